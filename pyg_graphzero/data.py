@@ -154,6 +154,12 @@ class _DiskDataMixin:
             changes.append((i, values, [k for k in before if k not in now]))
         return changes
 
+    @property
+    def is_cuda(self) -> bool:
+        """Whether an attribute was moved to a GPU. Builds nothing, unlike PyG's."""
+        values = (v for s in self.stores for _, v in raw_items(s))  # type: ignore[attr-defined]
+        return any(isinstance(v, Tensor) and v.is_cuda for v in values)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (type(self), self.__dict__["_contents"], self._changes())
 

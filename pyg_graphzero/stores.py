@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data.feature_store import _FieldStatus
 from torch_geometric.data.graph_store import EdgeLayout
 from typing_extensions import Self
 
@@ -229,6 +231,24 @@ class Store:
         self._refresh()
 
 
+@dataclass
+class DiskTensorAttr(TensorAttr):
+    """PyG's ``TensorAttr`` that also takes an ``ndarray`` index (PyG's compares it elementwise)."""
+
+    def is_set(self, key: str) -> bool:
+        """Whether ``key`` was given a value."""
+        return getattr(self, key) is not _FieldStatus.UNSET
+
+    @classmethod
+    def cast(cls, *args: Any, **kwargs: Any) -> DiskTensorAttr:
+        """One of these from what PyG's methods are called with, a plain ``TensorAttr`` included."""
+        if len(args) == 1 and not kwargs and type(args[0]) is TensorAttr:
+            return cls(args[0].group_name, args[0].attr_name, args[0].index)
+        if args == (None,) and not kwargs:
+            return cls(None)  # the group of a homogeneous store; PyG would return None
+        return super().cast(*args, **kwargs)
+
+
 class DiskFeatureStore(FeatureStore):
     """PyG's ``FeatureStore`` over a store's attributes.
 
@@ -237,7 +257,7 @@ class DiskFeatureStore(FeatureStore):
     """
 
     def __init__(self, store: Store) -> None:
-        super().__init__()
+        super().__init__(tensor_attr_cls=DiskTensorAttr)
         self.__dict__["store"] = store
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -292,7 +312,7 @@ class DiskFeatureStore(FeatureStore):
         record, is_edge = self._locate(attr)
         value = as_tensor(tensor, f"attribute {attr.attr_name!r}")
         if attr.index is not None:
-            whole = self._get_tensor(TensorAttr(attr.group_name, attr.attr_name, None)).clone()
+            whole = self._get_tensor(DiskTensorAttr(attr.group_name, attr.attr_name, None)).clone()
             rows = attr.index
             if not isinstance(rows, (slice, int)):
                 rows = as_row_index(rows, whole.size(0))
@@ -318,7 +338,7 @@ class DiskFeatureStore(FeatureStore):
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """The node attributes, fresh objects each time (PyG's loaders write on them)."""
         return [
-            TensorAttr(group_name=t.name, attr_name=attr)
+            DiskTensorAttr(group_name=t.name, attr_name=attr)
             for t in self.store._contents.schema.node_types
             for attr in t.attrs
         ]
