@@ -6,6 +6,7 @@ One path for Python and the command line: a reader makes a plan (:mod:`.plan`) o
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 from torch_geometric.data import Data, HeteroData
 
 from ..errors import InputError
+from ..schema import SCHEMA_FILE
 from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
 from .plan import EdgeOptions, GraphPlan
@@ -123,9 +125,7 @@ def convert(
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes)
     bars = Progress(progress)
-    if target.exists() and not force:
-        # The writer would refuse as well, but only after everything has been read.
-        raise FileExistsError(17, "File exists (force=True replaces it)", str(target))
+    _check_target(target, force)
     flat = {
         "src": src,
         "dst": dst,
@@ -146,6 +146,18 @@ def convert(
     summary = write_plan(plan, target, force=force, progress=bars)
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+def _check_target(target: Path, force: bool) -> None:
+    """Refuse what the writer would refuse, but before everything has been read."""
+    if target.exists() and not force:
+        raise FileExistsError(errno.EEXIST, "File exists (force=True replaces it)", str(target))
+    if target.exists() and not (target / SCHEMA_FILE).exists():
+        raise FileExistsError(
+            errno.EEXIST, "Exists and is not a store, so it is not replaced", str(target)
+        )
+    if not target.absolute().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.absolute().parent))
 
 
 def _plan(

@@ -257,6 +257,5 @@ def _has_header(
         path,
         f"line {line}",
         f"{shown!r}, which may be column names or a row",
-        "to know",
-        "Pass header=True or header=False (--header or --no-header).",
+        "header=True or header=False (--header or --no-header) to tell",
     )

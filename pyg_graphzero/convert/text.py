@@ -38,7 +38,7 @@ class Kind:
     expected: str
 
 
-ID = Kind(pa.int64(), "an integer id")
+ID = Kind(pa.int64(), "an integer id below 2**63")
 INTEGER = Kind(pa.int64(), "an integer")
 FLOAT = Kind(pa.float64(), "a number")
 BOOLEAN = Kind(pa.bool_(), "true or false")
@@ -204,7 +204,7 @@ def _find_fault(dialect: Dialect, kinds: Mapping[int, Kind], error: Exception) -
             raise InputError(
                 dialect.path,
                 f"line {line}",
-                f"{len(cells)} cells ({shown!r})",
+                f"{len(cells)} cell{'s' * (len(cells) != 1)} ({shown!r})",
                 f"{dialect.num_columns} cells separated by {dialect.delimiter!r}",
             ) from None
         for position, kind in kinds.items():

@@ -77,8 +77,6 @@ def _write_edges(
             progress=bar.update,
         )
     writer.add_edge_type(edge_type, csc)
-    for attr, value in csc.columns.items():
-        writer.add_edge_attr(edge_type, attr, value)
     indptr, indices = csc.indptr.numpy(), csc.indices.numpy()
     linked[src_type][indices] = True
     linked[dst_type] |= np.diff(indptr) > 0
