@@ -6,14 +6,18 @@ Exit codes: 0 done, 1 ``verify`` found damage, 2 an error (one line on stderr).
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyg_graphzero.errors import GraphZeroError
+from pyg_graphzero.convert import convert as run_convert
+from pyg_graphzero.convert.progress import Progress
+from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.errors import FormatError, GraphZeroError
+from pyg_graphzero.stores import open as open_store
+from pyg_graphzero.verify import verify as run_verify
 
 _EXPECTED = (GraphZeroError, OSError, ValueError, IndexError, KeyError, MemoryError)
 
@@ -103,8 +107,6 @@ def convert(source: str, out: Path, as_json: bool, node_id: str | None, **option
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").
     """
-    from pyg_graphzero.convert import convert as run
-
     options["comment"] = options["comment"] or None
     options["take"] = options["take"] or None
     if node_id is not None and options["nodes"] is None:
@@ -113,7 +115,7 @@ def convert(source: str, out: Path, as_json: bool, node_id: str | None, **option
         options["nodes"] = {"file": options["nodes"], "id": node_id}
     for name in ("edge_attrs", "node_attrs"):
         options[name] = options[name] or None
-    summary = run(source, out, **options)
+    summary = run_convert(source, out, **options)
     click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
 
 
@@ -122,33 +124,38 @@ def convert(source: str, out: Path, as_json: bool, node_id: str | None, **option
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def info(store: str, as_json: bool) -> None:
     """Print what STORE holds."""
-    from pyg_graphzero.stores import open as open_store
-
     with open_store(store) as opened:
         value = opened.info()
-    if as_json:
-        click.echo(json.dumps(value, indent=2, default=str))
-    else:
-        click.echo("\n".join(_outline(value)))
+    click.echo(json.dumps(value, indent=2, default=str) if as_json else "\n".join(_outline(value)))
 
 
-def _outline(value: Mapping[str, Any], indent: str = "") -> list[str]:
-    """A mapping as indented ``key: value`` lines, empty parts left out."""
+def _outline(value: Mapping[str, Any]) -> list[str]:
+    """``Store.info()`` for people."""
+    lines = [
+        f"{value['path']}: {format_bytes(value['bytes'])}, "
+        f"format {value['format_version']}, by {value['created_by']}"
+    ]
+    for node in value["node_types"]:
+        ids = f", {node['ids']} ids" if node["ids"] else ""
+        lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
+        lines += _columns(node["attrs"])
+        lines += [f"    {name}: {c['shape'][0]:,} nodes" for name, c in node["index_sets"].items()]
+    for edge in value["edge_types"]:
+        name = " → ".join(edge["name"]) if edge["name"] else "edges"
+        size = format_bytes(edge["topology_bytes"])
+        lines.append(f"  {name}: {edge['num_edges']:,} edges, topology {size}")
+        lines += _columns(edge["attrs"])
+    if value["graph_attrs"]:
+        lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
+    return lines
+
+
+def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
-    for key, item in value.items():
-        if isinstance(item, Mapping):
-            if item:
-                lines += [f"{indent}{key}:", *_outline(item, indent + "  ")]
-        elif isinstance(item, list | tuple) and any(isinstance(part, Mapping) for part in item):
-            lines.append(f"{indent}{key}:")
-            for part in item:
-                inner = _outline(part, indent + "    ")
-                lines += [f"{indent}  - {inner[0].lstrip()}", *inner[1:]] if inner else []
-        elif item not in (None, [], (), ""):
-            shown = f"{item:,}" if type(item) is int else item
-            if isinstance(item, list | tuple):
-                shown = ", ".join(map(str, item))
-            lines.append(f"{indent}{key}: {shown}")
+    for name, column in columns.items():
+        shape = ", ".join(map(str, column["shape"][1:]))
+        kind = f"{column['dtype']}[{shape}]" if shape else column["dtype"]
+        lines.append(f"    {name}: {kind}, {format_bytes(column['bytes'])}")
     return lines
 
 
@@ -161,15 +168,21 @@ def verify(store: str, progress: bool | None) -> None:
 
 
 def _verify(store: str, progress: bool | None) -> int:
-    from pyg_graphzero.convert.progress import Progress
-    from pyg_graphzero.stores import open as open_store
+    with Progress(progress).step("verifying", None) as bar:
 
-    total = sum(file.stat().st_size for file in Path(store).rglob("*") if file.is_file())
-    with open_store(store) as opened, Progress(progress).step("verifying", total) as bar:
-        report = opened.verify(progress=bar.update)
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        # Not through an open store: opening refuses what is to be reported here.
+        try:
+            report = run_verify(Path(store), show)
+        except FormatError as error:
+            click.echo(f"1 bad\n{error}")
+            return 1
     click.echo(str(report))
     return 0 if report.ok else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -69,12 +69,20 @@ def read_edges(
         reference = inputs.reference(spec.file)
         if reference.kind == "text":
             return _read_text(reference.path, spec, id_types, wanted, inputs)
+        _refuse_text_options(spec, reference.path)
         result = _from_file(reference.path, reference.member, spec, id_types)
     else:
+        _refuse_text_options(spec, "an array")
         result = _from_memory(spec, id_types)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
+
+
+def _refuse_text_options(spec: EdgeSpec, source: object) -> None:
+    for option in ("src", "dst", "delimiter", "header"):
+        if getattr(spec, option) is not None:
+            raise ValueError(f"{option} is an option for delimited text, which {source} is not")
 
 
 def _read_text(
@@ -213,8 +221,12 @@ def _from_members(
         return _whole(arrays[0], path, spec, id_types)
     kind = _compression(names, members)
     if kind is None:
-        return _pair(arrays[0], arrays[1], path, id_types, names)
-    return _compressed(arrays[0], arrays[1], path, kind, members, id_types)
+        result = _pair(arrays[0], arrays[1], path, id_types, names)
+    else:
+        result = _compressed(arrays[0], arrays[1], path, kind, id_types)
+    if "format" in members and "shape" in members:  # SciPy's save_npz
+        result.num_src, result.num_dst = map(int, np.asarray(members["shape"]).tolist())
+    return result
 
 
 def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
@@ -242,7 +254,7 @@ def _compression(names: list[str], members: Mapping[str, Any]) -> str | None:
         return "csc"
     if not any(names[0].endswith(pair[0]) for pair in _COMPRESSED):
         return None
-    if "format" in members:  # SciPy's save_npz
+    if "format" in members:
         value = np.asarray(members["format"]).item()
         return value.decode() if isinstance(value, bytes) else str(value)
     return "csr"
@@ -300,7 +312,6 @@ def _compressed(
     indices: Array,
     path: Path,
     kind: str,
-    members: Mapping[str, Any],
     id_types: tuple[str, str],
 ) -> EdgeList:
     if kind not in ("csr", "csc"):
@@ -319,10 +330,7 @@ def _compressed(
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     pair = (rows, indices) if kind == "csr" else (indices, rows)
     result = _pair(pair[0], pair[1], path, id_types)
-    shape = np.asarray(members["shape"]).tolist() if "shape" in members else None
-    if shape is not None and len(shape) == 2:
-        result.num_src, result.num_dst = int(shape[0]), int(shape[1])
-    elif kind == "csr":
+    if kind == "csr":
         result.num_src = len(counts)
     else:
         result.num_dst = len(counts)

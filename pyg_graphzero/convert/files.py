@@ -24,7 +24,6 @@ from .plan import (
     GraphPlan,
     NodePlan,
     NodeType,
-    edge_label,
     stream,
 )
 from .sources import Inputs, Loaded
@@ -221,7 +220,4 @@ def has_edges(value: Any) -> bool:
         return True
     if isinstance(value, tuple):
         return len(value) == 2 and all(isinstance(part, np.ndarray | torch.Tensor) for part in value)
-    return isinstance(value, Mapping) and "edges" not in value and "nodes" not in value
-
-
-__all__ = ["ID_TYPES", "edge_label", "has_edges", "is_index_name", "plan_files"]
+    return isinstance(value, Mapping) and any(has_edges(part) for part in value.values())

@@ -32,6 +32,8 @@ from .plan import (
 from .sources import as_array
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
+# Names that leave no doubt: with another number of rows they are a mistake, not the graph's.
+_LEVELS = {"x": "node", "pos": "node", "edge_attr": "edge", "edge_weight": "edge"}
 _SAFE = [
     Data,
     HeteroData,
@@ -114,6 +116,10 @@ class _Reader:
                 columns[name] = self._cast("Data", name, array)
             elif level == "set":
                 node.index_sets[name] = array
+            elif name in _LEVELS:
+                rows = f"{num_nodes if _LEVELS[name] == 'node' else len(src)} rows"
+                shape = f"shape {list(array.shape)}"
+                raise _unstorable("Data", name, shape, f"{rows}, one per {_LEVELS[name]}")
             else:
                 plan.graph_attrs[name] = array
         self._add_edges(plan, None, src, dst, columns, "Data")
