@@ -79,7 +79,7 @@ def _columns(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 @click.option("--nodes", help="Node table: a text file with one row per node.")
 @click.option("--node-id", help="Id column of the node table; the first by default.")
 @click.option("--node-attr", "node_attrs", multiple=True, callback=_pairs, metavar="NAME[=SOURCE]")
-@click.option("--num-nodes", type=click.IntRange(min=0), help="Where ids do not reach the last one.")
+@click.option("--num-nodes", type=click.IntRange(min=0), help="Where ids do not reach it.")
 @click.option("--ids", type=click.Choice(["auto", "dense", "map"]), help="Whether ids are rows.")
 @click.option("--id-type", type=click.Choice(["auto", "int", "str"]))
 @click.option("--delimiter", help="One character, or comma, tab, semicolon, space, pipe.")

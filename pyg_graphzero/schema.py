@@ -287,17 +287,24 @@ def check_files(directory: Path, schema: StoreSchema) -> None:
         if name not in schema.files:
             raise FormatError.of(directory / SCHEMA_FILE, "files", f"no entry for {name!r}", "one")
     for name, record in schema.files.items():
-        path = directory / name
-        try:
-            size = path.stat().st_size
-        except FileNotFoundError:
-            raise FormatError.of(path, "file", "nothing", f"{record.bytes} bytes") from None
-        if size != record.bytes:
-            raise FormatError.of(
-                path, "file size", f"{size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"
-            )
-        found = header_hash(path)
-        if found != record.header_hash:
-            raise FormatError.of(
-                path, "header_hash", found, f"{record.header_hash} (by {SCHEMA_FILE})"
-            )
+        check_file(directory, name, record)
+
+
+def check_file(directory: Path, name: str, record: FileRecord) -> None:
+    """The file called ``name`` must have the size and header that were recorded for it.
+
+    Raises:
+        FormatError: It is missing or differs.
+    """
+    path = directory / name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise FormatError.of(path, "file", "nothing", f"{record.bytes} bytes") from None
+    if size != record.bytes:
+        raise FormatError.of(
+            path, "file size", f"{size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"
+        )
+    found = header_hash(path)
+    if found != record.header_hash:
+        raise FormatError.of(path, "header_hash", found, f"{record.header_hash} (by {SCHEMA_FILE})")

@@ -293,6 +293,11 @@ class StoreEditor:
         self._files = _FileSet(directory, store)
         self._lock = _core.LockFile.acquire(str(directory / LOCK_FILE))
 
+    def use(self, store: StoreSchema) -> None:
+        """Continues from a schema that was read again."""
+        self._schema = store
+        self._files = _FileSet(self._directory, store)
+
     def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor) -> None:
         """Writes or replaces a node column."""
         tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {record.name!r}")

@@ -31,9 +31,10 @@ DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe":
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 50
 _HEADER_WORDS = frozenset(
-    "source target src dst from to head tail u v node node_id nodeid id label weight time timestamp"
-    " source_id target_id src_id dst_id from_id to_id fromnodeid tonodeid".split()
-)
+    f"{word}{end}"
+    for word in ("source", "target", "src", "dst", "from", "to", "head", "tail", "node")
+    for end in ("", "_id", "id", "nodeid")
+) | {"id", "label", "weight", "time", "timestamp", "u", "v"}
 DECODE_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 
 

@@ -219,5 +219,5 @@ def has_edges(value: Any) -> bool:
     if isinstance(value, np.ndarray | torch.Tensor):
         return True
     if isinstance(value, tuple):
-        return len(value) == 2 and all(isinstance(part, np.ndarray | torch.Tensor) for part in value)
+        return len(value) == 2 and all(map(has_edges, value))
     return isinstance(value, Mapping) and any(has_edges(part) for part in value.values())

@@ -29,6 +29,7 @@ class Progress:
         Args:
             title: What is being done.
             total: Amount of work, in ``unit``; ``None`` if unknown.
+            unit: What is counted: bytes or ``"edges"``.
         """
         bar = tqdm(
             total=total,

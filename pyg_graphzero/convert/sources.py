@@ -152,7 +152,9 @@ class Inputs:
         """Node ids from any source; booleans come back as they are, being a mask.
 
         Args:
+            source: Array, tensor, or path with an optional member.
             is_text: Whether they must be text; ``None`` to go by the file.
+            name: What messages call them.
         """
         if isinstance(source, str | os.PathLike):
             reference = self.reference(source)

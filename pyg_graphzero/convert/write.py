@@ -112,7 +112,7 @@ def _count(indptr: np.ndarray, indices: np.ndarray, is_square: bool) -> tuple[in
 
 
 def describe(value: Array) -> str:
-    """dtype and row shape, ``"float32[128]"``."""
+    """Dtype and row shape, ``"float32[128]"``."""
     shape = ", ".join(map(str, value.shape[1:]))
     name = str(value.dtype).removeprefix("torch.")
     return f"{name}[{shape}]" if shape else name
