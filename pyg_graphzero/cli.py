@@ -62,7 +62,7 @@ def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return result
 
 
-def _columns(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:
+def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:
     """``a,b`` and repetition alike; a type's attribute (``u,r,v.attr``) keeps its commas."""
     parts: list[str] = []
     for value in values:
@@ -93,8 +93,8 @@ def _columns(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 )
 @click.option("--feature-dtype", help="dtype of x, such as float16.")
 @click.option("--dtype", "dtypes", multiple=True, callback=_pairs, metavar="NAME=DTYPE")
-@click.option("--take", multiple=True, callback=_columns, help="Store these attributes only.")
-@click.option("--skip", multiple=True, callback=_columns, help="Leave these attributes out.")
+@click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
+@click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
 @click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")

@@ -203,8 +203,8 @@ def _head(path: Path) -> tuple[list[str], bool]:
         line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
         raise InputError(path, f"line {line}", "a zero byte: binary data", "text")
     lines = raw.decode("utf-8-sig", errors="replace").replace("\r\n", "\n").split("\n")
-    for number, line in enumerate(lines, 1):
-        if "\r" in line.rstrip("\r"):
+    for number, text in enumerate(lines, 1):
+        if "\r" in text.rstrip("\r"):
             raise InputError(path, f"line {number}", "a bare carriage return", "lines ended by \\n")
     return lines, complete
 

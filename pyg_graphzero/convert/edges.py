@@ -326,7 +326,8 @@ def _compressed(
         found = f"a last value of {int(pointers[-1])}"
     if found:
         raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
-    counts = np.diff(pointers.astype(np.int64))
+    starts = pointers.astype(np.int64, copy=False)
+    counts = starts[1:] - starts[:-1]
     rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
     pair = (rows, indices) if kind == "csr" else (indices, rows)
     result = _pair(pair[0], pair[1], path, id_types)

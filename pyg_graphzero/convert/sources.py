@@ -312,10 +312,11 @@ def load_member(reference: Reference) -> Array:
     there = ", ".join(map(str, loaded)) or "nothing"
     if reference.member is None and len(loaded) == 1:
         return load_part(reference.path, loaded, next(iter(loaded)))
+    if reference.member is None:
+        hint = f"Name it: {reference.path.name}:MEMBER."
+        raise InputError(reference.path, "members", there, "one member", hint)
     if reference.member not in loaded:
-        expected = "one member" if reference.member is None else f"a member {reference.member!r}"
-        hint = "" if reference.member else f"Name it: {reference.path.name}:MEMBER."
-        raise InputError(reference.path, "members", there, expected, hint)
+        raise InputError(reference.path, "members", there, f"a member {reference.member!r}")
     return load_part(reference.path, loaded, reference.member)
 
 
