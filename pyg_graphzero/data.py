@@ -122,7 +122,7 @@ class _DiskStorage(BaseStorage):
         edge_index = self._mapping.raw("edge_index")
         if isinstance(edge_index, OnDemand):
             return edge_index.shape[1]
-        return super().num_edges  # type: ignore[misc, no-any-return]
+        return super().num_edges
 
 
 class DiskGlobalStorage(_DiskStorage, GlobalStorage):

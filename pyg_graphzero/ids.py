@@ -38,9 +38,9 @@ class StringIds(Sequence[str]):
         if isinstance(index, Tensor):
             index = index.numpy()
         if isinstance(index, np.ndarray):
-            return self.array.take(pa.array(index)).to_pylist()  # type: ignore[no-any-return]
+            return self.array.take(pa.array(index)).to_pylist()
         if isinstance(index, slice):
-            return self.array.take(pa.array(range(*index.indices(len(self))))).to_pylist()  # type: ignore[no-any-return]
+            return self.array.take(pa.array(range(*index.indices(len(self))))).to_pylist()
         return str(self.array[index].as_py())
 
     def __iter__(self) -> Iterator[str]:

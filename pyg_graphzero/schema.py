@@ -201,7 +201,7 @@ def load(directory: Path) -> StoreSchema:
         created_by=read.take(body, "created_by", str, ""),
     )
     for key, entry in schema.graph_attrs.items():
-        if not isinstance(entry, dict) or len(entry.keys() & {"file", "value"}) != 1:
+        if not isinstance(entry, dict) or ("file" in entry) == ("value" in entry):
             raise read.fail(f"graph_attrs[{key!r}]", repr(entry)[:60], "one of file, value")
         if "file" in entry:
             read.file_name(entry["file"], f"graph_attrs[{key!r}].file")

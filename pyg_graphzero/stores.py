@@ -287,7 +287,7 @@ class DiskFeatureStore(FeatureStore):
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
         record, is_edge, file = self._find(attr)
         view = self.store._contents.view(file)
-        position = self.store._contents.edge_position(record.name) if is_edge else None  # type: ignore[arg-type]
+        position = self.store._contents.edge_position(record.name) if is_edge else None
         index = attr.index
         if index is None:
             return view if position is None else gather(view, position)

@@ -15,7 +15,7 @@ using namespace nb::literals;
 
 namespace {
 
-using IndexArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using IndexArray = nb::ndarray<nb::pytorch, nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Csc csc_of(std::shared_ptr<const Topology> file) {
   return {file->indptr(),

@@ -28,10 +28,8 @@ const DType& dtype_named(const std::string& name) {
   return *dtype;
 }
 
-nb::tuple shape_tuple(const Column& column) {
-  nb::list dims;
-  for (const std::uint64_t dim : column.shape()) dims.append(dim);
-  return nb::tuple(dims);
+std::vector<std::uint64_t> shape_of(const Column& column) {
+  return {column.shape().begin(), column.shape().end()};
 }
 
 using FoundBlock = std::tuple<std::int64_t, std::uint64_t, std::uint64_t, std::string>;
@@ -49,7 +47,7 @@ void init_storage(nb::module_& m) {
       .def_static("open", &Column::open, "path"_a)
       .def_prop_ro("path", &Column::path)
       .def_prop_ro("dtype", [](const Column& c) { return std::string(c.dtype().name); })
-      .def_prop_ro("shape", &shape_tuple)
+      .def_prop_ro("shape", &shape_of)
       .def_prop_ro("row_stride", &Column::row_stride, "Bytes from one row to the next.")
       .def_prop_ro("data_bytes", &Column::data_bytes)
       .def(
