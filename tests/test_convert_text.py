@@ -77,7 +77,12 @@ FAULTS = [
         {},
         "line 1, column 1: found id 'ab', expected integer ids as in",
     ),
-    ("missing_id", "0,1\n,2\n", {}, "line 2, column 0: found an empty cell, expected an integer id"),
+    (
+        "missing_id",
+        "0,1\n,2\n",
+        {},
+        "line 2, column 0: found an empty cell, expected an integer id",
+    ),
     ("missing_text", "a,b\n,d\n", {"header": False}, "line 2, column 0: found an empty cell"),
     (
         "missing_weight",

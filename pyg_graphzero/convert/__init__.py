@@ -83,8 +83,8 @@ def convert(
         num_nodes: Number of nodes, where there are some beyond the largest id.
         ids: ``"dense"``: ids are rows. ``"map"``: they are numbered in ascending order (or as
             the node table has them) and kept. ``"auto"`` (the default): dense when they are
-            integers and ``num_nodes`` or the rows of an attribute say so, or at least half of
-            0…max occur; else map.
+            integers and ``num_nodes`` or the rows of an attribute say so, or 0 and at least half
+            of 0…max occur; else map.
         id_type: ``"int"``, ``"str"``, or ``"auto"`` (the default) by the first id of a column.
         delimiter: One character, or ``"tab"``, ``"space"`` …; detected when ``None``.
         header: Whether the first row holds column names; detected when ``None``.

@@ -216,8 +216,10 @@ class _NodeBuilder:
 
 def has_edges(value: Any) -> bool:
     """Whether a source in memory is an edge index: an array, a pair of them, or named ones."""
-    if isinstance(value, np.ndarray | torch.Tensor):
-        return True
+
+    def is_array(part: Any) -> bool:
+        return isinstance(part, np.ndarray | torch.Tensor)
+
     if isinstance(value, tuple):
-        return len(value) == 2 and all(map(has_edges, value))
-    return isinstance(value, Mapping) and any(has_edges(part) for part in value.values())
+        return len(value) == 2 and all(map(is_array, value))
+    return is_array(value) or (isinstance(value, Mapping) and any(map(is_array, value.values())))

@@ -1,8 +1,8 @@
 """From the user's ids to rows 0…n-1, for one node type at a time.
 
-Ids are integers or text. Rows follow the node table if there is one; else integers that fill
-0…max well enough *are* the rows, and anything else is sorted ascending (text by code point) and
-numbered. All of it is vectorised; nothing is sized by the largest id.
+Ids are integers or text. Rows follow the node table if there is one; else integers that start at
+0 and fill 0…max well enough *are* the rows, and anything else is sorted ascending (text by code
+point) and numbered. All of it is vectorised; nothing is sized by the largest id.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ class IdSpace:
             for chunk in filled:
                 seen[chunk] = True
             distinct = int(np.count_nonzero(seen))
-            if num_rows <= _SPARSE_ENOUGH * distinct:
+            # Ids from 1 on are names: as rows they would bring a node 0 that nobody has.
+            if seen[:1].all() and num_rows <= _SPARSE_ENOUGH * distinct:
                 self.note = "ids are rows"
                 if distinct < num_rows:
                     self.note += f" ({num_rows - distinct} of 0…{num_rows - 1} not in any edge)"

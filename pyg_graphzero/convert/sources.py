@@ -27,7 +27,7 @@ from ..errors import InputError
 from . import text
 from .dialect import Dialect, sniff
 from .ids import IdColumn
-from .options import Dtypes
+from .options import Dtypes, as_tensor, cast
 from .plan import Array
 from .progress import Progress
 
@@ -203,13 +203,14 @@ class Inputs:
         ]
         loaded = {}
         for name, positions in attrs.items():
-            parts = [text.concatenate(batches, position) for position in positions]
-            array = parts[0] if len(parts) == 1 else np.stack(parts, axis=1)
-            if array.dtype == np.float64 or name in _SINGLE_PRECISION:
-                dtype = self.dtypes.get(name)
-                if dtype is None and name in _SINGLE_PRECISION:
-                    array = array.astype(np.float32)
-            loaded[name] = self._cast(name, Loaded(array, dialect.path, where(positions[0])))
+            dtype = self.dtypes.get(name)
+            if dtype is None and name in _SINGLE_PRECISION:
+                dtype = torch.float32
+            parts = []
+            for position in positions:
+                part = Loaded(text.concatenate(batches, position), dialect.path, where(position))
+                parts.append(part.array if dtype is None else cast(part.array, dtype, part.fail))
+            loaded[name] = Loaded(_stack(parts), dialect.path, where(positions[0]))
         return id_columns, loaded
 
     def _kind(self, dialect: Dialect, name: str, position: int) -> text.Kind:
@@ -223,6 +224,15 @@ class Inputs:
     def _cast(self, name: str, loaded: Loaded) -> Loaded:
         array = self.dtypes.cast(name, loaded.array, loaded.fail)
         return Loaded(array, loaded.path, loaded.where)
+
+
+def _stack(parts: list[Array]) -> Array:
+    """Columns side by side; a single one stays 1-D."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(isinstance(part, torch.Tensor) for part in parts):
+        return torch.stack([as_tensor(part) for part in parts], dim=1)
+    return np.stack(parts, axis=1)
 
 
 def select(dialect: Dialect, columns: Any) -> list[int]:
