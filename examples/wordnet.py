@@ -99,7 +99,7 @@ def load_graph(num_features: int = 512) -> Data:
     return data
 
 
-def load_hetero_graph(num_features: int = 256, min_pairs: int = 1000) -> HeteroData:
+def load_hetero_graph(num_features: int = 256, min_pairs: int = 5000) -> HeteroData:
     """Words and synsets, one edge type for each relation and one for its reverse.
 
     Args:
