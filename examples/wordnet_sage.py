@@ -49,12 +49,15 @@ def build_model(data: Data, args: argparse.Namespace) -> GraphSAGE:
 
 
 def forward(model: GraphSAGE, batch: Data) -> Tensor:
-    """Logits of the seeds. Each layer computes only the rows that later layers need."""
+    """Logits of the seeds. Each layer computes only the rows that later layers need.
+
+    Stock PyG with torch-sparse does not count by hop; there, every layer computes every row.
+    """
     out = model(
         batch.x,
         batch.edge_index,
-        num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-        num_sampled_edges_per_hop=batch.num_sampled_edges,
+        num_sampled_nodes_per_hop=getattr(batch, "num_sampled_nodes", None),
+        num_sampled_edges_per_hop=getattr(batch, "num_sampled_edges", None),
     )
     return out[: batch.batch_size]
 
