@@ -1,0 +1,50 @@
+#include "base/parallel.h"
+
+#include <omp.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+
+namespace gz {
+namespace {
+
+std::atomic<bool> in_forked_child{false};
+
+[[maybe_unused]] const int fork_watch =
+    pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+
+}  // namespace
+
+int num_threads(int requested) {
+  if (in_forked_child.load(std::memory_order_relaxed)) return 1;
+  return std::max(1, requested > 0 ? requested : omp_get_max_threads());
+}
+
+void parallel_for(std::int64_t n, std::int64_t grain, int threads, RangeBody body) {
+  grain = std::max<std::int64_t>(grain, 1);
+  const std::int64_t ranges = (n + grain - 1) / grain;
+  const int team = static_cast<int>(std::min<std::int64_t>(num_threads(threads), ranges));
+  std::exception_ptr error;
+  std::atomic<bool> failed{false};
+
+  const auto run = [&](std::int64_t range) noexcept {
+    if (failed.load(std::memory_order_relaxed)) return;
+    try {
+      body(range * grain, std::min(n, (range + 1) * grain));
+    } catch (...) {
+      if (!failed.exchange(true)) error = std::current_exception();
+    }
+  };
+
+  if (team <= 1) {
+    for (std::int64_t range = 0; range < ranges; ++range) run(range);
+  } else {
+#pragma omp parallel for schedule(dynamic) num_threads(team)
+    for (std::int64_t range = 0; range < ranges; ++range) run(range);
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace gz

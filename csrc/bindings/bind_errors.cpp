@@ -1,0 +1,29 @@
+// The engine's errors as the Python exceptions users catch.
+#include <nanobind/nanobind.h>
+
+#include <cstring>
+
+#include "base/errors.h"
+
+namespace nb = nanobind;
+
+namespace gz::python {
+
+void init_errors(nb::module_&) {
+  nb::register_exception_translator([](const std::exception_ptr& error, void*) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const OsError& e) {
+      // OSError(errno, text, filename) picks FileNotFoundError, PermissionError … by itself.
+      const std::string text = e.operation() + ": " + std::strerror(e.code());
+      const nb::object args = nb::make_tuple(e.code(), text, e.path());
+      PyErr_SetObject(PyExc_OSError, args.ptr());
+    } catch (const FormatError& e) {
+      const nb::object cls = nb::module_::import_("pyg_graphzero.errors").attr("FormatError");
+      const nb::object args = nb::make_tuple(e.what(), e.path(), e.field());
+      PyErr_SetObject(cls.ptr(), args.ptr());
+    }
+  });
+}
+
+}  // namespace gz::python

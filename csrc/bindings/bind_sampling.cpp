@@ -1,0 +1,124 @@
+// The neighbour sampler.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/arrays.h"
+#include "sampling/neighbor_sampler.h"
+
+namespace gz::python {
+
+using namespace nb::literals;
+
+namespace {
+
+using IndexArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+Csc csc_of(std::shared_ptr<const Topology> file) {
+  return {file->indptr(),
+          file->indices(),
+          file->index_bytes(),
+          static_cast<std::int64_t>(file->num_src()),
+          static_cast<std::int64_t>(file->num_dst()),
+          static_cast<std::int64_t>(file->num_edges()),
+          file->path(),
+          file,
+          nullptr};
+}
+
+Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num_src,
+           std::string name) {
+  if (indptr.size() == 0) throw std::invalid_argument(name + ": indptr is empty");
+  const auto bytes = static_cast<std::uint32_t>(indices.itemsize());
+  const auto kind = static_cast<nb::dlpack::dtype_code>(indices.dtype().code);
+  if ((bytes != 4 && bytes != 8) ||
+      (kind != nb::dlpack::dtype_code::Int && kind != nb::dlpack::dtype_code::UInt)) {
+    throw std::invalid_argument(name + ": indices must be 32- or 64-bit integers");
+  }
+  struct Held {
+    Int64Array indptr;
+    IndexArray indices;
+  };
+  // The last reference may go away on a thread without the GIL.
+  std::shared_ptr<const Held> owner(new Held{indptr, indices}, [](const Held* held) {
+    const nb::gil_scoped_acquire acquired;
+    delete held;
+  });
+  return {indptr.data(), indices.data(), bytes, num_src,
+          static_cast<std::int64_t>(indptr.size()) - 1,
+          static_cast<std::int64_t>(indices.size()), std::move(name), nullptr, std::move(owner)};
+}
+
+// Collects edge types before the sampler is built, which is immutable.
+struct SamplerBuilder {
+  std::vector<std::int64_t> num_nodes;
+  std::vector<SampledEdgeType> edge_types;
+};
+
+}  // namespace
+
+void init_sampling(nb::module_& m) {
+  nb::class_<SamplerBuilder>(m, "SamplerBuilder", "Collects the edge types of a NeighborSampler.")
+      .def(nb::init<std::vector<std::int64_t>>(), "num_nodes"_a)
+      .def(
+          "add_file",
+          [](SamplerBuilder& self, int src_type, int dst_type,
+             std::shared_ptr<const Topology> file) {
+            self.edge_types.push_back({src_type, dst_type, csc_of(std::move(file))});
+          },
+          "src_type"_a, "dst_type"_a, "topology"_a)
+      .def(
+          "add_arrays",
+          [](SamplerBuilder& self, int src_type, int dst_type, const Int64Array& indptr,
+             const IndexArray& indices, std::int64_t num_src, std::string name) {
+            self.edge_types.push_back(
+                {src_type, dst_type, csc_of(indptr, indices, num_src, std::move(name))});
+          },
+          "src_type"_a, "dst_type"_a, nb::arg("indptr").noconvert(),
+          nb::arg("indices").noconvert(), "num_src"_a, "name"_a);
+
+  nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
+      .def(
+          "__init__",
+          [](NeighborSampler* self, const SamplerBuilder& builder) {
+            new (self) NeighborSampler(builder.num_nodes, builder.edge_types);
+          },
+          "builder"_a)
+      .def(
+          "sample",
+          [](const NeighborSampler& self, const std::vector<std::pair<int, Int64Array>>& seeds,
+             std::vector<std::vector<std::int64_t>> num_neighbors, bool replace,
+             std::uint64_t key, int num_threads) {
+            SampleRequest request;
+            for (const auto& [type, nodes] : seeds) request.seeds.push_back({type, as_span(nodes)});
+            request.num_neighbors = std::move(num_neighbors);
+            request.replace = replace;
+            request.key = key;
+            request.threads = num_threads;
+            Sample sample;
+            {
+              const nb::gil_scoped_release released;
+              sample = self.sample(request);
+            }
+            nb::list nodes, edges;
+            for (auto& n : sample.nodes) nodes.append(to_tensor(std::move(n)));
+            for (auto& e : sample.edges) {
+              edges.append(nb::make_tuple(to_tensor(std::move(e.row)), to_tensor(std::move(e.col)),
+                                          to_tensor(std::move(e.slot))));
+            }
+            return nb::make_tuple(nodes, edges, sample.num_sampled_nodes,
+                                  sample.num_sampled_edges);
+          },
+          "seeds"_a, "num_neighbors"_a, "replace"_a, "key"_a, "num_threads"_a = 0,
+          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor]], num_neighbors: "
+                  "Sequence[Sequence[int]], replace: bool, key: int, num_threads: int = 0) -> "
+                  "tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, "
+                  "torch.Tensor]], list[list[int]], list[list[int]]]"),
+          "Samples one batch: (nodes per node type, (row, col, slot) per edge type, nodes sampled "
+          "per node type and hop, edges sampled per edge type and hop).");
+}
+
+}  // namespace gz::python

@@ -1,0 +1,152 @@
+// Columns and topologies: opening, viewing, writing, verifying, publishing.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/arrays.h"
+#include "base/errors.h"
+#include "io/publish.h"
+#include "storage/column.h"
+#include "storage/topology.h"
+
+namespace gz::python {
+
+using namespace nb::literals;
+
+namespace {
+
+const DType& dtype_named(const std::string& name) {
+  const DType* const dtype = find_dtype(name);
+  if (dtype == nullptr) {
+    throw std::invalid_argument("dtype: found '" + name + "', expected one format v1 stores");
+  }
+  return *dtype;
+}
+
+nb::tuple shape_tuple(const Column& column) {
+  nb::list dims;
+  for (const std::uint64_t dim : column.shape()) dims.append(dim);
+  return nb::tuple(dims);
+}
+
+using FoundBlock = std::tuple<std::int64_t, std::uint64_t, std::uint64_t, std::string>;
+
+std::vector<FoundBlock> to_tuples(const std::vector<BadBlock>& bad) {
+  std::vector<FoundBlock> found;
+  for (const BadBlock& b : bad) found.emplace_back(b.block, b.offset, b.size, b.detail);
+  return found;
+}
+
+}  // namespace
+
+void init_storage(nb::module_& m) {
+  nb::class_<Column>(m, "Column", "An opened .gd file. Opening reads its header only.")
+      .def_static("open", &Column::open, "path"_a)
+      .def_prop_ro("path", &Column::path)
+      .def_prop_ro("dtype", [](const Column& c) { return std::string(c.dtype().name); })
+      .def_prop_ro("shape", &shape_tuple)
+      .def_prop_ro("row_stride", &Column::row_stride, "Bytes from one row to the next.")
+      .def_prop_ro("data_bytes", &Column::data_bytes)
+      .def(
+          "view",
+          [](const Column& c) {
+            const std::shared_ptr<const Mapping> map = c.map(MapMode::kCopyOnWrite);
+            return std::pair(view_bytes(map, c.data_offset(), c.data_bytes()), map->writable());
+          },
+          "The rows' bytes as a uint8 tensor over a fresh copy-on-write map, and whether it may "
+          "be written to.");
+
+  nb::class_<ColumnWriter>(m, "ColumnWriter", "Writes a .gd file front to back.")
+      .def(
+          "__init__",
+          [](ColumnWriter* self, const std::string& path, const std::string& dtype,
+             std::vector<std::uint64_t> shape) {
+            new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape));
+          },
+          "path"_a, "dtype"_a, "shape"_a)
+      .def(
+          "append",
+          [](ColumnWriter& self, const Bytes& rows) {
+            const nb::gil_scoped_release released;
+            self.append(rows.data(), rows.size());
+          },
+          nb::arg("rows").noconvert(), "Appends whole rows, given as their bytes.")
+      .def("finish", &ColumnWriter::finish, nb::call_guard<nb::gil_scoped_release>());
+
+  nb::class_<Topology>(m, "Topology", "An opened .gl file: CSC over one edge type.")
+      .def_static("open", &Topology::open, "path"_a)
+      .def_prop_ro("path", &Topology::path)
+      .def_prop_ro("num_src", &Topology::num_src)
+      .def_prop_ro("num_dst", &Topology::num_dst)
+      .def_prop_ro("num_edges", &Topology::num_edges)
+      .def_prop_ro("index_bytes", &Topology::index_bytes)
+      .def(
+          "view",
+          [](const Topology& t) {
+            const std::shared_ptr<const Mapping> map = t.map_for_user();
+            return std::pair(
+                view_bytes(map, t.indptr_offset(), (t.num_dst() + 1) * 8),
+                view_bytes(map, t.indices_offset(), t.num_edges() * t.index_bytes()));
+          },
+          "The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 "
+          "tensors over a fresh copy-on-write map.");
+
+  nb::class_<TopologyWriter>(m, "TopologyWriter", "Writes a .gl file front to back.")
+      .def(nb::init<const std::string&, std::uint64_t, std::uint64_t, std::uint64_t>(), "path"_a,
+           "num_src"_a, "num_dst"_a, "num_edges"_a)
+      .def_prop_ro("index_bytes", &TopologyWriter::index_bytes)
+      .def(
+          "append_indptr",
+          [](TopologyWriter& self, const Int64Array& values) {
+            const nb::gil_scoped_release released;
+            self.append_indptr(values.data(), values.size());
+          },
+          nb::arg("values").noconvert())
+      .def(
+          "append_indices",
+          [](TopologyWriter& self, const Bytes& values) {
+            if (values.size() % self.index_bytes() != 0) {
+              throw std::invalid_argument("indices: expected a multiple of index_bytes");
+            }
+            const nb::gil_scoped_release released;
+            self.append_indices(values.data(), values.size() / self.index_bytes());
+          },
+          nb::arg("values").noconvert(), "Appends ids, given as their bytes.")
+      .def("finish", &TopologyWriter::finish, nb::call_guard<nb::gil_scoped_release>());
+
+  nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
+      .def_static(
+          "acquire", [](const std::string& path) { return std::make_unique<File>(File::lock(path)); },
+          "path"_a);
+
+  m.def(
+      "count_blocks",
+      [](const std::string& path) {
+        std::vector<BadBlock> bad;
+        const std::uint64_t count = count_blocks(path, &bad);
+        return std::pair(count, to_tuples(bad));
+      },
+      "path"_a, "Number of checksummed blocks, and what is wrong with the checksum table.");
+  m.def(
+      "verify_blocks",
+      [](const std::string& path, std::uint64_t first, std::uint64_t count, int num_threads) {
+        std::vector<BadBlock> bad;
+        {
+          const nb::gil_scoped_release released;
+          bad = verify_blocks(path, first, count, num_threads);
+        }
+        return to_tuples(bad);
+      },
+      "path"_a, "first"_a, "count"_a, "num_threads"_a = 0,
+      "The bad ones among blocks [first, first + count): (block, offset, bytes, detail).");
+  m.def("sync_directory", &sync_directory, "path"_a);
+  m.def("publish_directory", &publish_directory, "from_path"_a, "to_path"_a, "replace"_a,
+        nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace gz::python

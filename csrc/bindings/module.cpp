@@ -1,0 +1,21 @@
+// The module: one init function per topic.
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+namespace gz::python {
+void init_errors(nb::module_& m);
+void init_storage(nb::module_& m);
+void init_build(nb::module_& m);
+void init_sampling(nb::module_& m);
+void init_gather(nb::module_& m);
+}  // namespace gz::python
+
+NB_MODULE(_core, m) {
+  m.doc() = "The engine of pyg_graphzero: storage, CSC building, sampling, gathering.";
+  gz::python::init_errors(m);
+  gz::python::init_storage(m);
+  gz::python::init_build(m);
+  gz::python::init_sampling(m);
+  gz::python::init_gather(m);
+}

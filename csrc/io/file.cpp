@@ -1,0 +1,89 @@
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/errors.h"
+
+namespace gz {
+namespace {
+
+int open_retrying(const std::string& path, int flags) {
+  int fd;
+  do {
+    fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EINTR);
+  if (fd < 0) throw OsError("cannot open", path, errno);
+  return fd;
+}
+
+struct stat status_of(int fd, const std::string& path) {
+  struct stat status;
+  if (::fstat(fd, &status) != 0) throw OsError("cannot stat", path, errno);
+  return status;
+}
+
+}  // namespace
+
+File File::open(const std::string& path) {
+  File file(open_retrying(path, O_RDONLY), path);
+  // open(2) succeeds on a directory; every read would fail later with a poorer message.
+  if (S_ISDIR(status_of(file.fd_, path).st_mode)) throw OsError("cannot read", path, EISDIR);
+  return file;
+}
+
+File File::create(const std::string& path) {
+  return File(open_retrying(path, O_RDWR | O_CREAT | O_EXCL), path);
+}
+
+File File::lock(const std::string& path) {
+  File file(open_retrying(path, O_RDWR | O_CREAT), path);
+  int result;
+  do {
+    result = ::flock(file.fd_, LOCK_EX | LOCK_NB);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) throw OsError("cannot lock", path, errno);
+  return file;
+}
+
+File::~File() {
+  if (fd_ != kNone) ::close(fd_);
+}
+
+std::uint64_t File::size() const {
+  return static_cast<std::uint64_t>(status_of(fd_, path_).st_size);
+}
+
+std::size_t File::read_at(void* to, std::size_t size, std::uint64_t offset) const {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::pread(fd_, static_cast<char*>(to) + done, size - done,
+                              static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw OsError("cannot read", path_, errno);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  return done;
+}
+
+void File::write_at(const void* from, std::size_t size, std::uint64_t offset) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = ::pwrite(fd_, static_cast<const char*>(from) + done, size - done,
+                               static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw OsError("cannot write", path_, errno);
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+void File::sync() {
+  if (::fsync(fd_) != 0) throw OsError("cannot sync", path_, errno);
+}
+
+}  // namespace gz

@@ -1,0 +1,53 @@
+// A whole file mapped into memory, owned by everyone who still looks at it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "io/file.h"
+
+namespace gz {
+
+enum class MapMode {
+  kReadOnly,      // the engine's own maps
+  kCopyOnWrite,   // what users can touch: a write stays in this process, the file never changes
+};
+
+// Invariant: [data(), data()+size()) is the file as long as the object lives, unless somebody
+// truncates it; reads that must survive that go through guarded() in io/fault_guard.h.
+// Thread safety: immutable after construction.
+class Mapping {
+ public:
+  // Maps the first `size` bytes of the file; REQUIRES size > 0.
+  static std::shared_ptr<const Mapping> map(const File& file, std::uint64_t size, MapMode mode);
+
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+
+  std::byte* data() const noexcept { return data_; }
+  std::uint64_t size() const noexcept { return size_; }
+  const std::string& path() const noexcept { return path_; }
+  // False when copy-on-write was asked for and the kernel's strict overcommit refused it.
+  bool writable() const noexcept { return writable_; }
+
+ private:
+  Mapping(std::byte* data, std::uint64_t size, std::string path, bool writable);
+
+  std::byte* data_;
+  std::uint64_t size_;
+  std::string path_;
+  bool writable_;
+};
+
+// The file and offset that `address` belongs to among all live mappings; path empty if none.
+struct MappedPlace {
+  std::string path;
+  std::uint64_t offset = 0;
+};
+MappedPlace find_mapped(const void* address);
+
+}  // namespace gz

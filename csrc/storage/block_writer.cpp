@@ -1,0 +1,130 @@
+#include "storage/block_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include "base/errors.h"
+#include "base/parallel.h"
+#include "base/xxh64.h"
+
+namespace gz {
+
+BlockWriter::BlockWriter(const std::string& path)
+    : file_(File::create(path)), block_(new unsigned char[kBlockBytes]) {}
+
+void BlockWriter::append(const void* data, std::size_t size) {
+  const auto* from = static_cast<const unsigned char*>(data);
+  while (size > 0) {
+    const std::size_t n = std::min<std::size_t>(size, kBlockBytes - filled_);
+    std::memcpy(block_.get() + filled_, from, n);
+    filled_ += n;
+    written_ += n;
+    from += n;
+    size -= n;
+    if (filled_ == kBlockBytes) flush();
+  }
+}
+
+void BlockWriter::align() {
+  static constexpr unsigned char kZeros[kSectionAlignment] = {};
+  append(kZeros, align_up(offset()) - offset());
+}
+
+void BlockWriter::flush() {
+  if (filled_ == 0) return;
+  hashes_.push_back(xxh64(block_.get(), filled_));
+  file_.write_at(block_.get(), filled_, offset() - filled_);
+  filled_ = 0;
+}
+
+void BlockWriter::finish(void* header, std::size_t header_size) {
+  align();
+  flush();
+  const std::size_t table_bytes = 8 * hashes_.size();
+  file_.write_at(hashes_.data(), table_bytes, offset());
+
+  CommonHeader common;
+  std::memcpy(&common, header, sizeof common);
+  common.version = kFormatVersion;
+  common.byte_order = kByteOrderMark;
+  common.file_bytes = offset() + table_bytes;
+  common.header_bytes = kHeaderBytes;
+  common.section_alignment = kSectionAlignment;
+  common.block_bytes = kBlockBytes;
+  common.checksums_offset = offset();
+  common.num_blocks = hashes_.size();
+  common.checksums_hash = xxh64(hashes_.data(), table_bytes);
+  std::memcpy(header, &common, sizeof common);
+  write_header(file_, header, header_size);
+  file_.sync();
+}
+
+namespace {
+
+CommonHeader read_any_header(const File& file) {
+  char magic[8] = {};
+  file.read_at(magic, sizeof magic, 0);
+  CommonHeader common;
+  const bool topology = std::memcmp(magic, TopologyHeader::kMagic, sizeof magic) == 0;
+  read_header(file, topology ? TopologyHeader::kMagic : ColumnHeader::kMagic, &common,
+              sizeof common);
+  return common;
+}
+
+std::vector<std::uint64_t> read_table(const File& file, const CommonHeader& common,
+                                      std::uint64_t first, std::uint64_t count) {
+  std::vector<std::uint64_t> table(count);
+  const std::size_t bytes = 8 * count;
+  if (file.read_at(table.data(), bytes, common.checksums_offset + 8 * first) != bytes) {
+    throw FormatError(file.path(), "checksums", "end of file",
+                      std::to_string(bytes) + " bytes at offset " +
+                          std::to_string(common.checksums_offset + 8 * first));
+  }
+  return table;
+}
+
+}  // namespace
+
+std::uint64_t count_blocks(const std::string& path, std::vector<BadBlock>* bad) {
+  const File file = File::open(path);
+  const CommonHeader common = read_any_header(file);
+  const std::vector<std::uint64_t> table = read_table(file, common, 0, common.num_blocks);
+  if (const std::uint64_t hash = xxh64(table.data(), 8 * table.size());
+      hash != common.checksums_hash) {
+    bad->push_back({-1, common.checksums_offset, 8 * table.size(),
+                    "checksum table: found " + hex(hash) + ", expected " +
+                        hex(common.checksums_hash)});
+  }
+  return common.num_blocks;
+}
+
+std::vector<BadBlock> verify_blocks(const std::string& path, std::uint64_t first,
+                                    std::uint64_t count, int threads) {
+  const File file = File::open(path);
+  const CommonHeader common = read_any_header(file);
+  first = std::min(first, common.num_blocks);
+  count = std::min(count, common.num_blocks - first);
+  const std::vector<std::uint64_t> table = read_table(file, common, first, count);
+
+  std::vector<BadBlock> bad;
+  std::mutex mutex;
+  parallel_for(static_cast<std::int64_t>(count), 1, threads, [&](std::int64_t i, std::int64_t) {
+    const std::uint64_t block = first + static_cast<std::uint64_t>(i);
+    const std::uint64_t offset = kHeaderBytes + block * kBlockBytes;
+    const std::uint64_t size = std::min(kBlockBytes, common.checksums_offset - offset);
+    const std::unique_ptr<unsigned char[]> bytes(new unsigned char[size]);
+    const std::size_t got = file.read_at(bytes.get(), size, offset);
+    const std::uint64_t expected = table[static_cast<std::size_t>(i)];
+    const std::uint64_t found = xxh64(bytes.get(), got);
+    if (got == size && found == expected) return;
+    const std::lock_guard lock(mutex);
+    bad.push_back({static_cast<std::int64_t>(block), offset, size,
+                   "found " + hex(found) + ", expected " + hex(expected)});
+  });
+  std::sort(bad.begin(), bad.end(),
+            [](const BadBlock& a, const BadBlock& b) { return a.block < b.block; });
+  return bad;
+}
+
+}  // namespace gz

@@ -1,0 +1,58 @@
+// Writes the body of a store file front to back and keeps a checksum per block as it goes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "io/file.h"
+#include "storage/layout.h"
+
+namespace gz {
+
+// Thread safety: none; one writer, one thread.
+class BlockWriter {
+ public:
+  // Creates the file, which must not exist.
+  explicit BlockWriter(const std::string& path);
+
+  void append(const void* data, std::size_t size);
+  // Zero bytes up to the next section boundary.
+  void align();
+  // Offset in the file at which the next byte goes.
+  std::uint64_t offset() const noexcept { return kHeaderBytes + written_; }
+
+  // Writes the checksum table, completes header->common, writes the header and syncs. `header`
+  // starts with a CommonHeader whose magic is set. Nothing may be appended afterwards.
+  void finish(void* header, std::size_t header_size);
+
+  const std::string& path() const noexcept { return file_.path(); }
+
+ private:
+  void flush();
+
+  File file_;
+  std::unique_ptr<unsigned char[]> block_;
+  std::size_t filled_ = 0;
+  std::uint64_t written_ = 0;
+  std::vector<std::uint64_t> hashes_;
+};
+
+// One block whose bytes do not match their checksum. `block` is -1 for the checksum table itself.
+struct BadBlock {
+  std::int64_t block;
+  std::uint64_t offset;
+  std::uint64_t size;
+  std::string detail;
+};
+
+// Reads blocks [first, first + count) of a store file by system call (no page is mapped) and
+// returns those that are wrong. Raises FormatError for a bad header, OsError for a failed read.
+std::vector<BadBlock> verify_blocks(const std::string& path, std::uint64_t first,
+                                    std::uint64_t count, int threads);
+// How many blocks the file has; also checks its header and its checksum table.
+std::uint64_t count_blocks(const std::string& path, std::vector<BadBlock>* bad);
+
+}  // namespace gz

@@ -1,0 +1,97 @@
+#include "storage/topology.h"
+
+#include <cstring>
+#include <stdexcept>
+
+#include "base/errors.h"
+
+namespace gz {
+
+std::uint32_t index_bytes_for(std::uint64_t num_src) noexcept {
+  return num_src <= (1ULL << 32) ? 4 : 8;
+}
+
+std::shared_ptr<const Topology> Topology::open(const std::string& path) {
+  std::shared_ptr<Topology> topology(new Topology(File::open(path)));
+  TopologyHeader& h = topology->header_;
+  read_header(topology->file_, TopologyHeader::kMagic, &h, sizeof h);
+
+  expect(path, "flags", h.flags, 0);
+  if (h.index_bytes != 8 && h.index_bytes != index_bytes_for(h.num_src)) {
+    throw FormatError(path, "index_bytes", std::to_string(h.index_bytes),
+                      "8, or 4 for at most 2^32 source nodes (num_src is " +
+                          std::to_string(h.num_src) + ")");
+  }
+  const std::uint64_t rows = checked_add(h.num_dst, 1, path, "num_dst");
+  expect(path, "indptr_bytes", h.indptr_bytes, checked_mul(rows, 8, path, "num_dst"));
+  expect(path, "indices_bytes", h.indices_bytes,
+         checked_mul(h.num_edges, h.index_bytes, path, "num_edges"));
+  if (h.num_edges > 0 && (h.num_src == 0 || h.num_dst == 0)) {
+    throw FormatError(path, "num_edges", std::to_string(h.num_edges),
+                      "0 between node types of which one is empty");
+  }
+  expect(path, "indptr_offset", h.indptr_offset, kHeaderBytes);
+  const std::uint64_t indptr_end =
+      align_up(checked_add(h.indptr_offset, h.indptr_bytes, path, "indptr_bytes"));
+  expect(path, "indices_offset", h.indices_offset, indptr_end);
+  const std::uint64_t end = checked_add(h.indices_offset, h.indices_bytes, path, "indices_bytes");
+  expect(path, "checksums_offset", h.common.checksums_offset, align_up(end));
+
+  topology->map_ =
+      Mapping::map(topology->file_, h.common.file_bytes, MapMode::kReadOnly);
+  return topology;
+}
+
+void Topology::check_size() const {
+  expect(path(), "file size", file_.size(), header_.common.file_bytes);
+}
+
+std::shared_ptr<const Mapping> Topology::map_for_user() const {
+  check_size();
+  return Mapping::map(file_, header_.common.file_bytes, MapMode::kCopyOnWrite);
+}
+
+TopologyWriter::TopologyWriter(const std::string& path, std::uint64_t num_src,
+                               std::uint64_t num_dst, std::uint64_t num_edges)
+    : out_(path) {
+  TopologyHeader& h = header_;
+  std::memcpy(h.common.magic, TopologyHeader::kMagic, sizeof h.common.magic);
+  h.num_src = num_src;
+  h.num_dst = num_dst;
+  h.num_edges = num_edges;
+  h.index_bytes = index_bytes_for(num_src);
+  h.indptr_bytes = checked_mul(checked_add(num_dst, 1, path, "num_dst"), 8, path, "num_dst");
+  h.indptr_offset = kHeaderBytes;
+  h.indices_offset = align_up(h.indptr_offset + h.indptr_bytes);
+  h.indices_bytes = checked_mul(num_edges, h.index_bytes, path, "num_edges");
+}
+
+void TopologyWriter::append_indptr(const std::int64_t* values, std::size_t count) {
+  indptr_written_ += count;
+  out_.append(values, count * sizeof(std::int64_t));
+}
+
+void TopologyWriter::append_indices(const void* values, std::size_t count) {
+  if (indices_written_ == 0) {
+    if (indptr_written_ != header_.num_dst + 1) {
+      throw std::invalid_argument(out_.path() + ": indptr: found " +
+                                  std::to_string(indptr_written_) + " values, expected " +
+                                  std::to_string(header_.num_dst + 1));
+    }
+    out_.align();
+  }
+  indices_written_ += count;
+  out_.append(values, count * header_.index_bytes);
+}
+
+void TopologyWriter::finish() {
+  append_indices(nullptr, 0);
+  if (indices_written_ != header_.num_edges) {
+    throw std::invalid_argument(out_.path() + ": indices: found " +
+                                std::to_string(indices_written_) + " values, expected " +
+                                std::to_string(header_.num_edges));
+  }
+  out_.finish(&header_, sizeof header_);
+}
+
+}  // namespace gz

@@ -1,0 +1,70 @@
+// One `.gl` file: the in-neighbours of every destination node, compressed sparse column.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "io/mapping.h"
+#include "storage/block_writer.h"
+#include "storage/layout.h"
+
+namespace gz {
+
+// Bytes per neighbour id: 4 when every source id fits 32 bits, else 8.
+std::uint32_t index_bytes_for(std::uint64_t num_src) noexcept;
+
+// An opened topology. Opening reads the header and maps the file; no data page is touched.
+// Thread safety: immutable.
+class Topology {
+ public:
+  static std::shared_ptr<const Topology> open(const std::string& path);
+
+  std::uint64_t num_src() const noexcept { return header_.num_src; }
+  std::uint64_t num_dst() const noexcept { return header_.num_dst; }
+  std::uint64_t num_edges() const noexcept { return header_.num_edges; }
+  std::uint32_t index_bytes() const noexcept { return header_.index_bytes; }
+  const std::string& path() const noexcept { return file_.path(); }
+
+  // [num_dst + 1]: the neighbours of v are indices[indptr[v] … indptr[v + 1]).
+  const std::int64_t* indptr() const noexcept {
+    return reinterpret_cast<const std::int64_t*>(map_->data() + header_.indptr_offset);
+  }
+  const void* indices() const noexcept { return map_->data() + header_.indices_offset; }
+
+  // Raises FormatError when the file has another size than when it was opened.
+  void check_size() const;
+  // A fresh copy-on-write map for views that users may write to, and where the arrays lie in it.
+  std::shared_ptr<const Mapping> map_for_user() const;
+  std::uint64_t indptr_offset() const noexcept { return header_.indptr_offset; }
+  std::uint64_t indices_offset() const noexcept { return header_.indices_offset; }
+
+ private:
+  explicit Topology(File file) : file_(std::move(file)) {}
+
+  File file_;
+  TopologyHeader header_{};
+  std::shared_ptr<const Mapping> map_;
+};
+
+// Writes indptr, then indices, each front to back in as many pieces as the caller likes.
+class TopologyWriter {
+ public:
+  TopologyWriter(const std::string& path, std::uint64_t num_src, std::uint64_t num_dst,
+                 std::uint64_t num_edges);
+
+  void append_indptr(const std::int64_t* values, std::size_t count);
+  // REQUIRES all of indptr to be written. `values` are in the width index_bytes() says.
+  void append_indices(const void* values, std::size_t count);
+  void finish();
+  std::uint32_t index_bytes() const noexcept { return header_.index_bytes; }
+
+ private:
+  BlockWriter out_;
+  TopologyHeader header_{};
+  std::uint64_t indptr_written_ = 0;
+  std::uint64_t indices_written_ = 0;
+};
+
+}  // namespace gz

@@ -1,0 +1,41 @@
+"""pyg_graphzero: train PyTorch Geometric models on graphs that live on disk.
+
+    >>> import pyg_graphzero as gz
+    >>> store = gz.open(example_store)
+    >>> loader = gz.loader.NeighborLoader(store.data(), num_neighbors=[2, 2], batch_size=2)
+"""
+
+# torch first: the engine uses the OpenMP runtime that torch brings.
+import torch  # noqa: F401  isort: skip
+
+from importlib.metadata import version as _version
+
+from pyg_graphzero import loader, sampler
+from pyg_graphzero.convert import convert
+from pyg_graphzero.errors import (
+    ClosedStoreError,
+    FormatError,
+    GraphZeroError,
+    InputError,
+    MissingAttributeError,
+    ReadOnlyStoreError,
+    UnsupportedError,
+)
+from pyg_graphzero.stores import Store, open
+
+__version__ = _version("pyg_graphzero")
+
+__all__ = [
+    "ClosedStoreError",
+    "FormatError",
+    "GraphZeroError",
+    "InputError",
+    "MissingAttributeError",
+    "ReadOnlyStoreError",
+    "Store",
+    "UnsupportedError",
+    "convert",
+    "loader",
+    "open",
+    "sampler",
+]

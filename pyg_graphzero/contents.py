@@ -1,0 +1,144 @@
+"""The opened files of a store, checked against its schema; what every view and sampler holds on to.
+
+Opening reads headers only. An object here outlives the ``Store`` it came from, and pickles by path.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core, schema
+from pyg_graphzero.columns import gather, view_column, view_topology
+from pyg_graphzero.errors import FormatError, MissingAttributeError
+from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+
+
+class StoreContents:
+    """Columns and topologies of one store directory.
+
+    Views are made once per column and shared, so that what one sees another sees.
+
+    Raises:
+        FileNotFoundError: No store at ``path``.
+        FormatError: A file contradicts the format or the schema.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.schema = schema.load(path)
+        schema.check_files(path, self.schema)
+        self._columns: dict[str, _core.Column] = {}
+        self._topologies: dict[EdgeType | None, _core.Topology] = {}
+        self._views: dict[str, Tensor] = {}
+        self._positions: dict[EdgeType | None, Tensor] = {}
+        for node_type in self.schema.node_types:
+            self._open_node_type(node_type)
+        for edge_type in self.schema.edge_types:
+            self._open_edge_type(edge_type)
+        for entry in self.schema.graph_attrs.values():
+            if "file" in entry:
+                self._open_column(entry["file"], None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoreContents, (self.path,)
+
+    def _open_column(self, file: str, rows: int | None) -> None:
+        column = _core.Column.open(str(self.path / file))
+        if rows is not None and list(column.shape[:1]) != [rows]:
+            raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
+        self._columns[file] = column
+
+    def _open_node_type(self, record: NodeTypeSchema) -> None:
+        for file in record.attrs.values():
+            self._open_column(file, record.num_nodes)
+        for file in record.index_sets.values():
+            self._open_column(file, None)
+        if record.ids is not None:
+            self._open_column(record.ids, None if record.id_offsets else record.num_nodes)
+        if record.id_offsets is not None:
+            self._open_column(record.id_offsets, record.num_nodes + 1)
+
+    def _open_edge_type(self, record: EdgeTypeSchema) -> None:
+        topology = _core.Topology.open(str(self.path / record.topology))
+        src = self.node_type(None if record.name is None else record.name[0]).num_nodes
+        dst = self.node_type(None if record.name is None else record.name[2]).num_nodes
+        found = (topology.num_src, topology.num_dst, topology.num_edges)
+        if found != (src, dst, record.num_edges):
+            raise FormatError.of(
+                topology.path, "num_src, num_dst, num_edges", found, (src, dst, record.num_edges)
+            )
+        self._topologies[record.name] = topology
+        for file in (*record.attrs.values(), *([record.edge_id] if record.edge_id else [])):
+            self._open_column(file, record.num_edges)
+
+    def node_type(self, name: str | None) -> NodeTypeSchema:
+        """The node type called ``name``; MissingAttributeError if there is none."""
+        record = self.schema.node_type(name)
+        if record is None:
+            names = [t.name for t in self.schema.node_types]
+            raise MissingAttributeError(f"{self.path}: node type {name!r}: expected one of {names}")
+        return record
+
+    def edge_type(self, name: EdgeType | None) -> EdgeTypeSchema:
+        """The edge type called ``name``; MissingAttributeError if there is none."""
+        record = self.schema.edge_type(name)
+        if record is None:
+            names = [t.name for t in self.schema.edge_types]
+            raise MissingAttributeError(f"{self.path}: edge type {name!r}: expected one of {names}")
+        return record
+
+    def column(self, file: str) -> _core.Column:
+        """The opened column in ``file``, a name from the schema."""
+        return self._columns[file]
+
+    def topology(self, name: EdgeType | None) -> _core.Topology:
+        """The opened topology of an edge type."""
+        self.edge_type(name)
+        return self._topologies[name]
+
+    def view(self, file: str) -> Tensor:
+        """The column in ``file`` as a tensor over the mapped file."""
+        if file not in self._views:
+            self._views[file] = view_column(self._columns[file])
+        return self._views[file]
+
+    def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
+        """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file."""
+        return view_topology(self.topology(name))
+
+    def edge_id(self, name: EdgeType | None) -> Tensor | None:
+        """The original edge id of every CSC slot (``int32`` or ``int64``), None if identical."""
+        file = self.edge_type(name).edge_id
+        return None if file is None else self.view(file)
+
+    def edge_position(self, name: EdgeType | None) -> Tensor | None:
+        """The CSC slot of every original edge id, None if identical. Costs 8 bytes an edge, once."""
+        ids = self.edge_id(name)
+        if ids is None:
+            return None
+        if name not in self._positions:
+            position = torch.empty(ids.numel(), dtype=torch.int64)
+            position[ids.to(torch.int64)] = torch.arange(ids.numel())
+            self._positions[name] = position
+        return self._positions[name]
+
+    def edge_index(self, name: EdgeType | None) -> Tensor:
+        """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""
+        indptr, indices = self.csc(name)
+        row = indices.to(torch.int64)
+        degrees = indptr[1:] - indptr[:-1]
+        col = torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
+        position = self.edge_position(name)
+        if position is not None:
+            row, col = row[position], col[position]
+        return torch.stack([row, col])
+
+    def edge_column(self, name: EdgeType | None, attr: str) -> Tensor:
+        """An edge attribute in the order of original edge ids; copied unless that is CSC order."""
+        file = self.edge_type(name).attrs[attr]
+        position = self.edge_position(name)
+        return self.view(file) if position is None else gather(self.view(file), position)

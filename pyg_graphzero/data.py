@@ -1,0 +1,282 @@
+"""``store.data()``: PyG ``Data`` and ``HeteroData`` whose tensors lie on disk.
+
+Node attributes are tensors over mapped files. What PyG wants in another order than the disk has it
+(``edge_index``, edge attributes) is built when it is first asked for; the loaders never ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
+
+from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.schema import EdgeType
+
+
+class OnDemand:
+    """A tensor that is built at its first use.
+
+    Attributes:
+        shape: Its shape.
+        dtype: Its dtype.
+        slots: The same rows in CSC order over the mapped file, where there is such a column.
+    """
+
+    def __init__(
+        self,
+        shape: list[int],
+        dtype: torch.dtype,
+        build: Callable[[], Tensor],
+        slots: Tensor | None = None,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.slots = slots
+        self._build = build
+        self._value: Tensor | None = None
+
+    @property
+    def is_built(self) -> bool:
+        """Whether somebody has used it, and so may have changed it."""
+        return self._value is not None
+
+    def value(self) -> Tensor:
+        """The tensor itself."""
+        if self._value is None:
+            self._value = self._build()
+        return self._value
+
+
+class LazyMapping(dict[str, Any]):
+    """The dictionary of a PyG storage: reading a key builds an ``OnDemand`` value."""
+
+    def __getitem__(self, key: str) -> Any:
+        value = super().__getitem__(key)
+        return value.value() if isinstance(value, OnDemand) else value
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self[key] if key in self else default
+
+    def values(self) -> Iterator[Any]:  # type: ignore[override]
+        return (self[key] for key in self)
+
+    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+        return ((key, self[key]) for key in self)
+
+    def raw(self, key: str) -> Any:
+        """The value as it is, not built."""
+        return super().get(key)
+
+    def raw_items(self) -> Iterator[tuple[str, Any]]:
+        """All pairs, nothing built."""
+        return iter(super().items())
+
+    def __copy__(self) -> LazyMapping:
+        return LazyMapping(super().items())
+
+
+def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
+    """The items of any PyG storage, ``OnDemand`` values not built."""
+    mapping = storage._mapping
+    if isinstance(mapping, LazyMapping):
+        return list(mapping.raw_items())
+    return list(mapping.items())
+
+
+class _DiskStorage(BaseStorage):
+    """What the storages of a store share: the schema knows what PyG would guess from sizes."""
+
+    def _init_disk(self) -> None:
+        self.__dict__["_mapping"] = LazyMapping()
+        self.__dict__["_levels"] = {}
+
+    def _put(self, key: str, value: Any, level: str) -> None:
+        self._mapping[key] = value
+        self._levels[key] = level
+
+    def _pop_cache(self, key: str) -> None:
+        # Called before a key is set or deleted by the user: from then on PyG's rules apply.
+        self._levels.pop(key, None)
+        super()._pop_cache(key)
+
+    def __copy__(self) -> Any:
+        out = super().__copy__()
+        out.__dict__["_levels"] = dict(self._levels)
+        return out
+
+    def is_node_attr(self, key: str) -> bool:
+        level = self._levels.get(key)
+        return super().is_node_attr(key) if level is None else level == "node"
+
+    def is_edge_attr(self, key: str) -> bool:
+        level = self._levels.get(key)
+        return super().is_edge_attr(key) if level is None else level == "edge"
+
+    @property
+    def num_edges(self) -> int:
+        edge_index = self._mapping.raw("edge_index")
+        if isinstance(edge_index, OnDemand):
+            return edge_index.shape[1]
+        return super().num_edges  # type: ignore[misc, no-any-return]
+
+
+class DiskGlobalStorage(_DiskStorage, GlobalStorage):
+    """Node, edge and graph attributes of a homogeneous store."""
+
+
+class DiskNodeStorage(_DiskStorage, NodeStorage):
+    """Attributes of one node type."""
+
+
+class DiskEdgeStorage(_DiskStorage, EdgeStorage):
+    """Attributes of one edge type."""
+
+
+class _DiskDataMixin:
+    """Holding on to the store's files, pickling by path, printing without building."""
+
+    def _changes(self) -> list[tuple[int, dict[str, Any], list[str]]]:
+        """Per storage: what the user set or wrote to, and the keys that are gone."""
+        fresh = type(self)(self.__dict__["_contents"])  # type: ignore[call-arg]
+        changes = []
+        for i, (mine, theirs) in enumerate(zip(self.stores, fresh.stores, strict=True)):  # type: ignore[attr-defined]
+            before = dict(raw_items(theirs))
+            now = dict(raw_items(mine))
+            touched = {
+                k: v for k, v in now.items() if k not in before or _differs(v, before[k])
+            }
+            values = {k: v.value() if isinstance(v, OnDemand) else v for k, v in touched.items()}
+            changes.append((i, values, [k for k in before if k not in now]))
+        return changes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (type(self), self.__dict__["_contents"], self._changes())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        # The views are shared: the files never change, and a copy of them could exceed RAM.
+        return self.__copy__()  # type: ignore[attr-defined]
+
+
+def _differs(value: Any, original: Any) -> bool:
+    if isinstance(value, OnDemand):
+        return value.is_built
+    if value is not original:
+        return not isinstance(value, (int, str, float, bool)) or value != original
+    # In-place writes to a shared view live in this process only.
+    return isinstance(value, Tensor) and value._version > 0
+
+
+def _reopen(
+    cls: type, contents: StoreContents, changes: list[tuple[int, dict[str, Any], list[str]]]
+) -> Any:
+    data = cls(contents)
+    stores = data.stores
+    for i, values, gone in changes:
+        for key in gone:
+            del stores[i][key]
+        for key, value in values.items():
+            stores[i][key] = value
+    return data
+
+
+def _fill_nodes(storage: _DiskStorage, contents: StoreContents, name: str | None) -> None:
+    record = contents.node_type(name)
+    for attr, file in record.attrs.items():
+        storage._put(attr, contents.view(file), "node")
+    for index, file in record.index_sets.items():
+        storage._put(index, contents.view(file), "other")
+    storage._put("num_nodes", record.num_nodes, "other")
+
+
+def _fill_edges(storage: _DiskStorage, contents: StoreContents, name: EdgeType | None) -> None:
+    record = contents.edge_type(name)
+    storage._put(
+        "edge_index",
+        OnDemand([2, record.num_edges], torch.int64, lambda: contents.edge_index(name)),
+        "edge",
+    )
+    for attr, file in record.attrs.items():
+        rows = contents.view(file)
+        value: Any = rows
+        if record.edge_id is not None:
+            value = OnDemand(
+                list(rows.shape),
+                rows.dtype,
+                lambda attr=attr: contents.edge_column(name, attr),  # type: ignore[misc]
+                rows,
+            )
+        storage._put(attr, value, "edge")
+
+
+def _graph_attrs(contents: StoreContents) -> dict[str, Any]:
+    return {
+        key: contents.view(entry["file"]) if "file" in entry else entry["value"]
+        for key, entry in contents.schema.graph_attrs.items()
+    }
+
+
+def _shown(data: Any, plain: Any) -> str:
+    """``data`` as PyG prints it, with ``OnDemand`` values shown by their shape."""
+    for mine, other in zip(data.stores, plain.stores, strict=True):
+        for key, value in raw_items(mine):
+            if isinstance(value, OnDemand):
+                value = torch.empty(value.shape, dtype=value.dtype, device="meta")
+            other._mapping[key] = value
+    return type(data).__name__ + repr(plain)[len(type(plain).__name__) :]
+
+
+class DiskData(_DiskDataMixin, Data):
+    """A homogeneous store as PyG ``Data``.
+
+    ``x``, ``y``, masks and every other node attribute are tensors over mapped files; writing to one
+    in place changes this process's copy only. ``edge_index`` (``int64 [2, num_edges]``, in the order
+    of original edge ids) is built in memory if it is used.
+    """
+
+    def __init__(self, contents: StoreContents) -> None:
+        super().__init__()
+        self.__dict__["_contents"] = contents
+        storage = DiskGlobalStorage(_parent=self)
+        storage._init_disk()
+        _fill_nodes(storage, contents, None)
+        for edge_type in contents.schema.edge_types:
+            _fill_edges(storage, contents, edge_type.name)
+        for key, value in _graph_attrs(contents).items():
+            storage._put(key, value, "other")
+        self.__dict__["_store"] = storage
+
+    def __repr__(self) -> str:
+        return _shown(self, Data())
+
+
+class DiskHeteroData(_DiskDataMixin, HeteroData):
+    """A heterogeneous store as PyG ``HeteroData``; see ``DiskData``."""
+
+    def __init__(self, contents: StoreContents) -> None:
+        super().__init__()
+        self.__dict__["_contents"] = contents
+        for node_type in contents.schema.node_types:
+            nodes = DiskNodeStorage(_parent=self, _key=node_type.name)
+            nodes._init_disk()
+            _fill_nodes(nodes, contents, node_type.name)
+            self._node_store_dict[node_type.name] = nodes
+        for edge_type in contents.schema.edge_types:
+            edges = DiskEdgeStorage(_parent=self, _key=edge_type.name)
+            edges._init_disk()
+            _fill_edges(edges, contents, edge_type.name)
+            self._edge_store_dict[edge_type.name] = edges
+        for key, value in _graph_attrs(contents).items():
+            self._global_store[key] = value
+
+    def __repr__(self) -> str:
+        plain = HeteroData()
+        for name in self.node_types:
+            plain[name]
+        for name in self.edge_types:
+            plain[name]
+        return _shown(self, plain)

@@ -1,0 +1,310 @@
+"""`store.json`: what a store holds, read and checked. docs/format.md specifies it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import xxhash
+
+from pyg_graphzero.errors import FormatError
+
+FORMAT_NAME = "pyg_graphzero"
+FORMAT_VERSION = 1
+SCHEMA_FILE = "store.json"
+
+EdgeType: TypeAlias = tuple[str, str, str]
+
+
+@dataclass
+class NodeTypeSchema:
+    """One node type. ``name`` is None in a homogeneous store."""
+
+    name: str | None
+    num_nodes: int
+    attrs: dict[str, str] = field(default_factory=dict)
+    index_sets: dict[str, str] = field(default_factory=dict)
+    ids: str | None = None
+    id_offsets: str | None = None
+
+
+@dataclass
+class EdgeTypeSchema:
+    """One edge type. ``name`` is None in a homogeneous store."""
+
+    name: EdgeType | None
+    num_edges: int
+    topology: str
+    edge_id: str | None = None
+    attrs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class FileRecord:
+    """What the schema says about one file of the store."""
+
+    bytes: int
+    header_hash: str
+
+
+@dataclass
+class StoreSchema:
+    """The whole of `store.json`."""
+
+    is_hetero: bool
+    node_types: list[NodeTypeSchema] = field(default_factory=list)
+    edge_types: list[EdgeTypeSchema] = field(default_factory=list)
+    graph_attrs: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, FileRecord] = field(default_factory=dict)
+    created_by: str = ""
+
+    def node_type(self, name: str | None) -> NodeTypeSchema | None:
+        """The node type called ``name``, or None."""
+        return next((t for t in self.node_types if t.name == name), None)
+
+    def edge_type(self, name: EdgeType | None) -> EdgeTypeSchema | None:
+        """The edge type called ``name``, or None."""
+        return next((t for t in self.edge_types if t.name == name), None)
+
+
+def header_hash(path: Path) -> str:
+    """The checksum stored at the end of a `.gd` or `.gl` file's header, as hexadecimal."""
+    with path.open("rb") as file:
+        file.seek(4096 - 8)
+        return file.read(8)[::-1].hex()
+
+
+def _digest(body: dict[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return xxhash.xxh64_hexdigest(canonical.encode("ascii"))
+
+
+def dump(schema: StoreSchema, path: Path) -> None:
+    """Writes ``schema`` as JSON with its own checksum and syncs the file."""
+    body: dict[str, Any] = {
+        "format": FORMAT_NAME,
+        "version": FORMAT_VERSION,
+        "created_by": schema.created_by,
+        "is_hetero": schema.is_hetero,
+        "node_types": [
+            {
+                "name": t.name,
+                "num_nodes": t.num_nodes,
+                "attrs": t.attrs,
+                "index_sets": t.index_sets,
+                "ids": t.ids,
+                "id_offsets": t.id_offsets,
+            }
+            for t in schema.node_types
+        ],
+        "edge_types": [
+            {
+                "name": None if t.name is None else list(t.name),
+                "num_edges": t.num_edges,
+                "topology": t.topology,
+                "edge_id": t.edge_id,
+                "attrs": t.attrs,
+            }
+            for t in schema.edge_types
+        ],
+        "graph_attrs": schema.graph_attrs,
+        "files": {
+            name: {"bytes": record.bytes, "header_hash": record.header_hash}
+            for name, record in sorted(schema.files.items())
+        },
+    }
+    body["checksum"] = _digest(body)
+    with path.open("w", encoding="ascii") as file:
+        json.dump(body, file, indent=1, ensure_ascii=True)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class _Reader:
+    """Takes typed fields out of parsed JSON; every error names the file and the field."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fail(self, where: str, found: object, expected: str) -> FormatError:
+        return FormatError.of(self.path, where, found, expected)
+
+    def take(self, obj: Any, key: str, kind: type, where: str, optional: bool = False) -> Any:
+        name = f"{where}.{key}" if where else key
+        if not isinstance(obj, dict):
+            raise self.fail(where or "document", type(obj).__name__, "an object")
+        if key not in obj:
+            raise self.fail(name, "nothing", kind.__name__)
+        value = obj[key]
+        if optional and value is None:
+            return None
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self.fail(name, repr(value)[:60], kind.__name__)
+        if kind is int and value < 0:
+            raise self.fail(name, value, "a count of at least 0")
+        return value
+
+    def file_name(self, value: Any, where: str) -> str:
+        parts = Path(value).parts if isinstance(value, str) else ()
+        if not parts or ".." in parts or Path(value).is_absolute() or "\0" in value:
+            raise self.fail(where, repr(value)[:60], "a file path inside the store")
+        return str(value)
+
+    def file_map(self, obj: Any, key: str, where: str) -> dict[str, str]:
+        entries = self.take(obj, key, dict, where)
+        return {str(k): self.file_name(v, f"{where}.{key}[{k!r}]") for k, v in entries.items()}
+
+    def optional_file(self, obj: Any, key: str, where: str) -> str | None:
+        value = self.take(obj, key, str, where, optional=True)
+        return None if value is None else self.file_name(value, f"{where}.{key}")
+
+
+def load(directory: Path) -> StoreSchema:
+    """Reads and checks ``directory/store.json``.
+
+    Raises:
+        FileNotFoundError: There is no such directory or no finished store in it.
+        FormatError: The document is damaged, of another version, or contradicts itself.
+    """
+    path = directory / SCHEMA_FILE
+    if not directory.exists():
+        raise FileNotFoundError(2, "no such store", str(directory))
+    if not path.exists():
+        raise FileNotFoundError(
+            2, f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)", str(directory)
+        )
+    read = _Reader(path)
+    try:
+        body = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise read.fail("document", f"no valid JSON ({error})", "a JSON object") from None
+    if read.take(body, "format", str, "") != FORMAT_NAME:
+        raise read.fail("format", repr(body["format"]), repr(FORMAT_NAME))
+    if read.take(body, "version", int, "") != FORMAT_VERSION:
+        raise read.fail(
+            "version",
+            body["version"],
+            f"{FORMAT_VERSION}; the store was written by another release: convert again or upgrade",
+        )
+    stored = read.take(body, "checksum", str, "")
+    actual = _digest({k: v for k, v in body.items() if k != "checksum"})
+    if stored != actual:
+        raise read.fail("checksum", stored, f"{actual}; the document was changed")
+
+    schema = StoreSchema(
+        is_hetero=read.take(body, "is_hetero", bool, ""),
+        graph_attrs=read.take(body, "graph_attrs", dict, ""),
+        created_by=read.take(body, "created_by", str, ""),
+    )
+    for key, entry in schema.graph_attrs.items():
+        if not isinstance(entry, dict) or len(entry.keys() & {"file", "value"}) != 1:
+            raise read.fail(f"graph_attrs[{key!r}]", repr(entry)[:60], "one of file, value")
+        if "file" in entry:
+            read.file_name(entry["file"], f"graph_attrs[{key!r}].file")
+    for i, entry in enumerate(read.take(body, "node_types", list, "")):
+        where = f"node_types[{i}]"
+        schema.node_types.append(
+            NodeTypeSchema(
+                name=read.take(entry, "name", str, where, optional=True),
+                num_nodes=read.take(entry, "num_nodes", int, where),
+                attrs=read.file_map(entry, "attrs", where),
+                index_sets=read.file_map(entry, "index_sets", where),
+                ids=read.optional_file(entry, "ids", where),
+                id_offsets=read.optional_file(entry, "id_offsets", where),
+            )
+        )
+    for i, entry in enumerate(read.take(body, "edge_types", list, "")):
+        where = f"edge_types[{i}]"
+        name = read.take(entry, "name", list, where, optional=True)
+        if name is not None and (len(name) != 3 or not all(isinstance(n, str) for n in name)):
+            raise read.fail(f"{where}.name", name, "three strings")
+        schema.edge_types.append(
+            EdgeTypeSchema(
+                name=None if name is None else (name[0], name[1], name[2]),
+                num_edges=read.take(entry, "num_edges", int, where),
+                topology=read.file_name(
+                    read.take(entry, "topology", str, where), f"{where}.topology"
+                ),
+                edge_id=read.optional_file(entry, "edge_id", where),
+                attrs=read.file_map(entry, "attrs", where),
+            )
+        )
+    for name, entry in read.take(body, "files", dict, "").items():
+        where = f"files[{name!r}]"
+        schema.files[read.file_name(name, where)] = FileRecord(
+            bytes=read.take(entry, "bytes", int, where),
+            header_hash=read.take(entry, "header_hash", str, where),
+        )
+    _check_types(schema, read)
+    return schema
+
+
+def _check_types(schema: StoreSchema, read: _Reader) -> None:
+    """Node and edge types must fit together, and homogeneous means one unnamed type."""
+    names = [t.name for t in schema.node_types]
+    if len(set(names)) != len(names):
+        raise read.fail("node_types", names, "distinct names")
+    edge_names = [t.name for t in schema.edge_types]
+    if len(set(edge_names)) != len(edge_names):
+        raise read.fail("edge_types", edge_names, "distinct names")
+    if not schema.is_hetero:
+        if names != [None] or edge_names not in ([None], []):
+            raise read.fail("is_hetero", "false with named types", "one unnamed node and edge type")
+        return
+    if None in names or None in edge_names:
+        raise read.fail("is_hetero", "true with an unnamed type", "a name for every type")
+    for edge_type in schema.edge_types:
+        assert edge_type.name is not None
+        for end in (edge_type.name[0], edge_type.name[2]):
+            if end not in names:
+                raise read.fail(f"edge_types {edge_type.name}", f"node type {end!r}", f"one of {names}")
+
+
+def named_files(schema: StoreSchema) -> list[str]:
+    """Every file name that a type or graph attribute of the schema refers to."""
+    named: list[str] = []
+    for node_type in schema.node_types:
+        named += [*node_type.attrs.values(), *node_type.index_sets.values()]
+        named += [name for name in (node_type.ids, node_type.id_offsets) if name is not None]
+    for edge_type in schema.edge_types:
+        named += [edge_type.topology, *edge_type.attrs.values()]
+        named += [edge_type.edge_id] if edge_type.edge_id is not None else []
+    named += [v["file"] for v in schema.graph_attrs.values() if "file" in v]
+    return named
+
+
+def check_files(directory: Path, schema: StoreSchema) -> None:
+    """Every file the schema names must be there, with the size and header it recorded.
+
+    Raises:
+        FormatError: Names the file, its size or header hash, and what was recorded.
+    """
+    for name in named_files(schema):
+        if name not in schema.files:
+            raise FormatError.of(directory / SCHEMA_FILE, "files", f"no entry for {name!r}", "one")
+    for name, record in schema.files.items():
+        check_file(directory, name, record)
+
+
+def check_file(directory: Path, name: str, record: FileRecord) -> None:
+    """The file called ``name`` must have the size and header that were recorded for it.
+
+    Raises:
+        FormatError: It is missing or differs.
+    """
+    path = directory / name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise FormatError.of(path, "file", "nothing", f"{record.bytes} bytes") from None
+    if size != record.bytes:
+        raise FormatError.of(
+            path, "file size", f"{size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"
+        )
+    found = header_hash(path)
+    if found != record.header_hash:
+        raise FormatError.of(path, "header_hash", found, f"{record.header_hash} (by {SCHEMA_FILE})")

@@ -1,0 +1,443 @@
+"""``gz.open`` and what it returns: a store, with PyG's FeatureStore and GraphStore over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data.graph_store import EdgeLayout
+from typing_extensions import Self
+
+from pyg_graphzero.columns import gather
+from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.convert.csc import Csc, EdgeChunk, build_csc
+from pyg_graphzero.data import DiskData, DiskHeteroData
+from pyg_graphzero.errors import ClosedStoreError, MissingAttributeError, ReadOnlyStoreError
+from pyg_graphzero.ids import StringIds, lookup
+from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.verify import VerifyReport, verify
+from pyg_graphzero.writer import StoreEditor, as_tensor
+
+# PyG's group name for the edge attributes of a homogeneous graph.
+HOMOGENEOUS_EDGES = (None, None)
+
+
+def open(path: str | os.PathLike[str], mode: str = "r") -> Store:
+    """Opens a store. Costs milliseconds and no memory, whatever the size.
+
+    Args:
+        path: The store's directory.
+        mode: ``"r"``, or ``"r+"`` to add and remove columns through PyG's ``put_*`` and
+            ``remove_*``; one process at a time may hold it so.
+
+    Raises:
+        FileNotFoundError: There is no store.
+        FormatError: A file is damaged, cut short, or of another format version.
+        BlockingIOError: ``"r+"`` while another process has it open so.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> store = gz.open(example_store)
+        >>> store.data().num_nodes
+        4
+    """
+    return Store(path, mode)
+
+
+class Store:
+    """An opened store. Use as a context manager, or call ``close()``.
+
+    Pickles by path. Tensors and data objects taken from it stay valid after ``close()``.
+
+    Attributes:
+        path: The store's directory.
+        feature_store: PyG's ``FeatureStore`` over the attributes.
+        graph_store: PyG's ``GraphStore`` over the topologies.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], mode: str = "r") -> None:
+        if mode not in ("r", "r+"):
+            raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
+        self.path = Path(os.path.abspath(path))
+        self.mode = mode
+        self._open_contents: StoreContents | None = StoreContents(self.path)
+        self._editor: StoreEditor | None = None
+        if mode == "r+":
+            self._editor = StoreEditor(self.path, self._open_contents.schema)
+            # What another writer changed before this one had the lock.
+            self._refresh()
+        self.feature_store = DiskFeatureStore(self)
+        self.graph_store = DiskGraphStore(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Store, (self.path, "r")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._open_contents is None:
+            return f"Store({str(self.path)!r}, closed)"
+        nodes = sum(t.num_nodes for t in self._contents.schema.node_types)
+        edges = sum(t.num_edges for t in self._contents.schema.edge_types)
+        return f"Store({str(self.path)!r}, num_nodes={nodes}, num_edges={edges})"
+
+    def _refresh(self) -> None:
+        self._open_contents = StoreContents(self.path)
+        if self._editor is not None:
+            self._editor.use(self._open_contents.schema)
+
+    @property
+    def _contents(self) -> StoreContents:
+        if self._open_contents is None:
+            raise ClosedStoreError(f"{self.path}: the store was closed; open it again")
+        return self._open_contents
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close()`` was called."""
+        return self._open_contents is None
+
+    def close(self) -> None:
+        """Lets go of the files. Tensors taken from the store stay valid."""
+        self._open_contents = None
+        self._editor = None
+
+    @property
+    def is_hetero(self) -> bool:
+        """Whether node and edge types have names."""
+        return self._contents.schema.is_hetero
+
+    @property
+    def node_types(self) -> list[str | None]:
+        """Names of the node types; ``[None]`` in a homogeneous store."""
+        return [t.name for t in self._contents.schema.node_types]
+
+    @property
+    def edge_types(self) -> list[EdgeType | None]:
+        """Names of the edge types; ``[None]`` in a homogeneous store."""
+        return [t.name for t in self._contents.schema.edge_types]
+
+    def num_nodes(self, node_type: str | None = None) -> int:
+        """Number of nodes of a type; of all types if none is given for a heterogeneous store."""
+        if node_type is None and self.is_hetero:
+            return sum(t.num_nodes for t in self._contents.schema.node_types)
+        return self._contents.node_type(node_type).num_nodes
+
+    def num_edges(self, edge_type: EdgeType | None = None) -> int:
+        """Number of edges of a type; of all types if none is given."""
+        if edge_type is None:
+            return sum(t.num_edges for t in self._contents.schema.edge_types)
+        return self._contents.edge_type(edge_type).num_edges
+
+    def data(self) -> DiskData | DiskHeteroData:
+        """The graph as PyG ``Data`` or ``HeteroData`` whose tensors lie on disk."""
+        contents = self._contents
+        return (DiskHeteroData if contents.schema.is_hetero else DiskData)(contents)
+
+    def ids(self, node_type: str | None = None) -> Tensor | StringIds:
+        """The user's id of every row: ``int64 [num_nodes]`` or a sequence of strings."""
+        record = self._contents.node_type(node_type)
+        if record.ids is None:
+            return torch.arange(record.num_nodes)
+        if record.id_offsets is None:
+            return self._contents.view(record.ids)
+        return StringIds(
+            self._contents.view(record.id_offsets), self._contents.view(record.ids)
+        )
+
+    def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
+        """Rows (``int64 [len(ids)]``) of the user's ids; MissingAttributeError names a missing one."""
+        record = self._contents.node_type(node_type)
+        known = None if record.ids is None else self.ids(node_type)
+        return lookup(known, ids, record.num_nodes)
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        """Reads everything against its checksums; see ``pyg_graphzero.verify.verify``."""
+        return verify(self._contents.path, progress)
+
+    def info(self) -> dict[str, Any]:
+        """What the store holds, as plain dictionaries: counts, shapes, dtypes, bytes."""
+        contents = self._contents
+
+        def columns(files: dict[str, str]) -> dict[str, Any]:
+            return {
+                name: {
+                    "shape": list(contents.column(file).shape),
+                    "dtype": contents.column(file).dtype,
+                    "bytes": contents.schema.files[file].bytes,
+                }
+                for name, file in files.items()
+            }
+
+        return {
+            "path": str(self.path),
+            "format_version": 1,
+            "created_by": contents.schema.created_by,
+            "is_hetero": contents.schema.is_hetero,
+            "bytes": sum(record.bytes for record in contents.schema.files.values()),
+            "node_types": [
+                {
+                    "name": t.name,
+                    "num_nodes": t.num_nodes,
+                    "ids": None if t.ids is None else "string" if t.id_offsets else "int64",
+                    "attrs": columns(t.attrs),
+                    "index_sets": columns(t.index_sets),
+                }
+                for t in contents.schema.node_types
+            ],
+            "edge_types": [
+                {
+                    "name": None if t.name is None else list(t.name),
+                    "num_edges": t.num_edges,
+                    "index_bytes": contents.topology(t.name).index_bytes,
+                    "topology_bytes": contents.schema.files[t.topology].bytes,
+                    "has_edge_id": t.edge_id is not None,
+                    "attrs": columns(t.attrs),
+                }
+                for t in contents.schema.edge_types
+            ],
+            "graph_attrs": {
+                key: columns({key: entry["file"]})[key] if "file" in entry else entry["value"]
+                for key, entry in contents.schema.graph_attrs.items()
+            },
+        }
+
+    def _edit(self, change: Callable[[StoreEditor], None]) -> None:
+        """Applies one change to an open ``"r+"`` store and looks at the result."""
+        self._contents  # noqa: B018 - a closed store says so
+        if self._editor is None:
+            raise ReadOnlyStoreError(
+                f"{self.path}: the store is open for reading; use gz.open(path, mode='r+')"
+            )
+        change(self._editor)
+        self._refresh()
+
+
+class DiskFeatureStore(FeatureStore):
+    """PyG's ``FeatureStore`` over a store's attributes.
+
+    ``group_name`` is the node type (None in a homogeneous store) or, for edge attributes, the edge
+    type (``(None, None)``); rows of edge attributes are numbered by original edge id.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.__dict__["store"] = store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _feature_store, (self.store,)
+
+    def _locate(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, bool]:
+        """The type record of an attribute and whether it is an edge type."""
+        contents = self.store._contents
+        group = attr.group_name
+        if isinstance(group, (tuple, list)):
+            name = None if tuple(group) == HOMOGENEOUS_EDGES else tuple(group)
+            return contents.edge_type(name), True
+        return contents.node_type(group), False
+
+    def _find(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, bool, str]:
+        record, is_edge = self._locate(attr)
+        files = dict(record.attrs)
+        if isinstance(record, NodeTypeSchema):
+            files.update(record.index_sets)
+        if attr.attr_name not in files:
+            raise MissingAttributeError(
+                f"{self.store.path}: attribute {attr.attr_name!r} of {attr.group_name!r}: "
+                f"expected one of {sorted(files)}"
+            )
+        return record, is_edge, files[attr.attr_name]
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor:
+        record, is_edge, file = self._find(attr)
+        view = self.store._contents.view(file)
+        position = self.store._contents.edge_position(record.name) if is_edge else None  # type: ignore[arg-type]
+        index = attr.index
+        if index is None:
+            return view if position is None else gather(view, position)
+        if isinstance(index, (slice, int)):
+            if position is None:
+                return view[index]
+            rows = position[index]
+            return view[int(rows)] if isinstance(index, int) else gather(view, rows)
+        rows = as_row_index(index, view.size(0))
+        return gather(view, rows if position is None else gather(position, rows))
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
+        try:
+            _, _, file = self._find(attr)
+        except MissingAttributeError:
+            return None
+        if attr.index is not None:
+            return tuple(self._get_tensor(attr).shape)
+        return tuple(self.store._contents.column(file).shape)
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        record, is_edge = self._locate(attr)
+        value = as_tensor(tensor, f"attribute {attr.attr_name!r}")
+        if attr.index is not None:
+            whole = self._get_tensor(TensorAttr(attr.group_name, attr.attr_name, None)).clone()
+            rows = attr.index
+            if not isinstance(rows, (slice, int)):
+                rows = as_row_index(rows, whole.size(0))
+            whole[rows] = value.to(whole.dtype)
+            value = whole
+
+        def change(editor: StoreEditor) -> None:
+            if isinstance(record, EdgeTypeSchema):
+                ids = self.store._contents.edge_id(record.name)
+                in_slots = value if ids is None else gather(value, ids.to(torch.int64))
+                editor.put_edge_attr(record, attr.attr_name, in_slots)
+            else:
+                editor.put_node_attr(record, attr.attr_name, value)
+
+        self.store._edit(change)
+        return True
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        record, _, _ = self._find(attr)
+        self.store._edit(lambda editor: editor.remove_attr(record, attr.attr_name))
+        return True
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """The node attributes, fresh objects each time (PyG's loaders write on them)."""
+        return [
+            TensorAttr(group_name=t.name, attr_name=attr)
+            for t in self.store._contents.schema.node_types
+            for attr in t.attrs
+        ]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.store.path)!r})"
+
+
+class DiskGraphStore(GraphStore):
+    """PyG's ``GraphStore`` over a store's topologies, held as CSC.
+
+    ``csc()`` and ``csr()`` return the original edge id of every entry as the permutation; ``coo()``
+    lists edges in the order of their ids. What is not CSC is built in memory.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.__dict__["store"] = store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _graph_store, (self.store,)
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """One CSC entry per edge type, with its size."""
+        contents = self.store._contents
+        return [
+            EdgeAttr(
+                edge_type=t.name,
+                layout=EdgeLayout.CSC,
+                is_sorted=True,
+                size=(contents.topology(t.name).num_src, contents.topology(t.name).num_dst),
+            )
+            for t in contents.schema.edge_types
+        ]
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
+        contents = self.store._contents
+        if contents.schema.edge_type(edge_attr.edge_type) is None:
+            return None
+        if edge_attr.layout == EdgeLayout.COO:
+            row, col = contents.edge_index(edge_attr.edge_type)
+            return row, col
+        if edge_attr.layout == EdgeLayout.CSR:
+            row, col, _ = self._edge_to_layout(_csc_attr(self, edge_attr.edge_type), EdgeLayout.CSR)
+            return row, col
+        indptr, indices = contents.csc(edge_attr.edge_type)
+        return indices.to(torch.int64), indptr
+
+    def _edge_to_layout(
+        self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        contents = self.store._contents
+        if layout == EdgeLayout.COO:
+            row, col = contents.edge_index(attr.edge_type)
+            return row, col, None
+        row, col, perm = super()._edge_to_layout(attr, layout, store)
+        edge_id = contents.edge_id(attr.edge_type)
+        if edge_id is not None:
+            edge_id = edge_id.to(torch.int64)
+            perm = edge_id if perm is None else edge_id[perm]
+        return row, col, perm
+
+    def _put_edge_index(self, edge_index: tuple[Any, Any], edge_attr: EdgeAttr) -> bool:
+        name = edge_attr.edge_type
+        contents = self.store._contents
+        num_src = contents.node_type(None if name is None else name[0]).num_nodes
+        num_dst = contents.node_type(None if name is None else name[2]).num_nodes
+        if edge_attr.size is not None and tuple(edge_attr.size) != (num_src, num_dst):
+            raise ValueError(
+                f"edge type {name!r}: size: found {tuple(edge_attr.size)}, expected "
+                f"{(num_src, num_dst)}"
+            )
+        row, col = (as_tensor(part, "edge_index").to(torch.int64) for part in edge_index)
+        if edge_attr.layout == EdgeLayout.CSR:
+            row = torch.repeat_interleave(torch.arange(row.numel() - 1), row.diff())
+        elif edge_attr.layout == EdgeLayout.CSC:
+            col = torch.repeat_interleave(torch.arange(col.numel() - 1), col.diff())
+        csc: Csc = build_csc([EdgeChunk(row.numpy(), col.numpy())], num_src, num_dst)
+        self.store._edit(lambda editor: editor.put_topology(name, csc))
+        return True
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
+        self.store._contents.edge_type(edge_attr.edge_type)
+        self.store._edit(lambda editor: editor.remove_edge_type(edge_attr.edge_type))
+        return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.store.path)!r})"
+
+
+def as_row_index(index: Any, num_rows: int) -> Tensor:
+    """A row index of any kind PyG allows, as ``int64 [n]``.
+
+    Args:
+        index: Integer tensor or array, or a boolean mask ``[num_rows]``.
+        num_rows: Number of rows.
+
+    Raises:
+        TypeError: Not an index.
+        IndexError: A mask of another length.
+    """
+    rows = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+    rows = rows.cpu()
+    if rows.dtype == torch.bool:
+        if rows.shape != (num_rows,):
+            raise IndexError(f"mask: found shape {list(rows.shape)}, expected [{num_rows}]")
+        return rows.nonzero().view(-1)
+    if rows.dtype.is_floating_point or rows.dtype.is_complex:
+        raise TypeError(f"index: found {rows.dtype}, expected integers or a boolean mask")
+    return rows.to(torch.int64).reshape(-1)
+
+
+def _csc_attr(graph_store: DiskGraphStore, edge_type: EdgeType | None) -> EdgeAttr:
+    return next(a for a in graph_store.get_all_edge_attrs() if a.edge_type == edge_type)
+
+
+def _feature_store(store: Store) -> DiskFeatureStore:
+    return store.feature_store
+
+
+def _graph_store(store: Store) -> DiskGraphStore:
+    return store.graph_store

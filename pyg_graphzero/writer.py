@@ -1,0 +1,401 @@
+"""Writing stores: the only way one comes into being, and how columns join one later.
+
+A new store is written to a sibling directory, synced, and renamed into place: a kill at any instant
+leaves the old store or none. An existing store changes by writing new files next to the old ones
+and replacing `store.json` in one rename.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import warnings
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from pyg_graphzero import _core, schema
+from pyg_graphzero.columns import write_column, write_topology
+from pyg_graphzero.convert.csc import Csc
+from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
+
+LOCK_FILE = "lock"
+
+
+def as_tensor(value: Any, what: str) -> Tensor:
+    """A CPU tensor over ``value``'s memory where possible.
+
+    Args:
+        value: ``torch.Tensor`` or ``np.ndarray``.
+        what: How to call it in an error.
+
+    Raises:
+        TypeError: ``value`` is neither, or of a dtype torch does not know.
+    """
+    if isinstance(value, Tensor):
+        if value.layout != torch.strided:
+            raise TypeError(f"{what}: found a {value.layout} tensor, expected a dense one")
+        return value.detach().cpu().resolve_conj().resolve_neg()
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"{what}: found {type(value).__name__}, expected a tensor or an array")
+    native = value.astype(value.dtype.newbyteorder("="), copy=False)
+    with warnings.catch_warnings():
+        # Read-only arrays (memory-mapped .npy) are only read here.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        try:
+            return torch.from_numpy(native)
+        except TypeError:
+            raise TypeError(
+                f"{what}: found dtype {value.dtype}, expected a number or bool type"
+            ) from None
+
+
+def _safe(name: str) -> str:
+    """``name`` as a file name; what is lost is harmless, since the schema keeps the real one."""
+    return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
+
+
+class _FileSet:
+    """Writes column and topology files of one store and records them in its schema."""
+
+    def __init__(self, directory: Path, store: StoreSchema) -> None:
+        self.directory = directory
+        self.schema = store
+
+    def _place(self, folder: str, name: str, suffix: str) -> tuple[str, Path]:
+        (self.directory / folder).mkdir(exist_ok=True)
+        stem, n = f"{folder}/{_safe(name)}", 1
+        while (self.directory / (relative := stem + (f"-{n}" if n > 1 else "") + suffix)).exists():
+            n += 1
+        return relative, self.directory / relative
+
+    def _record(self, relative: str, path: Path) -> str:
+        self.schema.files[relative] = FileRecord(path.stat().st_size, schema.header_hash(path))
+        return relative
+
+    def column(self, folder: str, name: str, value: Tensor) -> str:
+        relative, path = self._place(folder, name, ".gd")
+        write_column(path, value)
+        return self._record(relative, path)
+
+    def topology(self, folder: str, csc: Csc) -> str:
+        relative, path = self._place(folder, "topology", ".gl")
+        write_topology(
+            path,
+            csc.num_src,
+            csc.num_dst,
+            as_tensor(csc.indptr, "indptr"),
+            as_tensor(csc.indices, "indices"),
+        )
+        return self._record(relative, path)
+
+    def edge_id(self, folder: str, csc: Csc) -> str | None:
+        if csc.edge_id is None:
+            return None
+        ids = as_tensor(csc.edge_id, "edge_id")
+        narrow = ids.numel() == 0 or int(ids.max()) < 2**31
+        return self.column(folder, "edge_id", ids.to(torch.int32 if narrow else torch.int64))
+
+    def sync_folders(self) -> None:
+        for name in {Path(f).parent.as_posix() for f in self.schema.files}:
+            _core.sync_directory(str(self.directory / name))
+
+
+def node_folder(name: str | None) -> str:
+    """Where the columns of a node type lie."""
+    return "node" if name is None else f"node-{_safe(name)}"
+
+
+def edge_folder(name: EdgeType | None) -> str:
+    """Where the files of an edge type lie."""
+    return "edge" if name is None else f"edge-{_safe('--'.join(name))}"
+
+
+class StoreWriter:
+    """Writes a new store, all or nothing. Use as a context manager.
+
+    Args:
+        path: The store's directory; its parent must exist.
+        is_hetero: Whether types have names. Homogeneous stores use ``None`` for both.
+        force: Replace an existing store (open readers of it keep reading the old one).
+
+    Raises:
+        FileExistsError: ``path`` exists and ``force`` is not given, or is not a store.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, is_hetero: bool, force: bool = False
+    ) -> None:
+        self._target = Path(os.path.abspath(path))
+        self._force = force
+        if not self._target.parent.is_dir():
+            raise FileNotFoundError(2, "the parent directory does not exist", str(self._target))
+        if self._target.exists():
+            if not force:
+                raise FileExistsError(17, "already exists (force replaces it)", str(self._target))
+            if not (self._target / schema.SCHEMA_FILE).exists():
+                raise FileExistsError(
+                    17, "exists and is not a store, so it is not replaced", str(self._target)
+                )
+        _remove_abandoned(self._target)
+        self._scratch = self._target.with_name(
+            f".{self._target.name}.partial-{secrets.token_hex(4)}"
+        )
+        self._scratch.mkdir()
+        self._lock: _core.LockFile | None = _core.LockFile.acquire(str(self._scratch / LOCK_FILE))
+        self._schema = StoreSchema(
+            is_hetero=is_hetero, created_by=f"pyg_graphzero {version('pyg_graphzero')}"
+        )
+        self._files = _FileSet(self._scratch, self._schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def _node_type(self, name: str | None) -> NodeTypeSchema:
+        node_type = self._schema.node_type(name)
+        if node_type is None:
+            raise KeyError(f"node type {name!r} was not added")
+        return node_type
+
+    def _edge_type(self, name: EdgeType | None) -> EdgeTypeSchema:
+        edge_type = self._schema.edge_type(name)
+        if edge_type is None:
+            raise KeyError(f"edge type {name!r} was not added")
+        return edge_type
+
+    def add_node_type(self, name: str | None, num_nodes: int) -> None:
+        """Declares a node type; ``name`` is None in a homogeneous store."""
+        if (name is None) == self._schema.is_hetero:
+            raise ValueError(f"node type {name!r} in a store with is_hetero={self._schema.is_hetero}")
+        if self._schema.node_type(name) is not None:
+            raise ValueError(f"node type {name!r} was added before")
+        self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
+
+    def add_node_attr(self, node_type: str | None, attr: str, value: Any) -> None:
+        """Writes a node column: tensor or array ``[num_nodes, ...]``, any stored dtype."""
+        record = self._node_type(node_type)
+        tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        record.attrs[attr] = self._files.column(node_folder(node_type), attr, tensor)
+
+    def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
+        """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
+        record = self._node_type(node_type)
+        tensor = check_index_set(as_tensor(index, name), record.num_nodes, name)
+        record.index_sets[name] = self._files.column(node_folder(node_type), name, tensor)
+
+    def add_node_ids(self, node_type: str | None, ids: Any) -> None:
+        """Writes the user's id of every row: ``int64 [num_nodes]``, or strings."""
+        record = self._node_type(node_type)
+        folder = node_folder(node_type)
+        if isinstance(ids, Tensor) or (isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"):
+            tensor = _rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
+            record.ids = self._files.column(folder, "ids", tensor)
+            return
+        offsets, text = _encode_strings(ids)
+        _rows(offsets[1:], record.num_nodes, f"ids of {node_type!r}")
+        record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
+        record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
+
+    def add_edge_type(self, edge_type: EdgeType | None, csc: Csc) -> None:
+        """Writes a topology and its columns; ``edge_type`` is None in a homogeneous store."""
+        if (edge_type is None) == self._schema.is_hetero:
+            raise ValueError(
+                f"edge type {edge_type!r} in a store with is_hetero={self._schema.is_hetero}"
+            )
+        if self._schema.edge_type(edge_type) is not None:
+            raise ValueError(f"edge type {edge_type!r} was added before")
+        src = self._node_type(None if edge_type is None else edge_type[0])
+        dst = self._node_type(None if edge_type is None else edge_type[2])
+        if (csc.num_src, csc.num_dst) != (src.num_nodes, dst.num_nodes):
+            raise ValueError(
+                f"edge type {edge_type!r}: found {csc.num_src} source and {csc.num_dst} "
+                f"destination nodes, expected {src.num_nodes} and {dst.num_nodes}"
+            )
+        folder = edge_folder(edge_type)
+        self._schema.edge_types.append(
+            EdgeTypeSchema(
+                name=edge_type,
+                num_edges=csc.num_edges,
+                topology=self._files.topology(folder, csc),
+                edge_id=self._files.edge_id(folder, csc),
+            )
+        )
+        for attr, value in csc.columns.items():
+            self.add_edge_attr(edge_type, attr, value)
+
+    def add_edge_attr(self, edge_type: EdgeType | None, attr: str, value: Any) -> None:
+        """Writes an edge column ``[num_edges, ...]``, rows in CSC order."""
+        record = self._edge_type(edge_type)
+        tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {edge_type!r}")
+        record.attrs[attr] = self._files.column(edge_folder(edge_type), attr, tensor)
+
+    def add_graph_attr(self, attr: str, value: Any) -> None:
+        """Stores a tensor of any shape, or a number, string, bool or None."""
+        if isinstance(value, (Tensor, np.ndarray)):
+            tensor = as_tensor(value, f"graph attribute {attr!r}")
+            self._schema.graph_attrs[attr] = {"file": self._files.column("graph", attr, tensor)}
+        elif isinstance(value, (str, bool, int, float)) or value is None:
+            self._schema.graph_attrs[attr] = {"value": value}
+        else:
+            raise TypeError(
+                f"graph attribute {attr!r}: found {type(value).__name__}, expected a tensor, "
+                "number, string or bool"
+            )
+
+    def finish(self) -> None:
+        """Syncs everything, writes `store.json` last, and moves the store into place."""
+        if self._lock is None:
+            raise ValueError("the writer was finished or aborted before")
+        if not self._schema.is_hetero and self._schema.node_type(None) is None:
+            raise ValueError("a homogeneous store needs its node type: add_node_type(None, n)")
+        self._files.sync_folders()
+        (self._scratch / LOCK_FILE).unlink()
+        schema.dump(self._schema, self._scratch / schema.SCHEMA_FILE)
+        _core.publish_directory(str(self._scratch), str(self._target), self._force)
+        self._lock = None
+        # After an exchange the scratch name holds the store that was replaced.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def abort(self) -> None:
+        """Removes what was written; does nothing after finish()."""
+        if self._lock is not None:
+            self._lock = None
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+
+class StoreEditor:
+    """Adds columns to and removes them from an existing store, one atomic step each.
+
+    Raises:
+        BlockingIOError: Another process has the store open for writing.
+    """
+
+    def __init__(self, directory: Path, store: StoreSchema) -> None:
+        self._directory = directory
+        self._schema = store
+        self._files = _FileSet(directory, store)
+        self._lock = _core.LockFile.acquire(str(directory / LOCK_FILE))
+
+    def use(self, store: StoreSchema) -> None:
+        """Continues from a schema that was read again."""
+        self._schema = store
+        self._files = _FileSet(self._directory, store)
+
+    def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor) -> None:
+        """Writes or replaces a node column."""
+        tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {record.name!r}")
+        record.attrs[attr] = self._files.column(node_folder(record.name), attr, tensor)
+        self._commit()
+
+    def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor) -> None:
+        """Writes or replaces an edge column, rows in CSC order."""
+        tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {record.name!r}")
+        record.attrs[attr] = self._files.column(edge_folder(record.name), attr, tensor)
+        self._commit()
+
+    def put_topology(self, name: EdgeType | None, csc: Csc) -> None:
+        """Writes or replaces an edge type. Replacing one drops its edge attributes."""
+        folder = edge_folder(name)
+        record = EdgeTypeSchema(
+            name=name,
+            num_edges=csc.num_edges,
+            topology=self._files.topology(folder, csc),
+            edge_id=self._files.edge_id(folder, csc),
+        )
+        kept = [t for t in self._schema.edge_types if t.name != name]
+        self._schema.edge_types[:] = [*kept, record]
+        self._commit()
+
+    def remove_attr(self, record: NodeTypeSchema | EdgeTypeSchema, attr: str) -> None:
+        """Removes a column."""
+        del record.attrs[attr]
+        self._commit()
+
+    def remove_edge_type(self, name: EdgeType | None) -> None:
+        """Removes an edge type and its columns."""
+        self._schema.edge_types[:] = [t for t in self._schema.edge_types if t.name != name]
+        self._commit()
+
+    def _commit(self) -> None:
+        used = set(schema.named_files(self._schema))
+        unused = [name for name in self._schema.files if name not in used]
+        for name in unused:
+            del self._schema.files[name]
+        self._files.sync_folders()
+        fresh = self._directory / (schema.SCHEMA_FILE + ".new")
+        schema.dump(self._schema, fresh)
+        os.replace(fresh, self._directory / schema.SCHEMA_FILE)
+        _core.sync_directory(str(self._directory))
+        for name in unused:  # readers that mapped them keep them
+            (self._directory / name).unlink(missing_ok=True)
+
+
+def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
+    """``index`` as ``int64``, one-dimensional, every id a node.
+
+    Raises:
+        IndexError: An id is outside ``0 <= id < num_nodes``.
+        ValueError: The shape or dtype is not that of an index.
+    """
+    if index.dim() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
+        raise ValueError(
+            f"{name}: found {index.dtype} of shape {list(index.shape)}, expected integers [any]"
+        )
+    index = index.to(torch.int64)
+    bad = (index < 0) | (index >= num_nodes)
+    if bad.any():
+        at = int(bad.nonzero()[0, 0])
+        raise IndexError(f"{name}[{at}]: found {int(index[at])}, expected 0 <= id < {num_nodes}")
+    return index
+
+
+def _rows(value: Any, count: int, what: str) -> Tensor:
+    tensor = as_tensor(value, what)
+    if tensor.dim() == 0 or tensor.size(0) != count:
+        raise ValueError(f"{what}: found shape {list(tensor.shape)}, expected {count} rows")
+    return tensor
+
+
+def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Strings as ``int64 [n + 1]`` offsets into UTF-8 bytes."""
+    import pyarrow as pa
+
+    texts = pa.array(ids, type=pa.large_string())
+    if texts.null_count:
+        raise ValueError("ids: found a missing value, expected a string in every row")
+    if len(texts) == 0:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    _, offsets, data = texts.buffers()
+    first = texts.offset
+    bounds = np.frombuffer(offsets, np.int64)[first : first + len(texts) + 1]
+    text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return bounds - bounds[0], text[bounds[0] : bounds[-1]]
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Deletes scratch directories whose writer died: nobody holds their lock any more."""
+    scratches: Sequence[Path] = list(target.parent.glob(f".{target.name}.partial-*"))
+    for scratch in scratches:
+        try:
+            lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
+        except OSError:
+            continue
+        shutil.rmtree(scratch, ignore_errors=True)
+        del lock
