@@ -41,6 +41,7 @@ def load_graphzero(args: argparse.Namespace) -> tuple[type, Data]:
     from pyg_graphzero.loader import NeighborLoader
 
     # A script of one's own converts once, beforehand, and only opens here.
+    args.store.parent.mkdir(parents=True, exist_ok=True)
     gz.convert(load_graph(args.num_features), args.store, force=True)
     return NeighborLoader, gz.open(args.store).data()
 

@@ -182,6 +182,7 @@ def main() -> None:
     for edge_type in data.edge_types:
         print(f"  {data[edge_type].num_edges:>9,} edges  {' '.join(edge_type)}")
 
+    args.store.parent.mkdir(parents=True, exist_ok=True)
     gz.convert(data, args.store, force=True)
     store = gz.open(args.store)
     print(f"\nFrom disk ({args.store}):", flush=True)

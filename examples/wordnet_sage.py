@@ -176,6 +176,7 @@ def main() -> None:
         f"{int(data.y.max()) + 1} topics"
     )
 
+    args.store.parent.mkdir(parents=True, exist_ok=True)
     gz.convert(data, args.store, force=True)
     store = gz.open(args.store)
     print(f"\npyg_graphzero, from disk ({args.store}):", flush=True)
