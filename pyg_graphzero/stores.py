@@ -159,9 +159,9 @@ class Store:
             return torch.arange(record.num_nodes)
         if record.id_offsets is None:
             return self._contents.view(record.ids)
-        return StringIds(
-            self._contents.view(record.id_offsets), self._contents.view(record.ids)
-        )
+        offsets = self._contents.view(record.id_offsets)
+        name = str(self.path / record.id_offsets)
+        return StringIds(offsets, self._contents.view(record.ids), name)
 
     def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
         """Rows (``int64 [len(ids)]``) of the user's ids; MissingAttributeError names a missing one."""
@@ -227,8 +227,10 @@ class Store:
             raise ReadOnlyStoreError(
                 f"{self.path}: the store is open for reading; use gz.open(path, mode='r+')"
             )
-        change(self._editor)
-        self._refresh()
+        try:
+            change(self._editor)
+        finally:
+            self._refresh()  # also after a failure, which leaves the store as it was
 
 
 @dataclass
