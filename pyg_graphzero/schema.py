@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -117,11 +118,15 @@ def dump(schema: StoreSchema, path: Path) -> None:
         },
     }
     body["checksum"] = _digest(body)
-    with path.open("w", encoding="ascii") as file:
-        json.dump(body, file, indent=1, ensure_ascii=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
+    try:
+        with path.open("w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise OSError(error.errno, f"cannot write: {error.strerror}", str(path)) from None
 
 
 class _Reader:
@@ -144,8 +149,8 @@ class _Reader:
             return None
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.fail(name, repr(value)[:60], kind.__name__)
-        if kind is int and value < 0:
-            raise self.fail(name, value, "a count of at least 0")
+        if kind is int and not 0 <= value < 2**63:
+            raise self.fail(name, value, "a count from 0 to 2^63 - 1")
         return value
 
     def file_name(self, value: Any, where: str) -> str:
@@ -180,7 +185,7 @@ def load(directory: Path) -> StoreSchema:
     read = _Reader(path)
     try:
         body = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise read.fail("document", f"no valid JSON ({error})", "a JSON object") from None
     if read.take(body, "format", str, "") != FORMAT_NAME:
         raise read.fail("format", repr(body["format"]), repr(FORMAT_NAME))
@@ -298,12 +303,14 @@ def check_file(directory: Path, name: str, record: FileRecord) -> None:
     """
     path = directory / name
     try:
-        size = path.stat().st_size
-    except FileNotFoundError:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         raise FormatError.of(path, "file", "nothing", f"{record.bytes} bytes") from None
-    if size != record.bytes:
+    if not stat.S_ISREG(status.st_mode):
+        raise FormatError.of(path, "file", stat.filemode(status.st_mode), "a regular file")
+    if status.st_size != record.bytes:
         raise FormatError.of(
-            path, "file size", f"{size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"
+            path, "file size", f"{status.st_size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"
         )
     found = header_hash(path)
     if found != record.header_hash:

@@ -159,12 +159,12 @@ class Store:
             return torch.arange(record.num_nodes)
         if record.id_offsets is None:
             return self._contents.view(record.ids)
-        return StringIds(
-            self._contents.view(record.id_offsets), self._contents.view(record.ids)
-        )
+        offsets = self._contents.view(record.id_offsets)
+        name = str(self.path / record.id_offsets)
+        return StringIds(offsets, self._contents.view(record.ids), name)
 
     def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
-        """Rows (``int64 [len(ids)]``) of the user's ids; MissingAttributeError names a missing one."""
+        """Rows (``int64 [len(ids)]``) of the user's ids; an error names the first missing one."""
         record = self._contents.node_type(node_type)
         known = None if record.ids is None else self.ids(node_type)
         return lookup(known, ids, record.num_nodes)
@@ -227,8 +227,10 @@ class Store:
             raise ReadOnlyStoreError(
                 f"{self.path}: the store is open for reading; use gz.open(path, mode='r+')"
             )
-        change(self._editor)
-        self._refresh()
+        try:
+            change(self._editor)
+        finally:
+            self._refresh()  # also after a failure, which leaves the store as it was
 
 
 @dataclass
@@ -309,7 +311,7 @@ class DiskFeatureStore(FeatureStore):
         return tuple(self.store._contents.column(file).shape)
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        record, is_edge = self._locate(attr)
+        record, _ = self._locate(attr)
         value = as_tensor(tensor, f"attribute {attr.attr_name!r}")
         if attr.index is not None:
             whole = self._get_tensor(DiskTensorAttr(attr.group_name, attr.attr_name, None)).clone()

@@ -114,6 +114,11 @@ class NeighborSampler::Run {
     const std::int64_t total =
         look_up_degrees(type.csc, out_.nodes[static_cast<std::size_t>(type.dst_type)].data() + begin,
                         end - begin, k);
+    const auto src = static_cast<std::size_t>(type.src_type);
+    // Positions are 32-bit, and each edge may bring a new node.
+    if (total >= std::numeric_limits<std::uint32_t>::max() - out_.nodes[src].size()) {
+      throw_too_many();
+    }
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = edges.row.size();
     edges.row.resize(base + total);
@@ -125,7 +130,6 @@ class NeighborSampler::Run {
     } else {
       draw_and_fetch<std::int64_t>(type.csc, edges, base, begin, end - begin, k, key);
     }
-    const auto src = static_cast<std::size_t>(type.src_type);
     if (narrow(src)) {
       relabel(type.csc, workspace_.ids[src].narrow, out_.nodes[src], edges.row, base);
     } else {
@@ -151,12 +155,13 @@ class NeighborSampler::Run {
           }
           const std::int64_t node = frontier[i];
           const std::int64_t start = csc.indptr[node];
-          const std::int64_t n = csc.indptr[node + 1] - start;
+          const std::int64_t stop = csc.indptr[node + 1];
           // A damaged indptr must not send the sampler out of its arrays.
-          if (start < 0 || n < 0 || start > csc.num_edges - n) {
+          if (start < 0 || stop < start || stop > csc.num_edges) {
             bad.store(node, std::memory_order_relaxed);
             return;
           }
+          const std::int64_t n = stop - start;
           first[i] = start;
           degree[i] = n;
           offset[i + 1] = k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k);
@@ -165,7 +170,9 @@ class NeighborSampler::Run {
     });
     if (const std::int64_t node = bad.load(); node >= 0) throw_bad_indptr(csc, node);
     offset[0] = 0;
-    for (std::int64_t i = 0; i < count; ++i) offset[i + 1] += offset[i];
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (__builtin_add_overflow(offset[i + 1], offset[i], &offset[i + 1])) throw_too_many();
+    }
     return offset[count];
   }
 
@@ -216,10 +223,6 @@ class NeighborSampler::Run {
                Buffer<std::int64_t>& row, std::int64_t base) {
     const std::int64_t last = row.size();
     std::int64_t fresh = nodes.size();
-    if (fresh + (last - base) >= std::numeric_limits<std::uint32_t>::max()) {
-      throw std::invalid_argument("one batch would hold 2^32 nodes or more: lower the fan-out or "
-                                  "the batch size");
-    }
     nodes.resize(fresh + (last - base));
     for (std::int64_t j = base; j < last; ++j) {
       if (j + kPrefetchAhead < last) ids.prefetch(static_cast<Key>(row[j + kPrefetchAhead]));
@@ -234,6 +237,11 @@ class NeighborSampler::Run {
       fresh += at == fresh;
     }
     nodes.resize(fresh);
+  }
+
+  [[noreturn]] static void throw_too_many() {
+    throw std::invalid_argument("one batch would hold 2^32 nodes or more: lower the fan-out or the "
+                                "batch size");
   }
 
   [[noreturn]] static void throw_bad_indptr(const Csc& csc, std::int64_t node) {

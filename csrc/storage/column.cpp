@@ -10,6 +10,15 @@
 namespace gz {
 namespace {
 
+// No product of dimensions may overflow, not even where another dimension is 0.
+void check_shape(const DType& dtype, std::span<const std::uint64_t> shape,
+                 const std::string& path) {
+  std::uint64_t bytes = dtype.item_bytes;
+  for (const std::uint64_t dim : shape) {
+    if (dim > 0) bytes = checked_mul(bytes, dim, path, "shape");
+  }
+}
+
 // Bytes of one row: everything behind the first dimension.
 std::uint64_t row_bytes_of(const DType& dtype, std::span<const std::uint64_t> shape,
                            const std::string& path) {
@@ -43,6 +52,7 @@ std::shared_ptr<const Column> Column::open(const std::string& path) {
   if (h.num_dims > kMaxDims) {
     throw FormatError(path, "num_dims", std::to_string(h.num_dims), "at most 8");
   }
+  check_shape(*column->dtype_, column->shape(), path);
   expect(path, "row_bytes", h.row_bytes, row_bytes_of(*column->dtype_, column->shape(), path));
   if (h.row_stride < h.row_bytes || h.row_stride % column->dtype_->item_bytes != 0) {
     throw FormatError(path, "row_stride", std::to_string(h.row_stride),
@@ -70,6 +80,7 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
     throw std::invalid_argument(path + ": found " + std::to_string(shape.size()) +
                                 " dimensions, expected at most 8");
   }
+  check_shape(dtype, shape, path);
   std::memcpy(header_.common.magic, ColumnHeader::kMagic, sizeof header_.common.magic);
   header_.dtype = dtype.code;
   header_.num_dims = static_cast<std::uint32_t>(shape.size());

@@ -17,6 +17,7 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   read_header(topology->file_, TopologyHeader::kMagic, &h, sizeof h);
 
   expect(path, "flags", h.flags, 0);
+  checked_add(h.num_src, 0, path, "num_src");
   if (h.index_bytes != 8 && h.index_bytes != index_bytes_for(h.num_src)) {
     throw FormatError(path, "index_bytes", std::to_string(h.index_bytes),
                       "8, or 4 for at most 2^32 source nodes (num_src is " +
