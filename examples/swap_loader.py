@@ -23,6 +23,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import BatchNorm, SAGEConv
 from tqdm import tqdm
+
 from wordnet import load_graph
 
 STORE = Path(__file__).resolve().parent / "out" / "wordnet_swap"

@@ -22,9 +22,9 @@ from torch_geometric.loader import NeighborLoader
 from torch_geometric.nn import BatchNorm, HeteroConv, Linear, SAGEConv
 from torch_geometric.typing import EdgeType, NodeType
 from tqdm import tqdm
-from wordnet import load_hetero_graph
 
 import pyg_graphzero as gz
+from wordnet import load_hetero_graph
 
 STORE = Path(__file__).resolve().parent / "out" / "wordnet_hetero"
 

@@ -24,9 +24,9 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader as StockNeighborLoader
 from torch_geometric.nn import GraphSAGE
 from tqdm import tqdm
-from wordnet import load_graph
 
 import pyg_graphzero as gz
+from wordnet import load_graph
 
 STORE = Path(__file__).resolve().parent / "out" / "wordnet"
 LINEAR_BASELINE = 0.861

@@ -150,9 +150,7 @@ class _DiskDataMixin:
         for i, (mine, theirs) in enumerate(zip(self.stores, fresh.stores, strict=True)):  # type: ignore[attr-defined]
             before = dict(raw_items(theirs))
             now = dict(raw_items(mine))
-            touched = {
-                k: v for k, v in now.items() if k not in before or _differs(v, before[k])
-            }
+            touched = {k: v for k, v in now.items() if k not in before or _differs(v, before[k])}
             values = {k: v.value() if isinstance(v, OnDemand) else v for k, v in touched.items()}
             changes.append((i, values, [k for k in before if k not in now]))
         return changes

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from graphs import homogeneous, heterogeneous, write_store
 
 import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous, write_store
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ import pickle
 import pytest
 import torch
 import torch_geometric.loader
-from graphs import check_neighborhood, heterogeneous, homogeneous
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import ImbalancedSampler
 from torch_geometric.nn import GraphSAGE, SAGEConv, to_hetero
 from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
+from graphs import check_neighborhood, heterogeneous, homogeneous
 from pyg_graphzero.loader import NeighborLoader
 
 
@@ -104,9 +104,7 @@ def test_every_kind_of_input_gives_the_same_batches(homo, kind):
 
 def epoch(store, **kwargs):
     torch.manual_seed(42)
-    return list(
-        NeighborLoader(store.data(), [5, 3], batch_size=32, shuffle=True, **kwargs)
-    )
+    return list(NeighborLoader(store.data(), [5, 3], batch_size=32, shuffle=True, **kwargs))
 
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
@@ -150,7 +148,7 @@ def test_seeds_govern_and_epochs_differ(homo):
 
 
 def test_shuffle_order_is_stock_pyg_order(homo):
-    data, store = homo
+    _, store = homo
     torch.manual_seed(0)
     ours = [b.n_id[: b.batch_size] for b in NeighborLoader(store, [1], batch_size=50, shuffle=True)]
     torch.manual_seed(0)
@@ -289,7 +287,7 @@ def test_transforms_and_custom_attributes(homo):
 
 
 def test_existing_n_id_and_e_id_are_not_overwritten(homo):
-    data, store = homo
+    _, store = homo
     d = store.data()
     d.n_id = torch.arange(300) + 1000
     loader = NeighborLoader(d, [2], batch_size=8, input_nodes=torch.arange(8))

@@ -6,13 +6,13 @@ import threading
 
 import pytest
 import torch
-from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput, NumNeighbors
 
+from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges
 from pyg_graphzero import _core
 from pyg_graphzero.sampler import NeighborSampler
 

@@ -81,9 +81,7 @@ def test_multi_get_and_fresh_attrs(hetero):
     assert not any(a.is_set("index") for a in fs.get_all_tensor_attrs())
     for attr, tensor in zip(attrs, fs.multi_get_tensor(attrs), strict=True):
         assert torch.equal(tensor, data[attr.group_name][attr.attr_name][[1]])
-    arrays = fs.multi_get_tensor(
-        [TensorAttr("paper", "x", np.array([0]))], convert_type=True
-    )
+    arrays = fs.multi_get_tensor([TensorAttr("paper", "x", np.array([0]))], convert_type=True)
     assert isinstance(arrays[0], np.ndarray)
 
 
@@ -94,7 +92,7 @@ def test_missing_is_a_key_error(hetero):
     with pytest.raises(KeyError, match=r"node type 'nobody': expected one of \['paper'"):
         fs.get_tensor("nobody", "x", None)
     assert fs.get_tensor_size("paper", "z") is None
-    with pytest.raises(KeyError, match="'edge_index' for .* not found"):
+    with pytest.raises(KeyError, match=r"'edge_index' for .* not found"):
         gs.get_edge_index(("a", "b", "c"), "csc")
     with pytest.raises(IndexError, match=r"index\[1\]: found row 200, expected 0 <= row < 200"):
         fs.get_tensor("paper", "x", torch.tensor([0, 200]))

@@ -8,8 +8,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include "bindings/arrays.h"
 #include "base/errors.h"
+#include "bindings/arrays.h"
 #include "io/publish.h"
 #include "storage/column.h"
 #include "storage/topology.h"
@@ -87,9 +87,8 @@ void init_storage(nb::module_& m) {
           "view",
           [](const Topology& t) {
             const std::shared_ptr<const Mapping> map = t.map_for_user();
-            return std::pair(
-                view_bytes(map, t.indptr_offset(), (t.num_dst() + 1) * 8),
-                view_bytes(map, t.indices_offset(), t.num_edges() * t.index_bytes()));
+            return std::pair(view_bytes(map, t.indptr_offset(), (t.num_dst() + 1) * 8),
+                             view_bytes(map, t.indices_offset(), t.num_edges() * t.index_bytes()));
           },
           "The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 "
           "tensors over a fresh copy-on-write map.");
@@ -119,7 +118,8 @@ void init_storage(nb::module_& m) {
 
   nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
       .def_static(
-          "acquire", [](const std::string& path) { return std::make_unique<File>(File::lock(path)); },
+          "acquire",
+          [](const std::string& path) { return std::make_unique<File>(File::lock(path)); },
           "path"_a);
 
   m.def(
