@@ -26,7 +26,7 @@ from ..errors import InputError
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
-DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
+DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
 
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 50
@@ -103,7 +103,7 @@ class Dialect:
 
     def line_of(self, row: int) -> int:
         """1-based line of the 0-based data row ``row``."""
-        return next(islice(self.rows(), row, None))[0]
+        return next((line for line, _ in islice(self.rows(), row, None)), 0)
 
 
 class _Lines:

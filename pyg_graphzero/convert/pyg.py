@@ -16,6 +16,7 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from torch_geometric.typing import SparseTensor
 
 from ..errors import InputError
+from .arrays import as_array
 from .files import is_index_name
 from .options import Dtypes, Selection
 from .plan import (
@@ -29,7 +30,6 @@ from .plan import (
     edge_label,
     stream,
 )
-from .sources import as_array
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
 # Names that leave no doubt: with another number of rows they are a mistake, not the graph's.
