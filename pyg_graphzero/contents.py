@@ -46,21 +46,28 @@ class StoreContents:
     def __reduce__(self) -> tuple[Any, ...]:
         return StoreContents, (self.path,)
 
-    def _open_column(self, file: str, rows: int | None) -> None:
+    def _open_column(self, file: str, rows: int | None, *numbers: str) -> None:
+        """Opens a column of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
         column = _core.Column.open(str(self.path / file))
         if rows is not None and list(column.shape[:1]) != [rows]:
             raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
+        if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
+            found = f"{column.dtype} {list(column.shape)}"
+            expected = f"{' or '.join(numbers)} [any]"
+            raise FormatError.of(column.path, "dtype, shape", found, expected)
         self._columns[file] = column
 
     def _open_node_type(self, record: NodeTypeSchema) -> None:
         for file in record.attrs.values():
             self._open_column(file, record.num_nodes)
         for file in record.index_sets.values():
-            self._open_column(file, None)
-        if record.ids is not None:
-            self._open_column(record.ids, None if record.id_offsets else record.num_nodes)
+            self._open_column(file, None, "int64")
         if record.id_offsets is not None:
-            self._open_column(record.id_offsets, record.num_nodes + 1)
+            self._open_column(record.id_offsets, record.num_nodes + 1, "int64")
+        if record.ids is not None:
+            text = record.id_offsets is not None
+            rows, dtype = (None, "uint8") if text else (record.num_nodes, "int64")
+            self._open_column(record.ids, rows, dtype)
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
         topology = _core.Topology.open(str(self.path / record.topology))
@@ -72,8 +79,10 @@ class StoreContents:
                 topology.path, "num_src, num_dst, num_edges", found, (src, dst, record.num_edges)
             )
         self._topologies[record.name] = topology
-        for file in (*record.attrs.values(), *([record.edge_id] if record.edge_id else [])):
+        for file in record.attrs.values():
             self._open_column(file, record.num_edges)
+        if record.edge_id is not None:
+            self._open_column(record.edge_id, record.num_edges, "int32", "int64")
 
     def node_type(self, name: str | None) -> NodeTypeSchema:
         """The node type called ``name``; MissingAttributeError if there is none."""
@@ -111,26 +120,55 @@ class StoreContents:
         return view_topology(self.topology(name))
 
     def edge_id(self, name: EdgeType | None) -> Tensor | None:
-        """The original edge id of every CSC slot (``int32`` or ``int64``), None if identical."""
+        """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical."""
         file = self.edge_type(name).edge_id
         return None if file is None else self.view(file)
 
     def edge_position(self, name: EdgeType | None) -> Tensor | None:
-        """The CSC slot of every original edge id, None if identical. Costs 8 bytes an edge, once."""
+        """CSC slots by original edge id, None if identical. Costs 8 bytes an edge, once."""
         ids = self.edge_id(name)
         if ids is None:
             return None
         if name not in self._positions:
-            position = torch.empty(ids.numel(), dtype=torch.int64)
-            position[ids.to(torch.int64)] = torch.arange(ids.numel())
-            self._positions[name] = position
+            self._positions[name] = self._invert(ids, name)
         return self._positions[name]
+
+    def _invert(self, ids: Tensor, name: EdgeType | None) -> Tensor:
+        position = torch.full((ids.numel(),), -1)
+        inside = (ids >= 0) & (ids < ids.numel())
+        if bool(inside.all()):
+            position[ids.to(torch.int64)] = torch.arange(ids.numel())
+        if bool((position < 0).any()):
+            file = self.edge_type(name).edge_id
+            raise FormatError.of(
+                self.path / str(file),
+                "rows",
+                "edge ids that repeat or are out of range",
+                f"each of 0 … {ids.numel() - 1} once; run `graphzero verify` on the store",
+            )
+        return position
 
     def edge_index(self, name: EdgeType | None) -> Tensor:
         """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""
         indptr, indices = self.csc(name)
+        topology = self.topology(name)
         row = indices.to(torch.int64)
         degrees = indptr[1:] - indptr[:-1]
+        for part, good, expected in (
+            (
+                "indptr",
+                indptr[0] == 0 and indptr[-1] == row.numel() and bool((degrees >= 0).all()),
+                f"numbers that rise from 0 to {row.numel()}",
+            ),
+            (
+                "indices",
+                bool(((row >= 0) & (row < topology.num_src)).all()),
+                f"0 <= node < {topology.num_src}",
+            ),
+        ):
+            if not good:
+                expected += "; run `graphzero verify` on the store"
+                raise FormatError.of(topology.path, part, "something else", expected)
         col = torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
         position = self.edge_position(name)
         if position is not None:

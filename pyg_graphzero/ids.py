@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from pyg_graphzero.errors import MissingAttributeError
+from pyg_graphzero.errors import FormatError, MissingAttributeError
 
 
 class StringIds(Sequence[str]):
@@ -22,26 +23,62 @@ class StringIds(Sequence[str]):
         >>> ids[3], ids[batch["word"].n_id]  # doctest: +SKIP
     """
 
-    def __init__(self, offsets: Tensor, text: Tensor) -> None:
-        self.array = pa.LargeStringArray.from_buffers(
+    def __init__(self, offsets: Tensor, text: Tensor, name: str = "ids") -> None:
+        self.name = name
+        self._offsets, self._text = offsets, text
+        self._unchecked = pa.LargeStringArray.from_buffers(
             offsets.numel() - 1, pa.py_buffer(offsets.numpy()), pa.py_buffer(text.numpy())
         )
+        # Arrow trusts offsets, and allocates by the last one.
+        self._check(offsets[:1], offsets[-1:])
 
     def __len__(self) -> int:
-        return len(self.array)
+        return self._offsets.numel() - 1
+
+    @cached_property
+    def array(self) -> pa.LargeStringArray:
+        """All ids as an Arrow array, checked from end to end."""
+        try:
+            self._unchecked.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise self._damaged(error) from None
+        return self._unchecked
+
+    def _damaged(self, found: object) -> FormatError:
+        expected = "UTF-8 between offsets that rise; run `graphzero verify` on the store"
+        return FormatError.of(self.name, "string ids", found, expected)
+
+    def _check(self, begin: Tensor, end: Tensor) -> None:
+        bad = (begin < 0) | (end < begin) | (end > self._text.numel())
+        if bool(bad.any()):
+            at = int(bad.nonzero()[0, 0])
+            raise self._damaged(f"text from {int(begin[at])} to {int(end[at])}")
+
+    def _take(self, rows: Tensor) -> list[str]:
+        self._check(self._offsets[rows], self._offsets[rows + 1])
+        try:
+            return self._unchecked.take(pa.array(rows.numpy())).to_pylist()
+        except UnicodeDecodeError as error:
+            raise self._damaged(error) from None
 
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload
     def __getitem__(self, index: slice | Tensor | np.ndarray) -> list[str]: ...
     def __getitem__(self, index: Any) -> str | list[str]:
-        if isinstance(index, Tensor):
-            index = index.numpy()
-        if isinstance(index, np.ndarray):
-            return self.array.take(pa.array(index)).to_pylist()  # type: ignore[no-any-return]
         if isinstance(index, slice):
-            return self.array.take(pa.array(range(*index.indices(len(self))))).to_pylist()  # type: ignore[no-any-return]
-        return str(self.array[index].as_py())
+            return self._take(torch.arange(len(self))[index])
+        if isinstance(index, (Tensor, np.ndarray)):
+            rows = torch.as_tensor(index)
+            rows = rows.nonzero().view(-1) if rows.dtype == torch.bool else rows.to(torch.int64)
+            outside = rows[(rows < 0) | (rows >= len(self))]
+            if outside.numel():
+                raise IndexError(f"row {int(outside[0])}: expected 0 <= row < {len(self)}")
+            return self._take(rows)
+        row = index + len(self) if index < 0 else index
+        if not 0 <= row < len(self):
+            raise IndexError(f"row {index}: expected 0 <= row < {len(self)}")
+        return self._take(torch.tensor([row]))[0]
 
     def __iter__(self) -> Iterator[str]:
         for value in self.array:

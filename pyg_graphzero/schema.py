@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -117,11 +118,15 @@ def dump(schema: StoreSchema, path: Path) -> None:
         },
     }
     body["checksum"] = _digest(body)
-    with path.open("w", encoding="ascii") as file:
-        json.dump(body, file, indent=1, ensure_ascii=True)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
+    try:
+        with path.open("w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise OSError(error.errno, f"cannot write: {error.strerror}", str(path)) from None
 
 
 class _Reader:
@@ -144,8 +149,8 @@ class _Reader:
             return None
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.fail(name, repr(value)[:60], kind.__name__)
-        if kind is int and value < 0:
-            raise self.fail(name, value, "a count of at least 0")
+        if isinstance(value, int) and not 0 <= value < 2**63:
+            raise self.fail(name, value, "a count from 0 to 2^63 - 1")
         return value
 
     def file_name(self, value: Any, where: str) -> str:
@@ -175,12 +180,14 @@ def load(directory: Path) -> StoreSchema:
         raise FileNotFoundError(2, "no such store", str(directory))
     if not path.exists():
         raise FileNotFoundError(
-            2, f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)", str(directory)
+            2,
+            f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)",
+            str(directory),
         )
     read = _Reader(path)
     try:
         body = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise read.fail("document", f"no valid JSON ({error})", "a JSON object") from None
     if read.take(body, "format", str, "") != FORMAT_NAME:
         raise read.fail("format", repr(body["format"]), repr(FORMAT_NAME))
@@ -201,7 +208,7 @@ def load(directory: Path) -> StoreSchema:
         created_by=read.take(body, "created_by", str, ""),
     )
     for key, entry in schema.graph_attrs.items():
-        if not isinstance(entry, dict) or len(entry.keys() & {"file", "value"}) != 1:
+        if not isinstance(entry, dict) or ("file" in entry) == ("value" in entry):
             raise read.fail(f"graph_attrs[{key!r}]", repr(entry)[:60], "one of file, value")
         if "file" in entry:
             read.file_name(entry["file"], f"graph_attrs[{key!r}].file")
@@ -261,7 +268,9 @@ def _check_types(schema: StoreSchema, read: _Reader) -> None:
         assert edge_type.name is not None
         for end in (edge_type.name[0], edge_type.name[2]):
             if end not in names:
-                raise read.fail(f"edge_types {edge_type.name}", f"node type {end!r}", f"one of {names}")
+                raise read.fail(
+                    f"edge_types {edge_type.name}", f"node type {end!r}", f"one of {names}"
+                )
 
 
 def named_files(schema: StoreSchema) -> list[str]:
@@ -298,12 +307,14 @@ def check_file(directory: Path, name: str, record: FileRecord) -> None:
     """
     path = directory / name
     try:
-        size = path.stat().st_size
-    except FileNotFoundError:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         raise FormatError.of(path, "file", "nothing", f"{record.bytes} bytes") from None
-    if size != record.bytes:
+    if not stat.S_ISREG(status.st_mode):
+        raise FormatError.of(path, "file", stat.filemode(status.st_mode), "a regular file")
+    if status.st_size != record.bytes:
         raise FormatError.of(
-            path, "file size", f"{size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"
+            path, "file size", f"{status.st_size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"
         )
     found = header_hash(path)
     if found != record.header_hash:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data.feature_store import _FieldStatus
 from torch_geometric.data.graph_store import EdgeLayout
 from typing_extensions import Self
 
@@ -157,12 +159,12 @@ class Store:
             return torch.arange(record.num_nodes)
         if record.id_offsets is None:
             return self._contents.view(record.ids)
-        return StringIds(
-            self._contents.view(record.id_offsets), self._contents.view(record.ids)
-        )
+        offsets = self._contents.view(record.id_offsets)
+        name = str(self.path / record.id_offsets)
+        return StringIds(offsets, self._contents.view(record.ids), name)
 
     def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
-        """Rows (``int64 [len(ids)]``) of the user's ids; MissingAttributeError names a missing one."""
+        """Rows (``int64 [len(ids)]``) of the user's ids; an error names the first missing one."""
         record = self._contents.node_type(node_type)
         known = None if record.ids is None else self.ids(node_type)
         return lookup(known, ids, record.num_nodes)
@@ -225,8 +227,28 @@ class Store:
             raise ReadOnlyStoreError(
                 f"{self.path}: the store is open for reading; use gz.open(path, mode='r+')"
             )
-        change(self._editor)
-        self._refresh()
+        try:
+            change(self._editor)
+        finally:
+            self._refresh()  # also after a failure, which leaves the store as it was
+
+
+@dataclass
+class DiskTensorAttr(TensorAttr):
+    """PyG's ``TensorAttr`` that also takes an ``ndarray`` index (PyG's compares it elementwise)."""
+
+    def is_set(self, key: str) -> bool:
+        """Whether ``key`` was given a value."""
+        return getattr(self, key) is not _FieldStatus.UNSET
+
+    @classmethod
+    def cast(cls, *args: Any, **kwargs: Any) -> DiskTensorAttr:
+        """One of these from what PyG's methods are called with, a plain ``TensorAttr`` included."""
+        if len(args) == 1 and not kwargs and type(args[0]) is TensorAttr:
+            return cls(args[0].group_name, args[0].attr_name, args[0].index)
+        if args == (None,) and not kwargs:
+            return cls(None)  # the group of a homogeneous store; PyG would return None
+        return super().cast(*args, **kwargs)
 
 
 class DiskFeatureStore(FeatureStore):
@@ -237,7 +259,7 @@ class DiskFeatureStore(FeatureStore):
     """
 
     def __init__(self, store: Store) -> None:
-        super().__init__()
+        super().__init__(tensor_attr_cls=DiskTensorAttr)
         self.__dict__["store"] = store
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -267,7 +289,7 @@ class DiskFeatureStore(FeatureStore):
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
         record, is_edge, file = self._find(attr)
         view = self.store._contents.view(file)
-        position = self.store._contents.edge_position(record.name) if is_edge else None  # type: ignore[arg-type]
+        position = self.store._contents.edge_position(record.name) if is_edge else None
         index = attr.index
         if index is None:
             return view if position is None else gather(view, position)
@@ -289,10 +311,10 @@ class DiskFeatureStore(FeatureStore):
         return tuple(self.store._contents.column(file).shape)
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        record, is_edge = self._locate(attr)
+        record, _ = self._locate(attr)
         value = as_tensor(tensor, f"attribute {attr.attr_name!r}")
         if attr.index is not None:
-            whole = self._get_tensor(TensorAttr(attr.group_name, attr.attr_name, None)).clone()
+            whole = self._get_tensor(DiskTensorAttr(attr.group_name, attr.attr_name, None)).clone()
             rows = attr.index
             if not isinstance(rows, (slice, int)):
                 rows = as_row_index(rows, whole.size(0))
@@ -318,7 +340,7 @@ class DiskFeatureStore(FeatureStore):
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """The node attributes, fresh objects each time (PyG's loaders write on them)."""
         return [
-            TensorAttr(group_name=t.name, attr_name=attr)
+            DiskTensorAttr(group_name=t.name, attr_name=attr)
             for t in self.store._contents.schema.node_types
             for attr in t.attrs
         ]

@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -78,25 +78,27 @@ class _FileSet:
             n += 1
         return relative, self.directory / relative
 
-    def _record(self, relative: str, path: Path) -> str:
+    def _write(self, folder: str, name: str, suffix: str, write: Callable[[Path], None]) -> str:
+        relative, path = self._place(folder, name, suffix)
+        try:
+            write(path)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
         self.schema.files[relative] = FileRecord(path.stat().st_size, schema.header_hash(path))
         return relative
 
     def column(self, folder: str, name: str, value: Tensor) -> str:
-        relative, path = self._place(folder, name, ".gd")
-        write_column(path, value)
-        return self._record(relative, path)
+        return self._write(folder, name, ".gd", lambda path: write_column(path, value))
 
     def topology(self, folder: str, csc: Csc) -> str:
-        relative, path = self._place(folder, "topology", ".gl")
-        write_topology(
-            path,
-            csc.num_src,
-            csc.num_dst,
-            as_tensor(csc.indptr, "indptr"),
-            as_tensor(csc.indices, "indices"),
+        indptr, indices = as_tensor(csc.indptr, "indptr"), as_tensor(csc.indices, "indices")
+        return self._write(
+            folder,
+            "topology",
+            ".gl",
+            lambda path: write_topology(path, csc.num_src, csc.num_dst, indptr, indices),
         )
-        return self._record(relative, path)
 
     def edge_id(self, folder: str, csc: Csc) -> str | None:
         if csc.edge_id is None:
@@ -147,11 +149,8 @@ class StoreWriter:
                     17, "exists and is not a store, so it is not replaced", str(self._target)
                 )
         _remove_abandoned(self._target)
-        self._scratch = self._target.with_name(
-            f".{self._target.name}.partial-{secrets.token_hex(4)}"
-        )
-        self._scratch.mkdir()
-        self._lock: _core.LockFile | None = _core.LockFile.acquire(str(self._scratch / LOCK_FILE))
+        self._lock: _core.LockFile | None
+        self._scratch, self._lock = _make_scratch(self._target)
         self._schema = StoreSchema(
             is_hetero=is_hetero, created_by=f"pyg_graphzero {version('pyg_graphzero')}"
         )
@@ -183,7 +182,9 @@ class StoreWriter:
     def add_node_type(self, name: str | None, num_nodes: int) -> None:
         """Declares a node type; ``name`` is None in a homogeneous store."""
         if (name is None) == self._schema.is_hetero:
-            raise ValueError(f"node type {name!r} in a store with is_hetero={self._schema.is_hetero}")
+            raise ValueError(
+                f"node type {name!r} in a store with is_hetero={self._schema.is_hetero}"
+            )
         if self._schema.node_type(name) is not None:
             raise ValueError(f"node type {name!r} was added before")
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
@@ -266,8 +267,9 @@ class StoreWriter:
         if not self._schema.is_hetero and self._schema.node_type(None) is None:
             raise ValueError("a homogeneous store needs its node type: add_node_type(None, n)")
         self._files.sync_folders()
-        (self._scratch / LOCK_FILE).unlink()
         schema.dump(self._schema, self._scratch / schema.SCHEMA_FILE)
+        # The lock stays held, and its file stays: without it another writer of the same store would
+        # take this directory for an abandoned one.
         _core.publish_directory(str(self._scratch), str(self._target), self._force)
         self._lock = None
         # After an exchange the scratch name holds the store that was replaced.
@@ -387,6 +389,22 @@ def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     bounds = np.frombuffer(offsets, np.int64)[first : first + len(texts) + 1]
     text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return bounds - bounds[0], text[bounds[0] : bounds[-1]]
+
+
+def _make_scratch(target: Path) -> tuple[Path, _core.LockFile]:
+    """A fresh sibling directory of ``target``, and the lock that says its writer lives."""
+    while True:
+        scratch = target.with_name(f".{target.name}.partial-{secrets.token_hex(4)}")
+        scratch.mkdir()
+        try:
+            lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
+        except (FileNotFoundError, BlockingIOError):
+            continue  # another writer saw it unlocked and removes it
+        except OSError:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        if (scratch / LOCK_FILE).exists():
+            return scratch, lock
 
 
 def _remove_abandoned(target: Path) -> None:

@@ -34,6 +34,7 @@ class Buffer {
 
   void reserve(std::int64_t capacity) {
     if (capacity <= capacity_) return;
+    if (capacity > PTRDIFF_MAX / static_cast<std::int64_t>(sizeof(T))) throw std::bad_alloc();
     void* grown = std::realloc(data_, static_cast<std::size_t>(capacity) * sizeof(T));
     if (grown == nullptr) throw std::bad_alloc();
     data_ = static_cast<T*>(grown);

@@ -6,14 +6,34 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <thread>
+#include <vector>
 
 namespace gz {
 namespace {
 
 std::atomic<bool> in_forked_child{false};
 
-[[maybe_unused]] const int fork_watch =
-    pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+[[maybe_unused]] const int fork_watch = pthread_atfork(
+    nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+
+// Calls run(0) … run(ranges - 1), each once, on `team` threads.
+template <class Run>
+void run_team(std::int64_t ranges, int team, const Run& run) {
+#ifdef GZ_TEAM_OF_STD_THREADS
+  // ThreadSanitizer does not see libgomp's barriers and would call every team a race.
+  std::atomic<std::int64_t> next{0};
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < team; ++i) {
+    threads.emplace_back([&] {
+      for (std::int64_t range; (range = next.fetch_add(1)) < ranges;) run(range);
+    });
+  }
+#else
+#pragma omp parallel for schedule(dynamic) num_threads(team)
+  for (std::int64_t range = 0; range < ranges; ++range) run(range);
+#endif
+}
 
 }  // namespace
 
@@ -41,8 +61,7 @@ void parallel_for(std::int64_t n, std::int64_t grain, int threads, RangeBody bod
   if (team <= 1) {
     for (std::int64_t range = 0; range < ranges; ++range) run(range);
   } else {
-#pragma omp parallel for schedule(dynamic) num_threads(team)
-    for (std::int64_t range = 0; range < ranges; ++range) run(range);
+    run_team(ranges, team, run);
   }
   if (error) std::rethrow_exception(error);
 }

@@ -12,6 +12,9 @@ void init_gather(nb::module_& m);
 }  // namespace gz::python
 
 NB_MODULE(_core, m) {
+  // A spawned DataLoader worker exits without collecting what its process object holds; the report
+  // of that is noise to users.
+  nb::set_leak_warnings(false);
   m.doc() = "The engine of pyg_graphzero: storage, CSC building, sampling, gathering.";
   gz::python::init_errors(m);
   gz::python::init_storage(m);

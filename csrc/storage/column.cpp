@@ -10,6 +10,15 @@
 namespace gz {
 namespace {
 
+// No product of dimensions may overflow, not even where another dimension is 0.
+void check_shape(const DType& dtype, std::span<const std::uint64_t> shape,
+                 const std::string& path) {
+  std::uint64_t bytes = dtype.item_bytes;
+  for (const std::uint64_t dim : shape) {
+    if (dim > 0) bytes = checked_mul(bytes, dim, path, "shape");
+  }
+}
+
 // Bytes of one row: everything behind the first dimension.
 std::uint64_t row_bytes_of(const DType& dtype, std::span<const std::uint64_t> shape,
                            const std::string& path) {
@@ -43,11 +52,12 @@ std::shared_ptr<const Column> Column::open(const std::string& path) {
   if (h.num_dims > kMaxDims) {
     throw FormatError(path, "num_dims", std::to_string(h.num_dims), "at most 8");
   }
+  check_shape(*column->dtype_, column->shape(), path);
   expect(path, "row_bytes", h.row_bytes, row_bytes_of(*column->dtype_, column->shape(), path));
   if (h.row_stride < h.row_bytes || h.row_stride % column->dtype_->item_bytes != 0) {
-    throw FormatError(path, "row_stride", std::to_string(h.row_stride),
-                      "at least row_bytes (" + std::to_string(h.row_bytes) +
-                          ") and a multiple of the item size");
+    throw FormatError(
+        path, "row_stride", std::to_string(h.row_stride),
+        "at least row_bytes (" + std::to_string(h.row_bytes) + ") and a multiple of the item size");
   }
   expect(path, "data_bytes", h.data_bytes,
          checked_mul(column->num_rows(), h.row_stride, path, "shape"));
@@ -70,6 +80,7 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
     throw std::invalid_argument(path + ": found " + std::to_string(shape.size()) +
                                 " dimensions, expected at most 8");
   }
+  check_shape(dtype, shape, path);
   std::memcpy(header_.common.magic, ColumnHeader::kMagic, sizeof header_.common.magic);
   header_.dtype = dtype.code;
   header_.num_dims = static_cast<std::uint32_t>(shape.size());
@@ -77,8 +88,7 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
   header_.row_bytes = row_bytes_of(dtype, shape, path);
   header_.row_stride = choose_row_stride(header_.row_bytes, dtype.item_bytes);
   header_.data_offset = kHeaderBytes;
-  header_.data_bytes =
-      checked_mul(shape.empty() ? 1 : shape[0], header_.row_stride, path, "shape");
+  header_.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header_.row_stride, path, "shape");
 }
 
 void ColumnWriter::append(const void* rows, std::size_t size) {
