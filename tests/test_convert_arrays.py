@@ -456,6 +456,8 @@ def test_refusals(tmp_path: Path) -> None:
         gz.convert(RING, tmp_path / "s", self_loops="drop")
     with pytest.raises(ValueError, match="ids='sparse': expected one of auto"):
         gz.convert(RING, tmp_path / "s", ids="sparse")
+    with pytest.raises(InputError, match=r"<year>: source: found 'year', expected a path such as"):
+        gz.convert(RING, tmp_path / "s", node_attrs=["year"])
     with pytest.raises(ValueError, match="num_nodes=-1: expected 0 or more"):
         gz.convert(RING, tmp_path / "s", num_nodes=-1)
     with pytest.raises(
@@ -474,7 +476,7 @@ def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path: Path)
     gz.convert(RING, tmp_path / "s")
     inside = tmp_path / "s" / "e.npy"
     np.save(inside, RING)
-    with pytest.raises(FileExistsError, match="force=True replaces it"):
+    with pytest.raises(FileExistsError, match="force=True or --force replaces it"):
         gz.convert(RING, tmp_path / "s")
     with pytest.raises(InputError, match="would destroy its own input"):
         gz.convert(inside, tmp_path / "s", force=True)

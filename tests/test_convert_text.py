@@ -103,6 +103,12 @@ FAULTS = [
         {},
         "line 2: found 3 cells ('1,2,0.5'), expected 2 cells separated by ','",
     ),
+    (
+        "hash",
+        "0,1,18446744073709551615\n",
+        {"edge_attrs": {"h": 2}},
+        "line 1, column 2: found '18446744073709551615', expected a number that int64 can hold",
+    ),
     ("too_few", "0,1,2\n1,2\n", {}, "line 2: found 2 cells ('1,2'), expected 3 cells"),
     (
         "one_column",

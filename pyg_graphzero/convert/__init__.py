@@ -151,7 +151,9 @@ def convert(
 def _check_target(target: Path, force: bool) -> None:
     """Refuse what the writer would refuse, but before everything has been read."""
     if target.exists() and not force:
-        raise FileExistsError(errno.EEXIST, "File exists (force=True replaces it)", str(target))
+        raise FileExistsError(
+            errno.EEXIST, "File exists (force=True or --force replaces it)", str(target)
+        )
     if target.exists() and not (target / SCHEMA_FILE).exists():
         raise FileExistsError(
             errno.EEXIST, "Exists and is not a store, so it is not replaced", str(target)

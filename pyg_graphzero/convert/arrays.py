@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +117,12 @@ def load_part(path: Path, members: Mapping[str, Any], member: str) -> Array:
     return as_array(value, f"{path}:{member}")
 
 
+def load_torch(path: Path) -> Any:
+    """What ``torch.save`` wrote, tensors only, memory-mapped unless the file is a very old one."""
+    mmap = zipfile.is_zipfile(path)
+    return torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)
+
+
 def load_all(path: Path) -> Any:
     """What a NumPy or torch file holds: one array, or a mapping of them.
 
@@ -126,12 +131,10 @@ def load_all(path: Path) -> Any:
     """
     try:
         if path.suffix in (".pt", ".pth"):
-            value = torch.load(path, weights_only=True, map_location="cpu")
+            value = load_torch(path)
             return value if isinstance(value, Mapping) else as_array(value, str(path))
-        mmap = "r" if path.suffix == ".npy" else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            value = np.load(path, mmap_mode=mmap, allow_pickle=False)  # type: ignore[arg-type]
+        mmap: Literal["r"] | None = "r" if path.suffix == ".npy" else None
+        value = np.load(path, mmap_mode=mmap, allow_pickle=False)
         return _native(value) if isinstance(value, np.ndarray) else value
     except (InputError, OSError):
         raise

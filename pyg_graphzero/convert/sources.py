@@ -120,6 +120,9 @@ class Inputs:
         if not isinstance(source, str | os.PathLike):
             loaded = Loaded(as_array(source, name), f"<{name}>", "row {}".format)
         else:
+            if not (_REFERENCE.fullmatch(os.fspath(source)) or (self.base / source).exists()):
+                expected = "a path such as feat.npy, or a column of the text at hand"
+                raise InputError(f"<{name}>", "source", repr(os.fspath(source)), expected)
             reference = self.reference(source)
             if reference.kind == "text":
                 dialect = sniff(reference.path, wanted=_wanted(reference.member))

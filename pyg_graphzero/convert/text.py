@@ -44,7 +44,7 @@ FLOAT = Kind(pa.float64(), "a number")
 BOOLEAN = Kind(pa.bool_(), "true or false")
 TEXT = Kind(pa.string(), "text")
 # An integer column that nobody asked for as such: becomes FLOAT at the first fraction.
-GUESSED_INTEGER = Kind(pa.int64(), "a number")
+GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
 Batch = dict[int, Any]  # by column position: np.ndarray, or pa.StringArray for TEXT
 
@@ -227,7 +227,8 @@ def _find_fault(dialect: Dialect, kinds: Mapping[int, Kind], error: Exception) -
             cell = cells[position]
             if _fits(cell, kind):
                 continue
-            if kind is GUESSED_INTEGER and _fits(cell, FLOAT):
+            # An integer too long for int64 is no reason to lose its last digits.
+            if kind is GUESSED_INTEGER and _fits(cell, FLOAT) and not _INTEGER.fullmatch(cell):
                 return position
             hint = 'If ids are text, pass id_type="str" (--id-type str).' if kind is ID else ""
             raise InputError(
