@@ -1,5 +1,6 @@
 """pyg_graphzero: train PyTorch Geometric models on graphs that live on disk.
 
+Example:
     >>> import pyg_graphzero as gz
     >>> store = gz.open(example_store)
     >>> loader = gz.loader.NeighborLoader(store.data(), num_neighbors=[2, 2], batch_size=2)

@@ -12,11 +12,13 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
+# fmt: off
 DTYPE_NAMES = (
-    "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128 "
-    "uint16 uint32 uint64 complex32 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz "
-    "float8_e8m0fnu"
-).split()
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+    "complex64", "complex128", "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn",
+    "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+)
+# fmt: on
 DTYPES: dict[str, torch.dtype] = {
     name: getattr(torch, name) for name in DTYPE_NAMES if hasattr(torch, name)
 }
@@ -83,7 +85,7 @@ def view_column(column: _core.Column) -> Tensor:
 
 
 def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
-    """``indptr`` (``int64 [num_dst + 1]``) and ``indices`` (``uint32`` or ``int64 [num_edges]``)."""
+    """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``)."""
     indptr, indices = topology.view()
     dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
     empty = torch.empty(0, dtype=dtype)

@@ -120,12 +120,12 @@ class StoreContents:
         return view_topology(self.topology(name))
 
     def edge_id(self, name: EdgeType | None) -> Tensor | None:
-        """The original edge id of every CSC slot (``int32`` or ``int64``), None if identical."""
+        """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical."""
         file = self.edge_type(name).edge_id
         return None if file is None else self.view(file)
 
     def edge_position(self, name: EdgeType | None) -> Tensor | None:
-        """The CSC slot of every original edge id, None if identical. Costs 8 bytes an edge, once."""
+        """CSC slots by original edge id, None if identical. Costs 8 bytes an edge, once."""
         ids = self.edge_id(name)
         if ids is None:
             return None

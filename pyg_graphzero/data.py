@@ -60,12 +60,15 @@ class LazyMapping(dict[str, Any]):
         return value.value() if isinstance(value, OnDemand) else value
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        """The built value of ``key``, or ``default``."""
+        return self[key] if key in self else default  # noqa: SIM401 - dict.get builds nothing
 
     def values(self) -> Iterator[Any]:  # type: ignore[override]
+        """All values, built."""
         return (self[key] for key in self)
 
     def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
+        """All pairs, values built."""
         return ((key, self[key]) for key in self)
 
     def raw(self, key: str) -> Any:
@@ -122,7 +125,7 @@ class _DiskStorage(BaseStorage):
         edge_index = self._mapping.raw("edge_index")
         if isinstance(edge_index, OnDemand):
             return edge_index.shape[1]
-        return super().num_edges  # type: ignore[misc, no-any-return]
+        return super().num_edges
 
 
 class DiskGlobalStorage(_DiskStorage, GlobalStorage):
@@ -147,9 +150,7 @@ class _DiskDataMixin:
         for i, (mine, theirs) in enumerate(zip(self.stores, fresh.stores, strict=True)):  # type: ignore[attr-defined]
             before = dict(raw_items(theirs))
             now = dict(raw_items(mine))
-            touched = {
-                k: v for k, v in now.items() if k not in before or _differs(v, before[k])
-            }
+            touched = {k: v for k, v in now.items() if k not in before or _differs(v, before[k])}
             values = {k: v.value() if isinstance(v, OnDemand) else v for k, v in touched.items()}
             changes.append((i, values, [k for k in before if k not in now]))
         return changes
@@ -240,8 +241,8 @@ class DiskData(_DiskDataMixin, Data):
     """A homogeneous store as PyG ``Data``.
 
     ``x``, ``y``, masks and every other node attribute are tensors over mapped files; writing to one
-    in place changes this process's copy only. ``edge_index`` (``int64 [2, num_edges]``, in the order
-    of original edge ids) is built in memory if it is used.
+    in place changes this process's copy only. ``edge_index`` (``int64 [2, num_edges]``, in the
+    order of original edge ids) is built in memory if it is used.
     """
 
     def __init__(self, contents: StoreContents) -> None:

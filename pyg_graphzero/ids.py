@@ -57,7 +57,7 @@ class StringIds(Sequence[str]):
     def _take(self, rows: Tensor) -> list[str]:
         self._check(self._offsets[rows], self._offsets[rows + 1])
         try:
-            return self._unchecked.take(pa.array(rows.numpy())).to_pylist()  # type: ignore[no-any-return]
+            return self._unchecked.take(pa.array(rows.numpy())).to_pylist()
         except UnicodeDecodeError as error:
             raise self._damaged(error) from None
 

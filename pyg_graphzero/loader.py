@@ -36,8 +36,10 @@ class _KeyedSampler:
         self.generator = generator
 
     def __iter__(self) -> Iterator[KeyedIndex]:
-        epoch_key = random_key(self.generator)
+        epoch_key = 0
         for number, index in enumerate(self.base):
+            if number == 0:  # after the shuffle has drawn, whose order is then stock PyG's
+                epoch_key = random_key(self.generator)
             yield KeyedIndex(index, (epoch_key + number) % 2**64)
 
     def __len__(self) -> int:

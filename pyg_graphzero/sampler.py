@@ -45,6 +45,18 @@ class SampledGraph:
     arrays: dict[EdgeType | None, tuple[Tensor, Tensor]] = field(default_factory=dict)
     edge_ids: dict[EdgeType | None, Tensor | None] = field(default_factory=dict)
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What lies in the store's files is found again there, not pickled.
+        held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
+        return {**self.__dict__, "edge_ids": held}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.contents is not None:
+            for name in self.edge_types:
+                if name not in self.arrays:
+                    self.edge_ids[name] = self.contents.edge_id(name)
+
     def build(self) -> _core.NeighborSampler:
         """The engine's sampler over these arrays."""
         position = {name: i for i, name in enumerate(self.node_types)}

@@ -149,7 +149,7 @@ class _Reader:
             return None
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise self.fail(name, repr(value)[:60], kind.__name__)
-        if kind is int and not 0 <= value < 2**63:
+        if isinstance(value, int) and not 0 <= value < 2**63:
             raise self.fail(name, value, "a count from 0 to 2^63 - 1")
         return value
 
@@ -180,7 +180,9 @@ def load(directory: Path) -> StoreSchema:
         raise FileNotFoundError(2, "no such store", str(directory))
     if not path.exists():
         raise FileNotFoundError(
-            2, f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)", str(directory)
+            2,
+            f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)",
+            str(directory),
         )
     read = _Reader(path)
     try:
@@ -206,7 +208,7 @@ def load(directory: Path) -> StoreSchema:
         created_by=read.take(body, "created_by", str, ""),
     )
     for key, entry in schema.graph_attrs.items():
-        if not isinstance(entry, dict) or len(entry.keys() & {"file", "value"}) != 1:
+        if not isinstance(entry, dict) or ("file" in entry) == ("value" in entry):
             raise read.fail(f"graph_attrs[{key!r}]", repr(entry)[:60], "one of file, value")
         if "file" in entry:
             read.file_name(entry["file"], f"graph_attrs[{key!r}].file")
@@ -266,7 +268,9 @@ def _check_types(schema: StoreSchema, read: _Reader) -> None:
         assert edge_type.name is not None
         for end in (edge_type.name[0], edge_type.name[2]):
             if end not in names:
-                raise read.fail(f"edge_types {edge_type.name}", f"node type {end!r}", f"one of {names}")
+                raise read.fail(
+                    f"edge_types {edge_type.name}", f"node type {end!r}", f"one of {names}"
+                )
 
 
 def named_files(schema: StoreSchema) -> list[str]:

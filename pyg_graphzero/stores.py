@@ -164,7 +164,7 @@ class Store:
         return StringIds(offsets, self._contents.view(record.ids), name)
 
     def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
-        """Rows (``int64 [len(ids)]``) of the user's ids; MissingAttributeError names a missing one."""
+        """Rows (``int64 [len(ids)]``) of the user's ids; an error names the first missing one."""
         record = self._contents.node_type(node_type)
         known = None if record.ids is None else self.ids(node_type)
         return lookup(known, ids, record.num_nodes)
@@ -289,7 +289,7 @@ class DiskFeatureStore(FeatureStore):
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
         record, is_edge, file = self._find(attr)
         view = self.store._contents.view(file)
-        position = self.store._contents.edge_position(record.name) if is_edge else None  # type: ignore[arg-type]
+        position = self.store._contents.edge_position(record.name) if is_edge else None
         index = attr.index
         if index is None:
             return view if position is None else gather(view, position)
@@ -311,7 +311,7 @@ class DiskFeatureStore(FeatureStore):
         return tuple(self.store._contents.column(file).shape)
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        record, is_edge = self._locate(attr)
+        record, _ = self._locate(attr)
         value = as_tensor(tensor, f"attribute {attr.attr_name!r}")
         if attr.index is not None:
             whole = self._get_tensor(DiskTensorAttr(attr.group_name, attr.attr_name, None)).clone()

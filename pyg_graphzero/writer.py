@@ -182,7 +182,9 @@ class StoreWriter:
     def add_node_type(self, name: str | None, num_nodes: int) -> None:
         """Declares a node type; ``name`` is None in a homogeneous store."""
         if (name is None) == self._schema.is_hetero:
-            raise ValueError(f"node type {name!r} in a store with is_hetero={self._schema.is_hetero}")
+            raise ValueError(
+                f"node type {name!r} in a store with is_hetero={self._schema.is_hetero}"
+            )
         if self._schema.node_type(name) is not None:
             raise ValueError(f"node type {name!r} was added before")
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))

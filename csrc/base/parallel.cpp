@@ -14,8 +14,8 @@ namespace {
 
 std::atomic<bool> in_forked_child{false};
 
-[[maybe_unused]] const int fork_watch =
-    pthread_atfork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+[[maybe_unused]] const int fork_watch = pthread_atfork(
+    nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
 
 // Calls run(0) … run(ranges - 1), each once, on `team` threads.
 template <class Run>

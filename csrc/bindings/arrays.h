@@ -15,12 +15,14 @@ namespace gz::python {
 
 namespace nb = nanobind;
 
-// Any of NumPy, torch …: a one-dimensional contiguous int64 array on the CPU, never converted.
+// Torch tensors, or anything else that speaks DLPack: contiguous, on the CPU, never converted.
 using Int64Array =
-    nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bytes = nb::ndarray<const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using ByteRows = nb::ndarray<const std::uint8_t, nb::ndim<2>, nb::device::cpu>;
-using MutableByteRows = nb::ndarray<std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+    nb::ndarray<nb::pytorch, const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bytes =
+    nb::ndarray<nb::pytorch, const std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using ByteRows = nb::ndarray<nb::pytorch, const std::uint8_t, nb::ndim<2>, nb::device::cpu>;
+using MutableByteRows =
+    nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 using Int64Tensor = nb::ndarray<nb::pytorch, std::int64_t, nb::ndim<1>>;
 using ByteTensor = nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<1>>;

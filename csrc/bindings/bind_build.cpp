@@ -5,8 +5,8 @@
 
 #include <optional>
 
-#include "bindings/arrays.h"
 #include "base/xxh64.h"
+#include "bindings/arrays.h"
 #include "build/csc.h"
 
 namespace gz::python {
@@ -16,8 +16,7 @@ using namespace nb::literals;
 void init_build(nb::module_& m) {
   m.def(
       "sort_by_destination",
-      [](const Int64Array& src, const Int64Array& dst, std::int64_t num_src,
-         std::int64_t num_dst) {
+      [](const Int64Array& src, const Int64Array& dst, std::int64_t num_src, std::int64_t num_dst) {
         std::optional<Buffer<std::int64_t>> indptr, order;
         {
           const nb::gil_scoped_release released;

@@ -1,5 +1,6 @@
 // The engine's errors as the Python exceptions users catch.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
 #include <cstring>
 

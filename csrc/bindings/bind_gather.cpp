@@ -4,8 +4,8 @@
 
 #include <stdexcept>
 
-#include "bindings/arrays.h"
 #include "base/parallel.h"
+#include "bindings/arrays.h"
 #include "gather/gather.h"
 
 namespace gz::python {

@@ -15,7 +15,7 @@ using namespace nb::literals;
 
 namespace {
 
-using IndexArray = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using IndexArray = nb::ndarray<nb::pytorch, nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Csc csc_of(std::shared_ptr<const Topology> file) {
   return {file->indptr(),
@@ -47,9 +47,15 @@ Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num
     const nb::gil_scoped_acquire acquired;
     delete held;
   });
-  return {indptr.data(), indices.data(), bytes, num_src,
+  return {indptr.data(),
+          indices.data(),
+          bytes,
+          num_src,
           static_cast<std::int64_t>(indptr.size()) - 1,
-          static_cast<std::int64_t>(indices.size()), std::move(name), nullptr, std::move(owner)};
+          static_cast<std::int64_t>(indices.size()),
+          std::move(name),
+          nullptr,
+          std::move(owner)};
 }
 
 // Collects edge types before the sampler is built, which is immutable.
@@ -77,8 +83,8 @@ void init_sampling(nb::module_& m) {
             self.edge_types.push_back(
                 {src_type, dst_type, csc_of(indptr, indices, num_src, std::move(name))});
           },
-          "src_type"_a, "dst_type"_a, nb::arg("indptr").noconvert(),
-          nb::arg("indices").noconvert(), "num_src"_a, "name"_a);
+          "src_type"_a, "dst_type"_a, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
+          "num_src"_a, "name"_a);
 
   nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
       .def(
@@ -90,8 +96,8 @@ void init_sampling(nb::module_& m) {
       .def(
           "sample",
           [](const NeighborSampler& self, const std::vector<std::pair<int, Int64Array>>& seeds,
-             std::vector<std::vector<std::int64_t>> num_neighbors, bool replace,
-             std::uint64_t key, int num_threads) {
+             std::vector<std::vector<std::int64_t>> num_neighbors, bool replace, std::uint64_t key,
+             int num_threads) {
             SampleRequest request;
             for (const auto& [type, nodes] : seeds) request.seeds.push_back({type, as_span(nodes)});
             request.num_neighbors = std::move(num_neighbors);
@@ -109,8 +115,7 @@ void init_sampling(nb::module_& m) {
               edges.append(nb::make_tuple(to_tensor(std::move(e.row)), to_tensor(std::move(e.col)),
                                           to_tensor(std::move(e.slot))));
             }
-            return nb::make_tuple(nodes, edges, sample.num_sampled_nodes,
-                                  sample.num_sampled_edges);
+            return nb::make_tuple(nodes, edges, sample.num_sampled_nodes, sample.num_sampled_edges);
           },
           "seeds"_a, "num_neighbors"_a, "replace"_a, "key"_a, "num_threads"_a = 0,
           nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor]], num_neighbors: "

@@ -8,8 +8,8 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
-#include "bindings/arrays.h"
 #include "base/errors.h"
+#include "bindings/arrays.h"
 #include "io/publish.h"
 #include "storage/column.h"
 #include "storage/topology.h"
@@ -28,10 +28,8 @@ const DType& dtype_named(const std::string& name) {
   return *dtype;
 }
 
-nb::tuple shape_tuple(const Column& column) {
-  nb::list dims;
-  for (const std::uint64_t dim : column.shape()) dims.append(dim);
-  return nb::tuple(dims);
+std::vector<std::uint64_t> shape_of(const Column& column) {
+  return {column.shape().begin(), column.shape().end()};
 }
 
 using FoundBlock = std::tuple<std::int64_t, std::uint64_t, std::uint64_t, std::string>;
@@ -49,7 +47,7 @@ void init_storage(nb::module_& m) {
       .def_static("open", &Column::open, "path"_a)
       .def_prop_ro("path", &Column::path)
       .def_prop_ro("dtype", [](const Column& c) { return std::string(c.dtype().name); })
-      .def_prop_ro("shape", &shape_tuple)
+      .def_prop_ro("shape", &shape_of)
       .def_prop_ro("row_stride", &Column::row_stride, "Bytes from one row to the next.")
       .def_prop_ro("data_bytes", &Column::data_bytes)
       .def(
@@ -89,9 +87,8 @@ void init_storage(nb::module_& m) {
           "view",
           [](const Topology& t) {
             const std::shared_ptr<const Mapping> map = t.map_for_user();
-            return std::pair(
-                view_bytes(map, t.indptr_offset(), (t.num_dst() + 1) * 8),
-                view_bytes(map, t.indices_offset(), t.num_edges() * t.index_bytes()));
+            return std::pair(view_bytes(map, t.indptr_offset(), (t.num_dst() + 1) * 8),
+                             view_bytes(map, t.indices_offset(), t.num_edges() * t.index_bytes()));
           },
           "The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 "
           "tensors over a fresh copy-on-write map.");
@@ -121,7 +118,8 @@ void init_storage(nb::module_& m) {
 
   nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
       .def_static(
-          "acquire", [](const std::string& path) { return std::make_unique<File>(File::lock(path)); },
+          "acquire",
+          [](const std::string& path) { return std::make_unique<File>(File::lock(path)); },
           "path"_a);
 
   m.def(

@@ -11,8 +11,7 @@ namespace {
 [[noreturn]] void throw_bad_edge(std::size_t edge, const char* end, std::int64_t id,
                                  std::int64_t num_nodes) {
   throw std::out_of_range("edge " + std::to_string(edge) + ": " + end + " id: found " +
-                          std::to_string(id) + ", expected 0 <= id < " +
-                          std::to_string(num_nodes));
+                          std::to_string(id) + ", expected 0 <= id < " + std::to_string(num_nodes));
 }
 
 }  // namespace

@@ -19,9 +19,8 @@ void check_index(std::span<const std::int64_t> index, std::int64_t begin, std::i
   for (std::int64_t i = begin; i < end; ++i) {
     const std::int64_t row = index[static_cast<std::size_t>(i)];
     if (row < 0 || row >= num_rows) {
-      throw std::out_of_range("index[" + std::to_string(i) + "]: found row " +
-                              std::to_string(row) + ", expected 0 <= row < " +
-                              std::to_string(num_rows));
+      throw std::out_of_range("index[" + std::to_string(i) + "]: found row " + std::to_string(row) +
+                              ", expected 0 <= row < " + std::to_string(num_rows));
     }
   }
 }
@@ -38,20 +37,26 @@ void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t co
       const std::byte* ahead = table.data + index[i + kPrefetchAhead] * table.row_stride;
       for (std::int64_t at = 0; at < lines; at += kLine) __builtin_prefetch(ahead + at);
     }
-    std::memcpy(out + static_cast<std::size_t>(i) * bytes,
-                table.data + index[i] * table.row_stride, bytes);
+    std::memcpy(out + static_cast<std::size_t>(i) * bytes, table.data + index[i] * table.row_stride,
+                bytes);
   }
 }
 
 void copy_rows_of_any_size(const RowTable& table, const std::int64_t* index, std::int64_t count,
                            std::byte* out) {
   switch (table.row_bytes) {
-    case 1: return copy_rows<1>(table, index, count, out);
-    case 2: return copy_rows<2>(table, index, count, out);
-    case 4: return copy_rows<4>(table, index, count, out);
-    case 8: return copy_rows<8>(table, index, count, out);
-    case 16: return copy_rows<16>(table, index, count, out);
-    default: return copy_rows<0>(table, index, count, out);
+    case 1:
+      return copy_rows<1>(table, index, count, out);
+    case 2:
+      return copy_rows<2>(table, index, count, out);
+    case 4:
+      return copy_rows<4>(table, index, count, out);
+    case 8:
+      return copy_rows<8>(table, index, count, out);
+    case 16:
+      return copy_rows<16>(table, index, count, out);
+    default:
+      return copy_rows<0>(table, index, count, out);
   }
 }
 
@@ -73,15 +78,14 @@ std::int64_t grain_for(std::int64_t row_bytes) {
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,
                  int threads) {
   const auto n = static_cast<std::int64_t>(index.size());
-  parallel_for(n, grain_for(table.row_bytes), threads,
-               [&](std::int64_t begin, std::int64_t end) {
-                 check_index(index, begin, end, table.num_rows);
-                 if (table.row_bytes == 0) return;
-                 guarded([&] {
-                   copy_rows_of_any_size(table, index.data() + begin, end - begin,
-                                         out + begin * table.row_bytes);
-                 });
-               });
+  parallel_for(n, grain_for(table.row_bytes), threads, [&](std::int64_t begin, std::int64_t end) {
+    check_index(index, begin, end, table.num_rows);
+    if (table.row_bytes == 0) return;
+    guarded([&] {
+      copy_rows_of_any_size(table, index.data() + begin, end - begin,
+                            out + begin * table.row_bytes);
+    });
+  });
 }
 
 void gather_int64(const std::byte* column, std::int64_t num_rows, int item_bytes,

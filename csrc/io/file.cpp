@@ -61,8 +61,8 @@ std::uint64_t File::size() const {
 std::size_t File::read_at(void* to, std::size_t size, std::uint64_t offset) const {
   std::size_t done = 0;
   while (done < size) {
-    const ssize_t n = ::pread(fd_, static_cast<char*>(to) + done, size - done,
-                              static_cast<off_t>(offset + done));
+    const ssize_t n =
+        ::pread(fd_, static_cast<char*>(to) + done, size - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw OsError("cannot read", path_, errno);
     if (n == 0) break;

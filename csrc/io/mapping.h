@@ -12,8 +12,8 @@
 namespace gz {
 
 enum class MapMode {
-  kReadOnly,      // the engine's own maps
-  kCopyOnWrite,   // what users can touch: a write stays in this process, the file never changes
+  kReadOnly,     // the engine's own maps
+  kCopyOnWrite,  // what users can touch: a write stays in this process, the file never changes
 };
 
 // Invariant: [data(), data()+size()) is the file as long as the object lives, unless somebody

@@ -30,9 +30,9 @@ struct NeighborSampler::Workspace {
     IdMap<std::uint64_t> wide;
   };
   std::vector<NodeIds> ids;
-  Buffer<std::int64_t> first;    // [frontier]: where a node's neighbours start
-  Buffer<std::int64_t> degree;   // [frontier]
-  Buffer<std::int64_t> offset;   // [frontier + 1]: where its drawn edges go
+  Buffer<std::int64_t> first;   // [frontier]: where a node's neighbours start
+  Buffer<std::int64_t> degree;  // [frontier]
+  Buffer<std::int64_t> offset;  // [frontier + 1]: where its drawn edges go
 };
 
 // One call of sample(): the request, what has been sampled, and the hop that is being expanded.
@@ -81,9 +81,7 @@ class NeighborSampler::Run {
   }
 
  private:
-  bool narrow(std::size_t node_type) const {
-    return sampler_.num_nodes_[node_type] < kNarrowNodes;
-  }
+  bool narrow(std::size_t node_type) const { return sampler_.num_nodes_[node_type] < kNarrowNodes; }
 
   void add_seeds(const Seeds& seeds) {
     const auto type = static_cast<std::size_t>(seeds.node_type);
@@ -111,9 +109,9 @@ class NeighborSampler::Run {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const std::int64_t k = request_.num_neighbors[e][hop];
     if (begin == end || k == 0 || type.csc.num_edges == 0) return;
-    const std::int64_t total =
-        look_up_degrees(type.csc, out_.nodes[static_cast<std::size_t>(type.dst_type)].data() + begin,
-                        end - begin, k);
+    const std::int64_t total = look_up_degrees(
+        type.csc, out_.nodes[static_cast<std::size_t>(type.dst_type)].data() + begin, end - begin,
+        k);
     const auto src = static_cast<std::size_t>(type.src_type);
     // Positions are 32-bit, and each edge may bring a new node.
     if (total >= std::numeric_limits<std::uint32_t>::max() - out_.nodes[src].size()) {
@@ -197,8 +195,8 @@ class NeighborSampler::Run {
         if (k >= 0 && request_.replace) {
           CounterRng rng(key, static_cast<std::uint64_t>(i));
           for (std::int64_t j = 0; j < drawn; ++j) {
-            slot[at + j] = first + static_cast<std::int64_t>(
-                                       rng.below(static_cast<std::uint64_t>(degree)));
+            slot[at + j] =
+                first + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(degree)));
           }
         } else if (drawn == degree) {
           for (std::int64_t j = 0; j < drawn; ++j) slot[at + j] = first + j;
@@ -240,21 +238,21 @@ class NeighborSampler::Run {
   }
 
   [[noreturn]] static void throw_too_many() {
-    throw std::invalid_argument("one batch would hold 2^32 nodes or more: lower the fan-out or the "
-                                "batch size");
+    throw std::invalid_argument(
+        "one batch would hold 2^32 nodes or more: lower the fan-out or the "
+        "batch size");
   }
 
   [[noreturn]] static void throw_bad_indptr(const Csc& csc, std::int64_t node) {
-    throw FormatError(csc.name, "indptr[" + std::to_string(node) + "]",
-                      "a range outside the edges",
+    throw FormatError(csc.name, "indptr[" + std::to_string(node) + "]", "a range outside the edges",
                       "0 <= indptr[v] <= indptr[v + 1] <= " + std::to_string(csc.num_edges) +
                           "; run `graphzero verify` on the store");
   }
 
   [[noreturn]] static void throw_bad_index(const Csc& csc, std::int64_t node) {
-    throw FormatError(csc.name, "indices", "node " + std::to_string(node),
-                      "0 <= node < " + std::to_string(csc.num_src) +
-                          "; run `graphzero verify` on the store");
+    throw FormatError(
+        csc.name, "indices", "node " + std::to_string(node),
+        "0 <= node < " + std::to_string(csc.num_src) + "; run `graphzero verify` on the store");
   }
 
   const NeighborSampler& sampler_;
@@ -276,10 +274,10 @@ NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
     const std::int64_t src = num_nodes_[static_cast<std::size_t>(type.src_type)];
     const std::int64_t dst = num_nodes_[static_cast<std::size_t>(type.dst_type)];
     if (type.csc.num_src != src || type.csc.num_dst != dst) {
-      throw FormatError(type.csc.name, "num_src, num_dst",
-                        std::to_string(type.csc.num_src) + ", " + std::to_string(type.csc.num_dst),
-                        std::to_string(src) + ", " + std::to_string(dst) +
-                            " (the sizes of its node types)");
+      throw FormatError(
+          type.csc.name, "num_src, num_dst",
+          std::to_string(type.csc.num_src) + ", " + std::to_string(type.csc.num_dst),
+          std::to_string(src) + ", " + std::to_string(dst) + " (the sizes of its node types)");
     }
   }
 }
@@ -288,10 +286,9 @@ NeighborSampler::~NeighborSampler() = default;
 
 Sample NeighborSampler::sample(const SampleRequest& request) const {
   if (request.num_neighbors.size() != edge_types_.size()) {
-    throw std::invalid_argument("num_neighbors: found " +
-                                std::to_string(request.num_neighbors.size()) +
-                                " lists, expected one per edge type (" +
-                                std::to_string(edge_types_.size()) + ")");
+    throw std::invalid_argument(
+        "num_neighbors: found " + std::to_string(request.num_neighbors.size()) +
+        " lists, expected one per edge type (" + std::to_string(edge_types_.size()) + ")");
   }
   for (const auto& hops : request.num_neighbors) {
     if (hops.size() != request.num_neighbors.front().size()) {

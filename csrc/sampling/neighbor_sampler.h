@@ -54,10 +54,10 @@ struct Sample {
     Buffer<std::int64_t> col;   // position of the node it was drawn for
     Buffer<std::int64_t> slot;  // index into the edge type's CSC arrays
   };
-  std::vector<Buffer<std::int64_t>> nodes;                    // [node type]: global ids
-  std::vector<Edges> edges;                                   // [edge type]
-  std::vector<std::vector<std::int64_t>> num_sampled_nodes;   // [node type][hop + 1]
-  std::vector<std::vector<std::int64_t>> num_sampled_edges;   // [edge type][hop]
+  std::vector<Buffer<std::int64_t>> nodes;                   // [node type]: global ids
+  std::vector<Edges> edges;                                  // [edge type]
+  std::vector<std::vector<std::int64_t>> num_sampled_nodes;  // [node type][hop + 1]
+  std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]
 };
 
 // Thread safety: sample() may be called from any number of threads at once.
@@ -72,10 +72,12 @@ class NeighborSampler {
   // - every seed keeps its place in nodes, duplicates too, and each occurrence draws for itself;
   // - without replacement a node draws min(degree, k) distinct edges, each k-subset equally likely,
   //   with replacement k edges independently; the cost is O(k), whatever the degree;
-  // - edges are grouped by col, hop by hop; new nodes are numbered in the order of their first edge;
+  // - edges are grouped by col, hop by hop; new nodes are numbered in the order of their first
+  // edge;
   // - the result depends on the request alone, not on `threads`.
-  // Raises std::out_of_range for a seed that is not a node, std::invalid_argument for a bad fan-out,
-  // FormatError for a topology that contradicts itself, OsError when its file was cut short.
+  // Raises std::out_of_range for a seed that is not a node, std::invalid_argument for a bad
+  // fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut
+  // short.
   Sample sample(const SampleRequest& request) const;
 
  private:

@@ -20,8 +20,8 @@ class SubsetSampler {
     if (k > kLinear) return draw_hashed(rng, n, k, offset, out);
     for (std::int64_t i = 0; i < k; ++i) {
       const std::int64_t last = n - k + i;
-      std::int64_t pick = offset + static_cast<std::int64_t>(
-                                       rng.below(static_cast<std::uint64_t>(last) + 1));
+      std::int64_t pick =
+          offset + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(last) + 1));
       for (std::int64_t j = 0; j < i; ++j) {
         if (out[j] == pick) {
           pick = offset + last;

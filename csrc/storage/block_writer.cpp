@@ -92,9 +92,9 @@ std::uint64_t count_blocks(const std::string& path, std::vector<BadBlock>* bad) 
   const std::vector<std::uint64_t> table = read_table(file, common, 0, common.num_blocks);
   if (const std::uint64_t hash = xxh64(table.data(), 8 * table.size());
       hash != common.checksums_hash) {
-    bad->push_back({-1, common.checksums_offset, 8 * table.size(),
-                    "checksum table: found " + hex(hash) + ", expected " +
-                        hex(common.checksums_hash)});
+    bad->push_back(
+        {-1, common.checksums_offset, 8 * table.size(),
+         "checksum table: found " + hex(hash) + ", expected " + hex(common.checksums_hash)});
   }
   return common.num_blocks;
 }

@@ -55,9 +55,9 @@ std::shared_ptr<const Column> Column::open(const std::string& path) {
   check_shape(*column->dtype_, column->shape(), path);
   expect(path, "row_bytes", h.row_bytes, row_bytes_of(*column->dtype_, column->shape(), path));
   if (h.row_stride < h.row_bytes || h.row_stride % column->dtype_->item_bytes != 0) {
-    throw FormatError(path, "row_stride", std::to_string(h.row_stride),
-                      "at least row_bytes (" + std::to_string(h.row_bytes) +
-                          ") and a multiple of the item size");
+    throw FormatError(
+        path, "row_stride", std::to_string(h.row_stride),
+        "at least row_bytes (" + std::to_string(h.row_bytes) + ") and a multiple of the item size");
   }
   expect(path, "data_bytes", h.data_bytes,
          checked_mul(column->num_rows(), h.row_stride, path, "shape"));
@@ -88,8 +88,7 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
   header_.row_bytes = row_bytes_of(dtype, shape, path);
   header_.row_stride = choose_row_stride(header_.row_bytes, dtype.item_bytes);
   header_.data_offset = kHeaderBytes;
-  header_.data_bytes =
-      checked_mul(shape.empty() ? 1 : shape[0], header_.row_stride, path, "shape");
+  header_.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header_.row_stride, path, "shape");
 }
 
 void ColumnWriter::append(const void* rows, std::size_t size) {

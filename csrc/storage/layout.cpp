@@ -14,16 +14,26 @@ static_assert(std::endian::native == std::endian::little,
               "format v1 is little-endian and read in place");
 
 constexpr std::array kDTypes = {
-    DType{1, "bool", 1},           DType{2, "uint8", 1},
-    DType{3, "int8", 1},           DType{4, "int16", 2},
-    DType{5, "int32", 4},          DType{6, "int64", 8},
-    DType{7, "float16", 2},        DType{8, "bfloat16", 2},
-    DType{9, "float32", 4},        DType{10, "float64", 8},
-    DType{11, "complex64", 8},     DType{12, "complex128", 16},
-    DType{13, "uint16", 2},        DType{14, "uint32", 4},
-    DType{15, "uint64", 8},        DType{16, "complex32", 4},
-    DType{17, "float8_e4m3fn", 1}, DType{18, "float8_e5m2", 1},
-    DType{19, "float8_e4m3fnuz", 1}, DType{20, "float8_e5m2fnuz", 1},
+    DType{1, "bool", 1},
+    DType{2, "uint8", 1},
+    DType{3, "int8", 1},
+    DType{4, "int16", 2},
+    DType{5, "int32", 4},
+    DType{6, "int64", 8},
+    DType{7, "float16", 2},
+    DType{8, "bfloat16", 2},
+    DType{9, "float32", 4},
+    DType{10, "float64", 8},
+    DType{11, "complex64", 8},
+    DType{12, "complex128", 16},
+    DType{13, "uint16", 2},
+    DType{14, "uint32", 4},
+    DType{15, "uint64", 8},
+    DType{16, "complex32", 4},
+    DType{17, "float8_e4m3fn", 1},
+    DType{18, "float8_e5m2", 1},
+    DType{19, "float8_e4m3fnuz", 1},
+    DType{20, "float8_e5m2fnuz", 1},
     DType{21, "float8_e8m0fnu", 1},
 };
 
@@ -122,9 +132,9 @@ void read_header(const File& file, const char (&magic)[8], void* header, std::si
   }
   if (common.checksums_offset < kHeaderBytes || common.checksums_offset > file_bytes ||
       common.checksums_offset % kSectionAlignment != 0) {
-    throw FormatError(path, "checksums_offset", std::to_string(common.checksums_offset),
-                      "a multiple of 4096 inside the file of " + std::to_string(file_bytes) +
-                          " bytes");
+    throw FormatError(
+        path, "checksums_offset", std::to_string(common.checksums_offset),
+        "a multiple of 4096 inside the file of " + std::to_string(file_bytes) + " bytes");
   }
   const std::uint64_t covered = common.checksums_offset - kHeaderBytes;
   expect(path, "num_blocks", common.num_blocks, (covered + kBlockBytes - 1) / kBlockBytes);

@@ -19,9 +19,9 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   expect(path, "flags", h.flags, 0);
   checked_add(h.num_src, 0, path, "num_src");
   if (h.index_bytes != 8 && h.index_bytes != index_bytes_for(h.num_src)) {
-    throw FormatError(path, "index_bytes", std::to_string(h.index_bytes),
-                      "8, or 4 for at most 2^32 source nodes (num_src is " +
-                          std::to_string(h.num_src) + ")");
+    throw FormatError(
+        path, "index_bytes", std::to_string(h.index_bytes),
+        "8, or 4 for at most 2^32 source nodes (num_src is " + std::to_string(h.num_src) + ")");
   }
   const std::uint64_t rows = checked_add(h.num_dst, 1, path, "num_dst");
   expect(path, "indptr_bytes", h.indptr_bytes, checked_mul(rows, 8, path, "num_dst"));
@@ -38,8 +38,7 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   const std::uint64_t end = checked_add(h.indices_offset, h.indices_bytes, path, "indices_bytes");
   expect(path, "checksums_offset", h.common.checksums_offset, align_up(end));
 
-  topology->map_ =
-      Mapping::map(topology->file_, h.common.file_bytes, MapMode::kReadOnly);
+  topology->map_ = Mapping::map(topology->file_, h.common.file_bytes, MapMode::kReadOnly);
   return topology;
 }
 

@@ -1,1 +1,221 @@
-def convert(*a, **k): raise RuntimeError
+"""Conversion: graphs in files or in memory to a store on disk.
+
+One path for Python and the command line: a reader makes a plan (:mod:`.plan`) of the input, and
+:mod:`.write` writes it. ``docs/convert.md`` is the guide.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch_geometric.data import Data, HeteroData
+
+from ..errors import InputError
+from ..schema import SCHEMA_FILE
+from .files import has_edges, plan_files
+from .options import Dtypes, Selection, edge_options
+from .plan import EdgeOptions, GraphPlan
+from .progress import Progress
+from .pyg import load_pyg, plan_pyg
+from .sources import Inputs
+from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
+from .summary import ConvertSummary, EdgeSummary, NodeSummary
+from .write import write_plan
+
+__all__ = ["ConvertSummary", "EdgeSummary", "NodeSummary", "convert"]
+
+
+def convert(
+    source: Any,
+    out: str | os.PathLike[str],
+    *,
+    src: str | int | None = None,
+    dst: str | int | None = None,
+    edge_attrs: Mapping[str, Any] | Sequence[str] | None = None,
+    nodes: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    node_attrs: Mapping[str, Any] | Sequence[str] | None = None,
+    num_nodes: int | None = None,
+    ids: str | None = None,
+    id_type: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    comment: str | None = "#",
+    edge_layout: str | None = None,
+    undirected: bool = False,
+    coalesce: str | None = None,
+    self_loops: str = "keep",
+    feature_dtype: Any = None,
+    dtypes: Mapping[str, Any] | None = None,
+    take: Sequence[str] | None = None,
+    skip: Sequence[str] = (),
+    force: bool = False,
+    progress: bool | None = None,
+) -> ConvertSummary:
+    """Convert a graph to a store.
+
+    ``source`` is one of
+
+    * a text file of edges (``.csv``, ``.tsv``, ``.txt``, each also ``.gz``),
+    * a NumPy or torch file (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``), or an array or
+      tensor ``[2, E]`` or ``[E, 2]``, or a pair of them,
+    * a PyG ``Data`` or ``HeteroData``, or a ``.pt`` file with one,
+    * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
+
+    An attribute's *source* is a column of the text file at hand (a name, ``"f0,f1"``, ``"f*"``, a
+    0-based position, or a list of these: several columns make a matrix), or an array, or a path
+    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``.
+
+    Args:
+        source: The graph.
+        out: Directory of the new store. Written beside it first and renamed when complete.
+        src: Column of source ids; by the usual names, else the first column.
+        dst: Column of destination ids; by the usual names, else the second column.
+        edge_attrs: Edge attribute → source, or a list of columns; one row per edge.
+        nodes: Node table: one row per node, in the order of the store. A path, or a mapping with
+            ``file``, ``id`` (its id column; the first by default) and layout options.
+        node_attrs: Node attribute → source, or a list of columns; one row per node. A name with
+            ``idx`` or ``index`` is a set of nodes by id, of any length.
+        num_nodes: Number of nodes, where there are some beyond the largest id.
+        ids: ``"dense"``: ids are rows. ``"map"``: they are numbered in ascending order (or as
+            the node table has them) and kept. ``"auto"`` (the default): dense when they are
+            integers and ``num_nodes`` or the rows of an attribute say so, or 0 and at least half
+            of 0…max occur; else map.
+        id_type: ``"int"``, ``"str"``, or ``"auto"`` (the default) by the first id of a column.
+        delimiter: One character, or ``"tab"``, ``"space"`` …; detected when ``None``.
+        header: Whether the first row holds column names; detected when ``None``.
+        comment: Lines starting with this are not data; ``None`` if there are none.
+        edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
+        undirected: Add the reverse of every edge, with its attributes. Between two node types
+            the reverse edges are a type of their own, ``rev_…``.
+        coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
+            ``"min"`` or ``"max"``.
+        self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
+        feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
+        dtypes: Attribute → dtype, for any attribute.
+        take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
+        skip: Attributes to leave out.
+        force: Replace the store at ``out``.
+        progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
+
+    Returns:
+        What was written.
+
+    Raises:
+        InputError: The input is not what it should be: names file, line or row, column, what is
+            there and what was expected. It is a ``ValueError``.
+        ValueError: An option is none of its choices, or does not go with this source.
+        FileNotFoundError: An input file does not exist.
+        FileExistsError: ``out`` exists and ``force`` is not given.
+        OSError: Reading or writing failed; no partial store is left.
+
+    Example:
+        >>> import numpy as np, pyg_graphzero as gz
+        >>> summary = gz.convert(np.array([[0, 1, 2], [1, 2, 0]]), getfixture("tmp_path") / "ring")
+        >>> summary.num_nodes, summary.num_edges
+        (3, 3)
+    """
+    started = time.perf_counter()
+    target = Path(out)
+    options = edge_options(undirected, coalesce, self_loops)
+    selection = Selection(take, skip)
+    types = Dtypes(feature_dtype, dtypes)
+    bars = Progress(progress)
+    _check_target(target, force)
+    flat = {
+        "src": src,
+        "dst": dst,
+        "edge_attrs": edge_attrs,
+        "nodes": nodes,
+        "node_attrs": node_attrs,
+        "num_nodes": num_nodes,
+        "ids": ids,
+        "id_type": id_type,
+        "delimiter": delimiter,
+        "header": header,
+        "comment": comment,
+        "edge_layout": edge_layout,
+    }
+    plan = _plan(source, target, flat, options, selection, types, bars)
+    selection.check_used()
+    plan.expand_undirected()
+    summary = write_plan(plan, target, force=force, progress=bars)
+    summary.seconds = time.perf_counter() - started
+    return summary
+
+
+def _check_target(target: Path, force: bool) -> None:
+    """Refuse what the writer would refuse, but before everything has been read."""
+    if target.exists() and not force:
+        raise FileExistsError(errno.EEXIST, "File exists (force=True replaces it)", str(target))
+    if target.exists() and not (target / SCHEMA_FILE).exists():
+        raise FileExistsError(
+            errno.EEXIST, "Exists and is not a store, so it is not replaced", str(target)
+        )
+    if not target.absolute().parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such directory", str(target.absolute().parent))
+
+
+def _plan(
+    source: Any,
+    target: Path,
+    flat: dict[str, Any],
+    options: EdgeOptions,
+    selection: Selection,
+    types: Dtypes,
+    bars: Progress,
+) -> GraphPlan:
+    """Choose the reader by what ``source`` is."""
+    inputs = Inputs(Path(), target, types, bars)
+    if isinstance(source, str | os.PathLike):
+        suffix = Path(source).suffix
+        if suffix in SPEC_SUFFIXES:
+            path = inputs.file(source)
+            _refuse_flat(flat, f"{path} describes the graph itself")
+            spec = parse_spec(load_spec(path), path)
+            inputs = Inputs(path.parent, target, types, bars)
+            return plan_files(spec, options, selection, inputs)
+        if suffix in (".pt", ".pth"):
+            data = load_pyg(inputs.file(source))
+            source = source if data is None else data
+    if isinstance(source, Data | HeteroData):
+        _refuse_flat(flat, f"a {type(source).__name__} brings its own nodes and edges")
+        return plan_pyg(source, options, selection, types)
+    if isinstance(source, Mapping) and not has_edges(source):
+        _refuse_flat(flat, "the specification describes the graph itself")
+        return plan_files(parse_spec(source), options, selection, inputs)
+    if not isinstance(source, str | os.PathLike) and not has_edges(source):
+        raise InputError(
+            "source", "type", type(source).__name__, "a path, Data, HeteroData, array or dict"
+        )
+    return plan_files(_flat_spec(source, flat), options, selection, inputs)
+
+
+def _refuse_flat(flat: dict[str, Any], reason: str) -> None:
+    given = [
+        name
+        for name, value in flat.items()
+        if value is not None and not (name == "comment" and value == "#")
+    ]
+    if given:
+        raise ValueError(f"{', '.join(given)}: not an option here, because {reason}")
+
+
+def _flat_spec(source: Any, flat: dict[str, Any]) -> GraphSpec:
+    """One node type and one edge type from the arguments of :func:`convert`."""
+    edge = EdgeSpec(
+        file=source,
+        attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
+        **{key: flat[key] for key in ("src", "dst", "edge_layout")},
+        **{key: flat[key] for key in ("delimiter", "header", "comment")},
+    )
+    node = parse_node(flat["nodes"] if flat["nodes"] is not None else {}, "nodes", "convert")
+    node.attrs |= parse_attrs(flat["node_attrs"], "node_attrs", "convert")
+    for key in ("num_nodes", "ids", "id_type"):
+        if flat[key] is not None:
+            setattr(node, key, flat[key])
+    return GraphSpec({None: node}, [edge])

@@ -5,6 +5,7 @@ This builder holds all edges in memory; readers do not know that.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -141,7 +142,12 @@ def build_csc(
 
 
 def _tensor(value: Any) -> Tensor:
-    return value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, copy=None))
+    if isinstance(value, Tensor):
+        return value
+    with warnings.catch_warnings():
+        # What pyarrow parsed or NumPy mapped is read-only, and is only read here.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(np.asarray(value))
 
 
 def _concatenate(

@@ -1,0 +1,62 @@
+# Everything a fresh machine needs is Python >= 3.10, a C++20 compiler and make.
+#
+#   make demo       convert a real graph, train on it from disk, compare with stock PyG
+#   make test       build and run all tests
+#   make lint       ruff, clang-format, mypy, and the committed stub
+#   make cpptest    the engine's C++ tests
+#   make sanitize   the same under AddressSanitizer + UBSan, then ThreadSanitizer
+#   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
+#   make clean
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
+SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
+
+.PHONY: demo test lint cpptest sanitize stock clean
+
+demo: $(VENV)/.installed
+	$(BIN)/python examples/wordnet_sage.py
+
+test: $(VENV)/.tools cpptest
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.tools
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
+	$(BIN)/mypy
+	$(BIN)/python tools/check_stub.py
+
+cpptest: $(VENV)/.tools
+	$(BIN)/cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+	  -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON -DGZ_WERROR=ON >/dev/null
+	$(BIN)/cmake --build build/cpp
+	build/cpp/graphzero_tests
+
+sanitize: $(VENV)/.tools
+	for kind in address,undefined thread; do \
+	  $(BIN)/cmake -S . -B build/$$kind -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
+	    -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON -DGZ_SANITIZE=$$kind >/dev/null && \
+	  $(BIN)/cmake --build build/$$kind && \
+	  build/$$kind/graphzero_tests || exit 1; \
+	done
+
+# torch is pinned first: unpinned it may bring gigabytes of CUDA.
+$(VENV)/.installed: $(SOURCES)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e .
+	touch $@
+
+$(VENV)/.tools: $(VENV)/.installed
+	$(PIP) -e '.[test,lint]'
+	touch $@
+
+stock: $(VENV)/.installed
+	$(PIP) setuptools wheel
+	$(PIP) --no-build-isolation torch-scatter torch-sparse
+
+clean:
+	rm -rf build dist $(VENV) examples/out

@@ -1,0 +1,149 @@
+"""
+The engine of pyg_graphzero: storage, CSC building, sampling, gathering.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+
+
+class Column:
+    """An opened .gd file. Opening reads its header only."""
+
+    @staticmethod
+    def open(path: str) -> Column: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def shape(self) -> list[int]: ...
+
+    @property
+    def row_stride(self) -> int:
+        """Bytes from one row to the next."""
+
+    @property
+    def data_bytes(self) -> int: ...
+
+    def view(self) -> tuple[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,))], bool]:
+        """
+        The rows' bytes as a uint8 tensor over a fresh copy-on-write map, and whether it may be written to.
+        """
+
+class ColumnWriter:
+    """Writes a .gd file front to back."""
+
+    def __init__(self, path: str, dtype: str, shape: Sequence[int]) -> None: ...
+
+    def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Appends whole rows, given as their bytes."""
+
+    def finish(self) -> None: ...
+
+class Topology:
+    """An opened .gl file: CSC over one edge type."""
+
+    @staticmethod
+    def open(path: str) -> Topology: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def num_src(self) -> int: ...
+
+    @property
+    def num_dst(self) -> int: ...
+
+    @property
+    def num_edges(self) -> int: ...
+
+    @property
+    def index_bytes(self) -> int: ...
+
+    def view(self) -> tuple[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,))], Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,))]]:
+        """
+        The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 tensors over a fresh copy-on-write map.
+        """
+
+class TopologyWriter:
+    """Writes a .gl file front to back."""
+
+    def __init__(self, path: str, num_src: int, num_dst: int, num_edges: int) -> None: ...
+
+    @property
+    def index_bytes(self) -> int: ...
+
+    def append_indptr(self, values: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def append_indices(self, values: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Appends ids, given as their bytes."""
+
+    def finish(self) -> None: ...
+
+class LockFile:
+    """An exclusive advisory lock, held while the object lives."""
+
+    @staticmethod
+    def acquire(path: str) -> LockFile: ...
+
+def count_blocks(path: str) -> tuple[int, list[tuple[int, int, int, str]]]:
+    """
+    Number of checksummed blocks, and what is wrong with the checksum table.
+    """
+
+def verify_blocks(path: str, first: int, count: int, num_threads: int = 0) -> list[tuple[int, int, int, str]]:
+    """
+    The bad ones among blocks [first, first + count): (block, offset, bytes, detail).
+    """
+
+def sync_directory(path: str) -> None: ...
+
+def publish_directory(from_path: str, to_path: str, replace: bool) -> None: ...
+
+def sort_by_destination(src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_src: int, num_dst: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
+    """
+    indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.
+    """
+
+def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """The XXH64 digest the engine computes, for tests."""
+
+class SamplerBuilder:
+    """Collects the edge types of a NeighborSampler."""
+
+    def __init__(self, num_nodes: Sequence[int]) -> None: ...
+
+    def add_file(self, src_type: int, dst_type: int, topology: Topology) -> None: ...
+
+    def add_arrays(self, src_type: int, dst_type: int, indptr: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu', writable=False)], num_src: int, name: str) -> None: ...
+
+class NeighborSampler:
+    """Multi-hop neighbour sampling over CSC."""
+
+    def __init__(self, builder: SamplerBuilder) -> None: ...
+
+    def sample(self, seeds: Sequence[tuple[int, torch.Tensor]], num_neighbors: Sequence[Sequence[int]], replace: bool, key: int, num_threads: int = 0) -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]]]:
+        """
+        Samples one batch: (nodes per node type, (row, col, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).
+        """
+
+def gather_rows(table: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
+    """
+    Copies rows `index` of `table` [rows, bytes per row] to `out` [len(index), bytes per row].
+    """
+
+def gather_int64(column: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_threads: int = 0) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+    """
+    Items `index` of an int32 or int64 column, given as its bytes [items, 4 or 8], as int64.
+    """
+
+def num_threads(requested: int = 0) -> int:
+    """
+    How many threads a call that asks for `requested` (0: torch's number) will use.
+    """

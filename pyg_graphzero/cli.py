@@ -1,0 +1,188 @@
+"""The command line: ``graphzero convert | info | verify``, the same code as in Python.
+
+Exit codes: 0 done, 1 ``verify`` found damage, 2 an error (one line on stderr).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyg_graphzero.convert import convert as run_convert
+from pyg_graphzero.convert.progress import Progress
+from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.errors import FormatError, GraphZeroError
+from pyg_graphzero.stores import open as open_store
+from pyg_graphzero.verify import verify as run_verify
+
+_EXPECTED = (GraphZeroError, OSError, ValueError, IndexError, KeyError, MemoryError)
+
+
+class _Group(click.Group):
+    """Turns errors that a user can cause into one line; ``--traceback`` shows the rest."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except _EXPECTED as error:
+            if ctx.params.get("traceback"):
+                raise
+            click.echo(f"error: {_one_line(error)}", err=True)
+            ctx.exit(2)
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"out of memory {error}".strip()
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join((message or repr(error)).split())
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--traceback", is_flag=True, help="Show the Python traceback of an error.")
+@click.version_option(package_name="pyg_graphzero")
+def main(traceback: bool) -> None:
+    """Graphs on disk for PyTorch Geometric."""
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``NAME=VALUE``, any number of times; a bare ``NAME`` is the column of that name."""
+    result: dict[str, str] = {}
+    for value in values:
+        name, _, source = value.partition("=")
+        if not name or name in result:
+            raise click.BadParameter(f"{value!r}: expected NAME=VALUE, each name once")
+        result[name] = source or name
+    return result
+
+
+def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """``a,b`` and repetition alike; a type's attribute (``u,r,v.attr``) keeps its commas."""
+    parts: list[str] = []
+    for value in values:
+        parts += [value] if "." in value else [part for part in value.split(",") if part]
+    return parts
+
+
+@main.command(short_help="Convert a graph to a store.")
+@click.argument("source", type=click.Path(path_type=str))
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
+@click.option("--src", help="Column of source ids: a name or a 0-based position.")
+@click.option("--dst", help="Column of destination ids.")
+@click.option("--edge-attr", "edge_attrs", multiple=True, callback=_pairs, metavar="NAME[=SOURCE]")
+@click.option("--nodes", help="Node table: a text file with one row per node.")
+@click.option("--node-id", help="Id column of the node table; the first by default.")
+@click.option("--node-attr", "node_attrs", multiple=True, callback=_pairs, metavar="NAME[=SOURCE]")
+@click.option("--num-nodes", type=click.IntRange(min=0), help="Where ids do not reach it.")
+@click.option("--ids", type=click.Choice(["auto", "dense", "map"]), help="Whether ids are rows.")
+@click.option("--id-type", type=click.Choice(["auto", "int", "str"]))
+@click.option("--delimiter", help="One character, or comma, tab, semicolon, space, pipe.")
+@click.option("--header/--no-header", default=None, help="Whether the first row names columns.")
+@click.option("--comment", default="#", show_default=True, help="Comment mark; '' for none.")
+@click.option("--edge-layout", type=click.Choice(["2xE", "Ex2"]), help="For a [2, 2] array.")
+@click.option("--undirected", is_flag=True, help="Add the reverse of every edge.")
+@click.option("--coalesce", type=click.Choice(["first", "sum", "mean", "min", "max"]))
+@click.option(
+    "--self-loops", type=click.Choice(["keep", "remove", "add"]), default="keep", show_default=True
+)
+@click.option("--feature-dtype", help="dtype of x, such as float16.")
+@click.option("--dtype", "dtypes", multiple=True, callback=_pairs, metavar="NAME=DTYPE")
+@click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
+@click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
+@click.option("--force", is_flag=True, help="Replace the store if there is one.")
+@click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def convert(source: str, out: Path, as_json: bool, node_id: str | None, **options: Any) -> None:
+    """Convert SOURCE to a store.
+
+    SOURCE is a text file of edges (.csv, .tsv, .txt, also .gz), a NumPy or torch file (.npy, .npz,
+    .npz:member, .pt), or a .toml or .json specification of node and edge types.
+
+    The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
+    "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").
+    """
+    options["comment"] = options["comment"] or None
+    options["take"] = options["take"] or None
+    if node_id is not None and options["nodes"] is None:
+        raise click.UsageError("--node-id names a column of the node table: pass --nodes")
+    if node_id is not None:
+        options["nodes"] = {"file": options["nodes"], "id": node_id}
+    for name in ("edge_attrs", "node_attrs"):
+        options[name] = options[name] or None
+    summary = run_convert(source, out, **options)
+    click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
+
+
+@main.command(short_help="Print what a store holds.")
+@click.argument("store", type=click.Path(path_type=str))
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def info(store: str, as_json: bool) -> None:
+    """Print what STORE holds."""
+    with open_store(store) as opened:
+        value = opened.info()
+    click.echo(json.dumps(value, indent=2, default=str) if as_json else "\n".join(_outline(value)))
+
+
+def _outline(value: Mapping[str, Any]) -> list[str]:
+    """``Store.info()`` for people."""
+    lines = [
+        f"{value['path']}: {format_bytes(value['bytes'])}, "
+        f"format {value['format_version']}, by {value['created_by']}"
+    ]
+    for node in value["node_types"]:
+        ids = f", {node['ids']} ids" if node["ids"] else ""
+        lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
+        lines += _columns(node["attrs"])
+        lines += [f"    {name}: {c['shape'][0]:,} nodes" for name, c in node["index_sets"].items()]
+    for edge in value["edge_types"]:
+        name = " → ".join(edge["name"]) if edge["name"] else "edges"
+        size = format_bytes(edge["topology_bytes"])
+        lines.append(f"  {name}: {edge['num_edges']:,} edges, topology {size}")
+        lines += _columns(edge["attrs"])
+    if value["graph_attrs"]:
+        lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
+    return lines
+
+
+def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    lines = []
+    for name, column in columns.items():
+        shape = ", ".join(map(str, column["shape"][1:]))
+        kind = f"{column['dtype']}[{shape}]" if shape else column["dtype"]
+        lines.append(f"    {name}: {kind}, {format_bytes(column['bytes'])}")
+    return lines
+
+
+@main.command(short_help="Check every checksum of a store.")
+@click.argument("store", type=click.Path(path_type=str))
+@click.option("--progress/--no-progress", default=None, help="Progress bar; on in a terminal.")
+def verify(store: str, progress: bool | None) -> None:
+    """Check every checksum of STORE; exit code 1 and the bad blocks if any is wrong."""
+    raise SystemExit(_verify(store, progress))
+
+
+def _verify(store: str, progress: bool | None) -> int:
+    with Progress(progress).step("verifying", None) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        # Not through an open store: opening refuses what is to be reported here.
+        try:
+            report = run_verify(Path(store), show)
+        except FormatError as error:
+            click.echo(f"1 bad\n{error}")
+            return 1
+    click.echo(str(report))
+    return 0 if report.ok else 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""Choices that hold for every kind of input: which attributes to take, and in which dtype."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..errors import InputError
+from .plan import Array, EdgeOptions
+
+COALESCE = ("first", "sum", "mean", "min", "max")
+SELF_LOOPS = ("keep", "remove", "add")
+
+_DTYPES = {
+    str(value).removeprefix("torch."): value
+    for value in vars(torch).values()
+    if isinstance(value, torch.dtype) and not value.is_complex
+}
+
+
+def parse_dtype(value: Any) -> torch.dtype:
+    """A torch dtype from itself, a NumPy dtype or a name such as ``"float16"``.
+
+    Raises:
+        ValueError: There is no such dtype, or it is complex.
+    """
+    if isinstance(value, torch.dtype) and not value.is_complex:
+        return value
+    name = value
+    if not isinstance(value, str):
+        try:
+            name = np.dtype(value).name
+        except TypeError:
+            name = str(value)
+    found = _DTYPES.get(name)
+    if found is None:
+        raise ValueError(f"{value!r} is not a dtype of torch, such as 'float32' or 'int64'")
+    return found
+
+
+def edge_options(undirected: bool, coalesce: str | None, self_loops: str) -> EdgeOptions:
+    """Checked :class:`EdgeOptions`.
+
+    Raises:
+        ValueError: An option is not one of its choices.
+    """
+    if not isinstance(undirected, bool):
+        raise ValueError(f"undirected={undirected!r}: expected True or False")
+    if coalesce is not None and coalesce not in COALESCE:
+        raise ValueError(f"coalesce={coalesce!r}: expected one of {', '.join(COALESCE)} or None")
+    if self_loops not in SELF_LOOPS:
+        raise ValueError(f"self_loops={self_loops!r}: expected one of {', '.join(SELF_LOOPS)}")
+    return EdgeOptions(undirected, coalesce, self_loops)
+
+
+class Selection:
+    """Which attributes to store: all but ``skip``, or only ``take``.
+
+    An entry is an attribute name (``"x"``), or one type's attribute (``"paper.x"``,
+    ``"user,rates,movie.time"``).
+    """
+
+    def __init__(self, take: Collection[str] | None, skip: Collection[str]) -> None:
+        for option, value in (("take", take), ("skip", skip)):
+            if isinstance(value, str):
+                raise ValueError(f"{option}={value!r}: expected a list of names")
+        self.take = None if take is None else frozenset(take)
+        self.skip = frozenset(skip)
+        self._seen: set[str] = set()
+
+    def wants(self, owner: str, attr: str) -> bool:
+        """Whether to store ``attr`` of the node or edge type labelled ``owner``."""
+        names = {attr, f"{owner}.{attr}"}
+        self._seen |= names
+        if self.take is not None and not names & self.take:
+            return False
+        return not names & self.skip
+
+    def check_used(self) -> None:
+        """Refuse entries that matched nothing: most likely misspelt.
+
+        Raises:
+            ValueError: Names the entry and what there is.
+        """
+        for option, names in (("take", self.take or frozenset()), ("skip", self.skip)):
+            for name in sorted(names - self._seen):
+                there = ", ".join(sorted(n for n in self._seen if not n.startswith(".")))
+                raise ValueError(
+                    f"{option} names {name!r}, which the input does not have. "
+                    f"It has: {there or 'no attributes'}"
+                )
+
+
+class Dtypes:
+    """The dtype asked for each attribute, and how to get there without changing a value."""
+
+    def __init__(self, feature_dtype: Any, dtypes: Mapping[str, Any] | None) -> None:
+        self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
+        if feature_dtype is not None:
+            self._by_attr["x"] = parse_dtype(feature_dtype)
+
+    def get(self, attr: str) -> torch.dtype | None:
+        """The dtype asked for ``attr``; ``None`` means the one it comes in."""
+        return self._by_attr.get(attr)
+
+    def cast(self, attr: str, value: Array, fail: Fail) -> Array:
+        """``value`` in the dtype asked for ``attr``; the same object when nothing is to do."""
+        dtype = self.get(attr)
+        return value if dtype is None else cast(value, dtype, fail)
+
+
+# Makes the error for one bad value: (row, found, expected) -> InputError.
+Fail = Callable[[int, str, str], InputError]
+
+
+def as_tensor(value: Array) -> torch.Tensor:
+    """``value`` as a tensor over the same memory, for reading only."""
+    if isinstance(value, torch.Tensor):
+        return value
+    if value.dtype.kind == "u" and value.dtype.itemsize > 1:
+        value = value.astype(np.int64)  # torch computes with no unsigned type but uint8
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        return torch.from_numpy(np.ascontiguousarray(value))
+
+
+def cast(value: Array, dtype: torch.dtype, fail: Fail) -> Array:
+    """Convert to ``dtype``, refusing what would change a value beyond rounding.
+
+    Rounding to a shorter float is what such a request means. Losing a fraction, wrapping round
+    and overflowing to infinity are not.
+
+    Raises:
+        InputError: From ``fail``, for the first row that does not fit.
+    """
+    source = as_tensor(value)
+    if source.dtype == dtype:
+        return value
+    result = source.to(dtype)
+    if dtype.is_floating_point:
+        wide = source if source.dtype.is_floating_point else source.double()
+        bad = torch.isinf(result) & ~torch.isinf(wide)
+        if dtype.itemsize == 1:  # the float8 kinds without infinity overflow to NaN
+            bad |= torch.isnan(result) & ~torch.isnan(wide)
+    elif dtype == torch.bool:
+        bad = (source != 0) & (source != 1)
+    else:
+        # 2**63 as a float converts to int64 and back without a difference.
+        limit = 2.0**63 if dtype == torch.int64 else float("inf")
+        bad = result.to(source.dtype) != source
+        if source.dtype.is_floating_point:
+            bad |= source >= limit
+    if bool(bad.any()):
+        row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0])
+        cell = source[row].reshape(-1)[bad[row].reshape(-1)][0].item()
+        name = str(dtype).removeprefix("torch.")
+        raise fail(row, f"{cell!r}", f"a value that {name} can hold")
+    return result

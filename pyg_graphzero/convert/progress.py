@@ -1,0 +1,47 @@
+"""Progress bars on standard error, for steps that take longer than a couple of seconds."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tqdm import tqdm
+
+_DELAY_SECONDS = 2.0
+
+
+class Progress:
+    """Shows one bar per slow step.
+
+    Args:
+        show: ``True`` always (as soon as a step is slow), ``False`` never, ``None`` when standard
+            error is a terminal.
+    """
+
+    def __init__(self, show: bool | None = None) -> None:
+        self.enabled = sys.stderr.isatty() if show is None else show
+
+    @contextmanager
+    def step(self, title: str, total: int | None, unit: str = "B") -> Iterator[tqdm[None]]:
+        """A bar with ``.update(n)``, gone when the step is over.
+
+        Args:
+            title: What is being done.
+            total: Amount of work, in ``unit``; ``None`` if unknown.
+            unit: What is counted: bytes or ``"edges"``.
+        """
+        bar = tqdm(
+            total=total,
+            desc=title,
+            unit=unit,
+            unit_scale=True,
+            delay=_DELAY_SECONDS,
+            leave=False,
+            file=sys.stderr,
+            disable=not self.enabled,
+        )
+        try:
+            yield bar
+        finally:
+            bar.close()

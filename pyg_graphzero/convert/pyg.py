@@ -1,0 +1,318 @@
+"""PyG ``Data`` and ``HeteroData`` to a plan: every attribute finds its level, none is dropped."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.feature_store import TensorAttr
+from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
+from torch_geometric.typing import SparseTensor
+
+from ..errors import InputError
+from .files import is_index_name
+from .options import Dtypes, Selection
+from .plan import (
+    Array,
+    EdgeOptions,
+    EdgePlan,
+    EdgeType,
+    GraphPlan,
+    NodePlan,
+    NodeType,
+    edge_label,
+    stream,
+)
+from .sources import as_array
+
+_STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
+# Names that leave no doubt: with another number of rows they are a mistake, not the graph's.
+_LEVELS = {"x": "node", "pos": "node", "edge_attr": "edge", "edge_weight": "edge"}
+_SAFE = [
+    Data,
+    HeteroData,
+    DataEdgeAttr,
+    DataTensorAttr,
+    TensorAttr,
+    EdgeAttr,
+    EdgeLayout,
+    BaseStorage,
+    EdgeStorage,
+    GlobalStorage,
+    NodeStorage,
+]
+
+
+def load_pyg(path: Path) -> Data | HeteroData | None:
+    """The ``Data`` or ``HeteroData`` that ``torch.save`` wrote; ``None`` if it is something else.
+
+    Nothing but PyG's containers and tensors is unpickled.
+
+    Raises:
+        InputError: The file is damaged or holds other objects.
+    """
+    try:
+        with torch.serialization.safe_globals(_SAFE):
+            value = torch.load(path, weights_only=True, map_location="cpu")
+    except OSError:
+        raise
+    except Exception as error:  # torch raises many kinds over a damaged file
+        found = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        if "Weights only" in found:
+            found = "pickled Python objects, which are not loaded"
+        raise InputError(path, "file", found, "tensors, Data or HeteroData") from error
+    return value if isinstance(value, Data | HeteroData) else None
+
+
+def plan_pyg(
+    data: Data | HeteroData, options: EdgeOptions, selection: Selection, dtypes: Dtypes
+) -> GraphPlan:
+    """Everything ``data`` holds.
+
+    A tensor with a row per node or per edge is an attribute of theirs; a 1-D integer tensor of
+    nodes that is called ``…idx`` or ``…index`` is an index set; any other tensor, number or
+    string of a ``Data`` belongs to the graph.
+
+    Raises:
+        InputError: Something cannot be stored, or the edges point beyond the nodes.
+    """
+    reader = _Reader(options, selection, dtypes)
+    return reader.hetero(data) if isinstance(data, HeteroData) else reader.homogeneous(data)
+
+
+class _Reader:
+    def __init__(self, options: EdgeOptions, selection: Selection, dtypes: Dtypes) -> None:
+        self._options = options
+        self._selection = selection
+        self._dtypes = dtypes
+
+    def homogeneous(self, data: Data) -> GraphPlan:
+        plan = GraphPlan(is_hetero=False)
+        store = data._store
+        src, dst, columns = self._edges(store, "Data")
+        num_nodes = _num_nodes(store)
+        if num_nodes is None:
+            num_nodes = _beyond(src, dst)
+            plan.notes.append(f"num_nodes is not set: {num_nodes} by the edges")
+        node = NodePlan(num_nodes)
+        plan.nodes[None] = node
+        for name, value in store.items():
+            if name in _STRUCTURE or value is None or not self._selection.wants("", name):
+                continue
+            if isinstance(value, bool | int | float | str):
+                plan.graph_attrs[name] = value
+                continue
+            array = self._array(value, "Data", name)
+            level = _level(name, array, num_nodes, len(src))
+            if level == "node":
+                node.attrs[name] = self._cast("Data", name, array)
+            elif level == "edge":
+                columns[name] = self._cast("Data", name, array)
+            elif level == "set":
+                node.index_sets[name] = array
+            elif name in _LEVELS:
+                rows = f"{num_nodes if _LEVELS[name] == 'node' else len(src)} rows"
+                shape = f"shape {list(array.shape)}"
+                raise _unstorable("Data", name, shape, f"{rows}, one per {_LEVELS[name]}")
+            else:
+                plan.graph_attrs[name] = array
+        self._add_edges(plan, None, src, dst, columns, "Data")
+        return plan
+
+    def hetero(self, data: HeteroData) -> GraphPlan:
+        plan = GraphPlan(is_hetero=True)
+        found: dict[EdgeType, tuple[np.ndarray, np.ndarray, dict[str, Array]]] = {}
+        beyond: dict[NodeType, int] = {}
+        for edge_type in data.edge_types:
+            where = f"HeteroData[{edge_type}]"
+            src, dst, columns = self._edges(data[edge_type], where)
+            self._edge_attrs(data[edge_type], edge_type, len(src), columns, where)
+            found[edge_type] = (src, dst, columns)
+            for node_type, rows in ((edge_type[0], src), (edge_type[2], dst)):
+                beyond[node_type] = max(beyond.get(node_type, 0), _beyond(rows))
+        for node_type in dict.fromkeys([*data.node_types, *beyond]):
+            known = _num_nodes(data[node_type]) if node_type in data.node_types else None
+            if known is None:
+                known = beyond.get(node_type, 0)
+                plan.notes.append(f"num_nodes of {node_type!r} is not set: {known} by the edges")
+            plan.nodes[node_type] = NodePlan(known)
+            if node_type in data.node_types:
+                self._node_attrs(data[node_type], node_type, plan.nodes[node_type])
+        for edge_type, (src, dst, columns) in found.items():
+            self._add_edges(plan, edge_type, src, dst, columns, f"HeteroData[{edge_type}]")
+        for name, value in data._global_store.items():
+            if value is None or not self._selection.wants("", name):
+                continue
+            scalar = isinstance(value, bool | int | float | str)
+            plan.graph_attrs[name] = value if scalar else self._array(value, "HeteroData", name)
+        return plan
+
+    def _node_attrs(self, store: NodeStorage, node_type: str, node: NodePlan) -> None:
+        where = f"HeteroData[{node_type!r}]"
+        for name, value in store.items():
+            if name in _STRUCTURE or value is None or not self._selection.wants(node_type, name):
+                continue
+            array = self._array(value, where, name)
+            level = _level(name, array, node.num_nodes, -1)
+            if level == "node":
+                node.attrs[name] = self._cast(where, name, array)
+            elif level == "set":
+                node.index_sets[name] = array
+            else:
+                shape = list(array.shape)
+                raise _unstorable(where, name, f"shape {shape}", f"{node.num_nodes} rows")
+
+    def _edge_attrs(
+        self,
+        store: EdgeStorage,
+        edge_type: tuple[str, str, str],
+        num_edges: int,
+        columns: dict[str, Array],
+        where: str,
+    ) -> None:
+        owner = edge_label(edge_type)
+        for name, value in store.items():
+            if name in _STRUCTURE or value is None or not self._selection.wants(owner, name):
+                continue
+            array = self._array(value, where, name)
+            if array.ndim == 0 or len(array) != num_edges:
+                shape = list(array.shape)
+                raise _unstorable(where, name, f"shape {shape}", f"{num_edges} rows, one per edge")
+            columns[name] = self._cast(where, name, array)
+
+    def _array(self, value: Any, where: str, name: str) -> Array:
+        if not isinstance(value, torch.Tensor | np.ndarray):
+            raise _unstorable(where, name, type(value).__name__, "a tensor")
+        try:
+            array = as_array(value, name)
+        except InputError as error:
+            found = f"a tensor of layout {getattr(value, 'layout', '?')}"
+            raise _unstorable(where, name, found, "a dense tensor") from error
+        kind = array.dtype.is_complex if isinstance(array, torch.Tensor) else array.dtype.kind
+        if kind is True or (isinstance(kind, str) and kind not in "biuf"):
+            raise _unstorable(where, name, str(array.dtype), "numbers or booleans")
+        return array
+
+    def _cast(self, where: str, name: str, array: Array) -> Array:
+        def fail(row: int, found: str, expected: str) -> InputError:
+            return InputError(where, f"{name}[{row}]", found, expected)
+
+        return self._dtypes.cast(name, array, fail)
+
+    def _edges(
+        self, store: BaseStorage, where: str
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, Array]]:
+        """Endpoints, and the values of a sparse matrix as the attribute they stand for."""
+        value: Any = store.get("edge_index") if "edge_index" in store else None
+        if value is not None:
+            if not isinstance(value, torch.Tensor | np.ndarray):
+                raise InputError(where, "edge_index", type(value).__name__, "a tensor [2, E]")
+            index = as_array(value, "edge_index")
+            if index.ndim != 2 or index.shape[0] != 2:
+                raise InputError(
+                    where, "edge_index", f"shape {list(index.shape)}", "shape [2, num_edges]"
+                )
+            return _ids(index[0], where), _ids(index[1], where), {}
+        if store.get("adj_t") is not None:
+            dst, src, weight = _coo(store["adj_t"], where)
+            name = "edge_weight" if weight is None or weight.ndim == 1 else "edge_attr"
+            owner = edge_label(getattr(store, "_key", None))
+            if weight is None or name in store or not self._selection.wants(owner, name):
+                return _ids(src, where), _ids(dst, where), {}
+            column = self._cast(where, name, weight)
+            return _ids(src, where), _ids(dst, where), {name: column}
+        empty = np.empty(0, dtype=np.int64)
+        return empty, empty, {}
+
+    def _add_edges(
+        self,
+        plan: GraphPlan,
+        edge_type: EdgeType,
+        src: np.ndarray,
+        dst: np.ndarray,
+        columns: dict[str, Array],
+        where: str,
+    ) -> None:
+        for end, rows, node_type in zip((0, 1), (src, dst), plan.endpoints(edge_type), strict=True):
+            num_nodes = plan.nodes[node_type].num_nodes
+            bad = (rows < 0) | (rows >= num_nodes)
+            if bad.any():
+                at = int(bad.argmax())
+                raise InputError(
+                    where,
+                    f"edge_index[{end}, {at}]",
+                    int(rows[at]),
+                    f"a node of 0…{num_nodes - 1}",
+                    "Set num_nodes if there are more nodes than that.",
+                )
+        plan.edges[edge_type] = EdgePlan(stream([(src, dst)], columns), len(src), self._options)
+
+
+def _level(name: str, array: Array, num_nodes: int, num_edges: int) -> str:
+    """Whose attribute it is: ``"node"``, ``"edge"``, an index ``"set"``, or the ``"graph"``'s."""
+    if array.ndim == 0:
+        return "graph"
+    # As in PyG, rows of `…_index` matrices run along the last dimension: never one per node.
+    whole = array.ndim == 1 or "index" not in name
+    is_node = whole and len(array) == num_nodes
+    is_edge = whole and len(array) == num_edges
+    if is_node and is_edge:
+        return "edge" if "edge" in name else "node"
+    if is_node or is_edge:
+        return "node" if is_node else "edge"
+    if array.ndim == 1 and is_index_name(name) and "edge" not in name:
+        integer = array.dtype in (torch.int64, torch.int32, np.dtype("int64"), np.dtype("int32"))
+        if integer and (not len(array) or (array.min() >= 0 and array.max() < num_nodes)):
+            return "set"
+    return "graph"
+
+
+def _num_nodes(store: Any) -> int | None:
+    """What PyG takes for the number of nodes, unless it only guesses by the edges."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            found = store.num_nodes
+        except UserWarning:
+            return None
+    return None if found is None else int(found)
+
+
+def _beyond(*rows: np.ndarray) -> int:
+    return max((int(each.max()) + 1 for each in rows if len(each)), default=0)
+
+
+def _ids(rows: Any, where: str) -> np.ndarray:
+    values = rows.numpy() if isinstance(rows, torch.Tensor) else np.asarray(rows)
+    if values.dtype.kind not in "iu":
+        raise InputError(where, "edge_index", str(values.dtype), "int64")
+    return values.astype(np.int64, copy=False)
+
+
+def _coo(adj: Any, where: str) -> tuple[Any, Any, torch.Tensor | None]:
+    """Rows, columns and values of a sparse matrix in any of the forms PyG uses."""
+    if isinstance(adj, torch.Tensor) and adj.layout == torch.sparse_coo:
+        # Uncoalesced entries are parallel edges; coalesce() would add them up.
+        indices = adj._indices()
+        return indices[0], indices[1], adj._values()
+    if isinstance(adj, torch.Tensor) and adj.layout in (torch.sparse_csr, torch.sparse_csc):
+        by_row = adj.layout == torch.sparse_csr
+        pointers = adj.crow_indices() if by_row else adj.ccol_indices()
+        inner = adj.col_indices() if by_row else adj.row_indices()
+        outer = torch.arange(len(pointers) - 1).repeat_interleave(pointers.diff())
+        return (outer, inner, adj.values()) if by_row else (inner, outer, adj.values())
+    if isinstance(adj, SparseTensor):
+        return adj.coo()
+    raise InputError(where, "adj_t", type(adj).__name__, "a SparseTensor or a sparse torch tensor")
+
+
+def _unstorable(where: str, name: str, found: str, expected: str) -> InputError:
+    return InputError(
+        where, name, found, expected, f"Leave it out with skip=[{name!r}] (--skip {name})."
+    )

@@ -1,0 +1,383 @@
+"""Arrays from wherever the user keeps them: NumPy and torch files, columns of text, memory.
+
+A *source* is an array or tensor, or a path with an optional member: ``feat.npy``,
+``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.csv:f0,f1``. NumPy files are
+memory-mapped where they can be; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+
+from ..errors import InputError
+from . import text
+from .dialect import Dialect, sniff
+from .ids import IdColumn
+from .options import Dtypes, as_tensor, cast
+from .plan import Array
+from .progress import Progress
+
+_REFERENCE = re.compile(
+    r"(?P<path>.*?\.(?:npy|npz|pt|pth|(?:csv|tsv|txt)(?:\.gz)?))(?::(?P<member>.+))?", re.DOTALL
+)
+# What models multiply: read from text, float32 as PyG expects. Anything else, such as a unix time
+# with a fraction, keeps all its digits.
+_SINGLE_PRECISION = frozenset({"x", "edge_attr", "edge_weight"})
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An array, and how to name one of its values in a message.
+
+    Attributes:
+        path: The input it comes from.
+        where: From row to place.
+    """
+
+    array: Array
+    path: str | Path
+    where: Callable[[int], str]
+
+    def fail(self, row: int, found: str, expected: str) -> InputError:
+        """The error for one row."""
+        return InputError(self.path, self.where(row), found, expected)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A file and the part of it that is meant."""
+
+    path: Path
+    member: str | None
+
+    @property
+    def kind(self) -> str:
+        """``"npy"``, ``"npz"``, ``"pt"`` or ``"text"``."""
+        suffix = self.path.suffix
+        return {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt"}.get(suffix, "text")
+
+
+class Inputs:
+    """Opens sources for one conversion.
+
+    Args:
+        base: Directory that relative paths start from.
+        out: The store to be written, which no input may be part of.
+        dtypes: Dtypes asked for.
+        progress: Where to show slow steps.
+    """
+
+    def __init__(self, base: Path, out: Path, dtypes: Dtypes, progress: Progress) -> None:
+        self.base = base
+        self.dtypes = dtypes
+        self.progress = progress
+        self._out = out.resolve()
+
+    def file(self, path: str | os.PathLike[str]) -> Path:
+        """An existing input file.
+
+        Raises:
+            FileNotFoundError: There is none.
+            InputError: It is a directory, or lies in the output.
+        """
+        found = self.base / path
+        if not found.exists():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(found))
+        if found.is_dir():
+            raise InputError(found, "input", "a directory", "a file")
+        resolved = found.resolve()
+        if resolved == self._out or self._out in resolved.parents:
+            raise InputError(
+                found,
+                "input",
+                f"a file in the output {self._out}",
+                "one outside it",
+                "Writing the store would destroy its own input.",
+            )
+        return found
+
+    def reference(self, source: str | os.PathLike[str]) -> Reference:
+        """A path with an optional member, by the suffix of the path.
+
+        Raises:
+            InputError: The suffix is of no kind that can be read.
+        """
+        match = _REFERENCE.fullmatch(os.fspath(source))
+        if match is None:
+            path = self.file(source)
+            raise InputError(
+                path,
+                "file name",
+                path.suffix or "no suffix",
+                ".csv, .tsv, .txt (or these with .gz), .npy, .npz or .pt",
+            )
+        return Reference(self.file(match["path"]), match["member"])
+
+    def load(self, name: str, source: Any, table: Mapping[str, Any] | None = None) -> Loaded:
+        """The attribute ``name`` from any source, in the dtype asked for.
+
+        Args:
+            name: What the attribute is going to be called.
+            source: Array, tensor, or path with an optional member.
+            table: ``delimiter``, ``header``, ``comment`` where the source is text.
+        """
+        if not isinstance(source, str | os.PathLike):
+            loaded = Loaded(as_array(source, name), f"<{name}>", "row {}".format)
+        else:
+            reference = self.reference(source)
+            if reference.kind == "text":
+                dialect = sniff(reference.path, **(table or {}), wanted=_wanted(reference.member))
+                positions = select(dialect, reference.member or "*")
+                return self.columns(dialect, {name: positions}, [])[1][name]
+            array = load_member(reference)
+            loaded = Loaded(array, reference.path, "row {}".format)
+        _refuse_unstorable(loaded, name)
+        return self._cast(name, loaded)
+
+    def load_ids(self, source: Any, is_text: bool | None, name: str) -> IdColumn | Loaded:
+        """Node ids from any source; booleans come back as they are, being a mask.
+
+        Args:
+            source: Array, tensor, or path with an optional member.
+            is_text: Whether they must be text; ``None`` to go by the file.
+            name: What messages call them.
+        """
+        if isinstance(source, str | os.PathLike):
+            reference = self.reference(source)
+            if reference.kind == "text":
+                dialect = sniff(reference.path, wanted=_wanted(reference.member))
+                position = dialect.position(reference.member or 0)
+                if text.guess(dialect, position) is text.BOOLEAN:
+                    return self.load(name, source)
+                if is_text is None:
+                    is_text = text.is_text_id(dialect, position)
+                return self.columns(dialect, {}, [(position, is_text)])[0][0]
+            array, path = load_member(reference), reference.path
+        else:
+            array, path = as_array(source, name), Path(f"<{name}>")
+        if array.dtype in (torch.bool, np.bool_):
+            return Loaded(array, path, "row {}".format)
+        return id_column(array, path, f"{name}[{{}}]".format, bool(is_text))
+
+    def columns(
+        self,
+        dialect: Dialect,
+        attrs: Mapping[str, list[int]],
+        ids: list[tuple[int, bool]],
+    ) -> tuple[list[IdColumn], dict[str, Loaded]]:
+        """Id columns and attributes from one pass over a text file.
+
+        Args:
+            dialect: The file.
+            attrs: Column positions of each attribute; several make a matrix.
+            ids: Position of each id column, and whether it is text.
+        """
+        kinds: dict[int, text.Kind] = {}
+        for name, positions in attrs.items():
+            for position in positions:
+                kinds[position] = self._kind(dialect, name, position)
+        for position, is_text in ids:
+            kinds[position] = text.TEXT if is_text else text.ID
+        batches = text.read(dialect, kinds, self.progress)
+
+        def where(position: int) -> Callable[[int], str]:
+            return lambda row: text.line_of_value(dialect, row, position)
+
+        id_columns = [
+            IdColumn(dialect.path, where(pos), [batch[pos] for batch in batches], is_text)
+            for pos, is_text in ids
+        ]
+        loaded = {}
+        for name, positions in attrs.items():
+            dtype = self.dtypes.get(name)
+            if dtype is None and name in _SINGLE_PRECISION:
+                dtype = torch.float32
+            parts = []
+            for position in positions:
+                part = Loaded(text.concatenate(batches, position), dialect.path, where(position))
+                parts.append(part.array if dtype is None else cast(part.array, dtype, part.fail))
+            loaded[name] = Loaded(_stack(parts), dialect.path, where(positions[0]))
+        return id_columns, loaded
+
+    def _kind(self, dialect: Dialect, name: str, position: int) -> text.Kind:
+        dtype = self.dtypes.get(name)
+        if dtype is None:
+            return text.FLOAT if name in _SINGLE_PRECISION else text.guess(dialect, position)
+        if dtype == torch.bool:
+            return text.BOOLEAN
+        return text.FLOAT if dtype.is_floating_point else text.INTEGER
+
+    def _cast(self, name: str, loaded: Loaded) -> Loaded:
+        array = self.dtypes.cast(name, loaded.array, loaded.fail)
+        return Loaded(array, loaded.path, loaded.where)
+
+
+def _stack(parts: list[Array]) -> Array:
+    """Columns side by side; a single one stays 1-D."""
+    if len(parts) == 1:
+        return parts[0]
+    if any(isinstance(part, torch.Tensor) for part in parts):
+        return torch.stack([as_tensor(part) for part in parts], dim=1)
+    return np.stack(parts, axis=1)
+
+
+def select(dialect: Dialect, columns: Any) -> list[int]:
+    """Positions of columns given as ``"a"``, ``"a,b"``, ``"f*"``, a position, or a list of these.
+
+    Raises:
+        InputError: One of them is not there.
+    """
+    if isinstance(columns, list | tuple):
+        return [position for column in columns for position in select(dialect, column)]
+    if isinstance(columns, str) and columns not in dialect.names:
+        if "," in columns:
+            return select(dialect, columns.split(","))
+        if "*" in columns:
+            names = dialect.names or tuple(map(str, range(dialect.num_columns)))
+            found = [i for i, name in enumerate(names) if fnmatchcase(name, columns)]
+            if found:
+                return found
+    return [dialect.position(columns)]
+
+
+def _wanted(member: str | None) -> tuple[str, ...]:
+    return tuple(part for part in (member or "").split(",") if part and "*" not in part)
+
+
+def id_column(
+    array: Array, path: str | Path, where: Callable[[int], str], as_text: bool = False
+) -> IdColumn:
+    """An array of node ids, integers or strings, as one column.
+
+    Raises:
+        InputError: It is not 1-D, or its dtype is neither.
+    """
+    values = array.numpy() if isinstance(array, torch.Tensor) else array
+    if values.ndim != 1:
+        raise InputError(path, "ids", f"shape {list(values.shape)}", "one dimension")
+    if values.dtype.kind in "USTO" or as_text:
+        if values.dtype.kind == "S":
+            values = np.char.decode(values, "utf-8")
+        try:
+            words = pa.array(values)
+            words = pc.cast(words, pa.string())
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(path, "ids", str(error), "integers or strings") from error
+        return IdColumn(path, where, [words], True)
+    if values.dtype.kind not in "iu":
+        raise InputError(path, "ids", str(values.dtype), "integers or strings")
+    if values.dtype == np.uint64 and len(values) and int(values.max()) >= 1 << 63:
+        row = int(np.argmax(values >= 1 << 63))
+        raise InputError(path, where(row), f"id {values[row]}", "an id below 2**63")
+    return IdColumn(path, where, [values.astype(np.int64, copy=False)], False)
+
+
+def as_array(value: Any, name: str) -> Array:
+    """An in-memory source as an array.
+
+    Raises:
+        InputError: It is not one.
+    """
+    if isinstance(value, torch.Tensor):
+        value = value.detach()
+        if value.layout == torch.strided:
+            return value.as_subclass(torch.Tensor).cpu()
+        found = f"a tensor of layout {value.layout}"
+    elif isinstance(value, np.ndarray):
+        return _native(value)
+    elif isinstance(value, list | tuple):
+        return _native(np.asarray(value))
+    else:
+        found = type(value).__name__
+    raise InputError(f"<{name}>", "value", found, "an array, a dense tensor or a path")
+
+
+def load_member(reference: Reference) -> Array:
+    """The array a reference names.
+
+    Raises:
+        InputError: The file is damaged or holds objects, or the member is missing or ambiguous.
+    """
+    loaded = load_all(reference.path)
+    if not isinstance(loaded, Mapping):
+        if reference.member is not None:
+            raise InputError(
+                reference.path, "member", "a single array", f"a member {reference.member!r}"
+            )
+        return loaded
+    there = ", ".join(map(str, loaded)) or "nothing"
+    if reference.member is None and len(loaded) == 1:
+        return load_part(reference.path, loaded, next(iter(loaded)))
+    if reference.member is None:
+        hint = f"Name it: {reference.path.name}:MEMBER."
+        raise InputError(reference.path, "members", there, "one member", hint)
+    if reference.member not in loaded:
+        raise InputError(reference.path, "members", there, f"a member {reference.member!r}")
+    return load_part(reference.path, loaded, reference.member)
+
+
+def load_part(path: Path, members: Mapping[str, Any], member: str) -> Array:
+    """One member of an archive, read when asked for.
+
+    Raises:
+        InputError: It is damaged, or no array.
+    """
+    try:
+        value = members[member]
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(path, f"member {member!r}", str(error), "an array of numbers") from error
+    return as_array(value, f"{path}:{member}")
+
+
+def load_all(path: Path) -> Any:
+    """What a NumPy or torch file holds: one array, or a mapping of them.
+
+    Raises:
+        InputError: The file is damaged or holds pickled objects.
+    """
+    try:
+        if path.suffix in (".pt", ".pth"):
+            value = torch.load(path, weights_only=True, map_location="cpu")
+            return value if isinstance(value, Mapping) else as_array(value, str(path))
+        mmap = "r" if path.suffix == ".npy" else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            value = np.load(path, mmap_mode=mmap, allow_pickle=False)  # type: ignore[arg-type]
+        return _native(value) if isinstance(value, np.ndarray) else value
+    except (InputError, OSError):
+        raise
+    except Exception as error:  # torch and NumPy raise many kinds over a damaged file
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        if "allow_pickle" in reason or "Weights only" in reason:
+            reason = "pickled Python objects, which are not loaded"
+        raise InputError(path, "file", reason, f"a {path.suffix} file of arrays") from error
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """In this machine's byte order, which is all that torch can hold."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _refuse_unstorable(loaded: Loaded, name: str) -> None:
+    array = loaded.array
+    bad = array.is_complex() if isinstance(array, torch.Tensor) else array.dtype.kind not in "biuf"
+    if not bad and isinstance(array, np.ndarray):
+        bad = array.dtype.itemsize > 8
+    if bad:
+        raise InputError(loaded.path, name, str(array.dtype), "numbers or booleans")
+    if array.ndim == 0:
+        raise InputError(loaded.path, name, "a single value", "one value or row per node or edge")

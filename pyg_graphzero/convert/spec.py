@@ -1,0 +1,198 @@
+"""What the user says a graph in files consists of: a dict in Python, TOML or JSON on disk.
+
+::
+
+    [nodes.movie]
+    file = "movies.csv"
+    id = "movieId"
+    attrs = { x = "genres.npy" }
+
+    [[edges]]
+    type = ["user", "rates", "movie"]
+    file = "ratings.csv"
+    src = "userId"
+    dst = "movieId"
+    attrs = { edge_weight = "rating", time = "timestamp" }
+
+Every key is a field of :class:`NodeSpec` or :class:`EdgeSpec`. A homogeneous graph is one of
+each, both for the type ``None``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import InputError
+from .plan import EdgeType, NodeType
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SPEC_SUFFIXES = (".toml", ".json")
+
+
+@dataclass
+class NodeSpec:
+    """One node type.
+
+    Attributes:
+        file: Node table (text): one row per node, in the order the store will have.
+        id: Its id column, the first one by default; or, without a table, any source of ids.
+        attrs: Attribute or index set → column(s) of the table, or any source.
+        num_nodes: Number of nodes, where edges alone do not tell.
+        ids: ``"auto"``, ``"dense"`` or ``"map"``.
+        id_type: ``"auto"``, ``"int"`` or ``"str"``.
+        delimiter, header, comment: Layout of the table; detected.
+    """
+
+    file: Any = None
+    id: Any = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    num_nodes: int | None = None
+    ids: str = "auto"
+    id_type: str = "auto"
+    delimiter: str | None = None
+    header: bool | None = None
+    comment: str | None = "#"
+
+
+@dataclass
+class EdgeSpec:
+    """One edge type.
+
+    Attributes:
+        type: ``(source type, relation, destination type)``; ``None`` when homogeneous.
+        file: Text with one edge per row, or any source of an edge index.
+        src, dst: Columns of the file; by the usual names, else the first two.
+        attrs: Attribute → column(s) of the file, or any source.
+        edge_layout: ``"2xE"`` or ``"Ex2"`` where the shape does not tell.
+        delimiter, header, comment: Layout of the file; detected.
+        undirected, coalesce, self_loops: As in ``convert``, for this type alone.
+    """
+
+    type: EdgeType = None
+    file: Any = None
+    src: Any = None
+    dst: Any = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    edge_layout: str | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    comment: str | None = "#"
+    undirected: bool | None = None
+    coalesce: str | None = None
+    self_loops: str | None = None
+
+
+@dataclass
+class GraphSpec:
+    """A graph in files.
+
+    Attributes:
+        name: Where it was read from, for messages.
+    """
+
+    nodes: dict[NodeType, NodeSpec]
+    edges: list[EdgeSpec]
+    name: str | Path = "<spec>"
+
+    @property
+    def is_hetero(self) -> bool:
+        """Whether types have names."""
+        return any(edge.type is not None for edge in self.edges) or None not in self.nodes
+
+
+def load_spec(path: Path) -> dict[str, Any]:
+    """Parse a TOML or JSON file.
+
+    Raises:
+        InputError: It is neither.
+    """
+    try:
+        raw = path.read_text(encoding="utf-8")
+        value = json.loads(raw) if path.suffix == ".json" else tomllib.loads(raw)
+    except ValueError as error:
+        raise InputError(path, "spec", str(error), f"valid {path.suffix[1:].upper()}") from error
+    if not isinstance(value, dict):
+        raise InputError(path, "spec", type(value).__name__, "a table with nodes and edges")
+    return value
+
+
+def parse_spec(value: Mapping[str, Any], name: str | Path = "<spec>") -> GraphSpec:
+    """Check a spec and give it types.
+
+    Raises:
+        InputError: A key is unknown or missing, or a value is of the wrong kind.
+    """
+    for key in value:
+        if key not in ("nodes", "edges"):
+            raise InputError(name, f"key {key!r}", "an unknown key", "nodes or edges")
+    nodes: dict[NodeType, NodeSpec] = {}
+    for node_type, body in value.get("nodes", {}).items():
+        nodes[node_type] = parse_node(body, f"nodes.{node_type}", name)
+    edges = []
+    raw_edges = value.get("edges", [])
+    if not isinstance(raw_edges, list | tuple):
+        raise InputError(name, "edges", type(raw_edges).__name__, "a list of edge types")
+    for number, body in enumerate(raw_edges):
+        where = f"edges[{number}]"
+        edge = _fill(EdgeSpec, body, where, name)
+        if edge.file is None:
+            raise InputError(name, where, "no file", "a file with the edges")
+        if edge.type is not None:
+            parts = edge.type.split(",") if isinstance(edge.type, str) else list(edge.type)
+            if len(parts) != 3 or not all(isinstance(part, str) and part for part in parts):
+                raise InputError(name, f"{where}.type", repr(edge.type), '["src", "rel", "dst"]')
+            edge.type = (parts[0].strip(), parts[1].strip(), parts[2].strip())
+        edges.append(edge)
+    homogeneous = [edge for edge in edges if edge.type is None]
+    if homogeneous and (len(edges) > 1 or nodes):
+        raise InputError(name, "edges", "an edge type without a type", "a type for each")
+    types = [edge.type for edge in edges]
+    for edge_type in types:
+        if types.count(edge_type) > 1:
+            raise InputError(name, "edges", f"{edge_type} twice", "each edge type once")
+    if not nodes and not edges:
+        raise InputError(name, "spec", "neither nodes nor edges", "at least one edge type")
+    return GraphSpec({None: NodeSpec()} if homogeneous else nodes, edges, name)
+
+
+def parse_node(body: Any, where: str, name: str | Path) -> NodeSpec:
+    """One node type from a mapping, or from the path of its table."""
+    if isinstance(body, str | os.PathLike):
+        body = {"file": body}
+    return _fill(NodeSpec, body, where, name)
+
+
+def parse_attrs(value: Any, where: str, name: str | Path) -> dict[str, Any]:
+    """Attributes as a mapping; a list of columns names them after themselves."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return {str(key): source for key, source in value.items()}
+    if isinstance(value, list | tuple) and all(isinstance(column, str) for column in value):
+        return {column: column for column in value}
+    raise InputError(name, where, type(value).__name__, "attribute = source, or a list of columns")
+
+
+Spec = TypeVar("Spec", NodeSpec, EdgeSpec)
+
+
+def _fill(kind: type[Spec], body: Any, where: str, name: str | Path) -> Spec:
+    if not isinstance(body, Mapping):
+        raise InputError(name, where, type(body).__name__, "a table of keys")
+    known = [each.name for each in fields(kind)]
+    for key in body:
+        if key not in known:
+            raise InputError(name, f"{where}.{key}", "an unknown key", ", ".join(known))
+    values = dict(body)
+    values["attrs"] = parse_attrs(values.get("attrs"), f"{where}.attrs", name)
+    return kind(**values)

@@ -1,0 +1,127 @@
+"""What a conversion did, for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .plan import EdgeType, NodeType, edge_label
+
+
+@dataclass
+class NodeSummary:
+    """One node type.
+
+    Attributes:
+        attrs: Attribute → dtype and shape of a row, ``"float32[128]"``.
+        index_sets: Name → length.
+        isolated: Nodes without any edge, whatever its type or direction.
+        ids: How the user's ids became rows; empty when they are the rows by definition.
+    """
+
+    num_nodes: int
+    attrs: dict[str, str] = field(default_factory=dict)
+    index_sets: dict[str, int] = field(default_factory=dict)
+    isolated: int = 0
+    ids: str = ""
+
+
+@dataclass
+class EdgeSummary:
+    """One edge type.
+
+    Attributes:
+        num_input: Edges read.
+        num_edges: Edges stored.
+        duplicates: Edges stored beyond the first between the same two nodes.
+        self_loops: Stored edges from a node to itself; 0 between two node types.
+        stats: What the builder counted (``reversed``, ``duplicates`` merged …).
+    """
+
+    num_input: int
+    num_edges: int
+    attrs: dict[str, str] = field(default_factory=dict)
+    duplicates: int = 0
+    self_loops: int = 0
+    stats: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class ConvertSummary:
+    """Result of a conversion; ``str()`` of it is what the command line prints.
+
+    Attributes:
+        path: The store.
+        num_bytes: Its size on disk.
+        seconds: Wall time.
+        notes: What the user should know and could not see from the result.
+    """
+
+    path: Path
+    nodes: dict[NodeType, NodeSummary] = field(default_factory=dict)
+    edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
+    graph_attrs: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    num_bytes: int = 0
+    seconds: float = 0.0
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes of all types."""
+        return sum(node.num_nodes for node in self.nodes.values())
+
+    @property
+    def num_edges(self) -> int:
+        """Stored edges of all types."""
+        return sum(edge.num_edges for edge in self.edges.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON can hold it; types by their label, ``""`` when homogeneous."""
+        result = {k: v for k, v in vars(self).items() if k not in ("nodes", "edges", "path")}
+        return {
+            "path": str(self.path),
+            "nodes": {name or "": asdict(node) for name, node in self.nodes.items()},
+            "edges": {edge_label(name): asdict(edge) for name, edge in self.edges.items()},
+            **result,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {format_bytes(self.num_bytes)} in {self.seconds:.1f} s"]
+        for name, node in self.nodes.items():
+            lines.append(f"  {name or 'nodes'}: {node.num_nodes:,} nodes{_extras(node)}")
+            lines += [f"    {attr}: {kind}" for attr, kind in node.attrs.items()]
+            lines += [f"    {attr}: {size:,} nodes" for attr, size in node.index_sets.items()]
+        for edge_type, edge in self.edges.items():
+            label = "edges" if edge_type is None else " → ".join(edge_type)
+            lines.append(f"  {label}: {edge.num_edges:,} edges{_edge_extras(edge)}")
+            lines += [f"    {attr}: {kind}" for attr, kind in edge.attrs.items()]
+        if self.graph_attrs:
+            lines.append(f"  graph: {', '.join(self.graph_attrs)}")
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
+
+
+def _extras(node: NodeSummary) -> str:
+    parts = [f"{node.isolated:,} without edges"] if node.isolated else []
+    return "".join(f", {part}" for part in [*parts, node.ids] if part)
+
+
+def _edge_extras(edge: EdgeSummary) -> str:
+    parts = []
+    if edge.num_input != edge.num_edges:
+        parts.append(f"{edge.num_input:,} in the input")
+    if edge.duplicates:
+        parts.append(f"{edge.duplicates:,} duplicates")
+    if edge.self_loops:
+        parts.append(f"{edge.self_loops:,} self-loops")
+    return "".join(f", {part}" for part in parts)
+
+
+def format_bytes(num_bytes: float) -> str:
+    """``1536`` → ``"1.5 KiB"``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if num_bytes < 1024 or unit == "GiB":
+            break
+        num_bytes /= 1024
+    return f"{num_bytes:,.0f} {unit}" if unit == "bytes" else f"{num_bytes:,.1f} {unit}"

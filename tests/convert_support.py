@@ -1,0 +1,51 @@
+"""What the conversion tests share: writing inputs, and reading a store back in the user's ids."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyg_graphzero as gz
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+needs_shared_data = pytest.mark.skipif(
+    not SHARED_DATA.is_dir(), reason="the real datasets are not beside this checkout"
+)
+
+
+def write(path: Path, text: str | bytes) -> Path:
+    """Write ``text`` to ``path``, compressed if the name says so."""
+    raw = text.encode() if isinstance(text, str) else text
+    path.write_bytes(gzip.compress(raw) if path.suffix == ".gz" else raw)
+    return path
+
+
+def edges_of(
+    path: Path, edge_type: tuple[str, str, str] | None = None, *attrs: str
+) -> list[tuple[Any, ...]]:
+    """``(src id, dst id, *attributes)`` of every edge, in original order, in the user's ids."""
+    with gz.open(path) as store:
+        data = store.data()
+        part = data if edge_type is None else data[edge_type]
+        ends = (None, None) if edge_type is None else (edge_type[0], edge_type[2])
+        ids = [list(_plain(store.ids(end))) for end in ends]
+        rows = part.edge_index.tolist()
+        columns = [part[attr].tolist() for attr in attrs]
+        return [
+            (ids[0][src], ids[1][dst], *rest)
+            for src, dst, *rest in zip(rows[0], rows[1], *columns, strict=True)
+        ]
+
+
+def _plain(ids: Any) -> Any:
+    return ids.tolist() if hasattr(ids, "tolist") else ids
+
+
+def random_edges(num_nodes: int, num_edges: int, seed: int = 0) -> np.ndarray:
+    """``int64 [2, num_edges]``, parallel edges and loops among them."""
+    return np.random.default_rng(seed).integers(0, num_nodes, (2, num_edges))

@@ -1,0 +1,497 @@
+"""NumPy, torch and in-memory sources; attributes, dtypes, index sets, and the build options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from convert_support import SHARED_DATA, edges_of, needs_shared_data, random_edges, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+
+EDGES = np.array([[0, 1, 2, 3, 3], [1, 2, 3, 0, 0]])
+PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
+RING = np.array([[0, 1, 2, 3], [1, 2, 3, 0]])
+
+
+def save(path: Path, **members: Any) -> Path:
+    np.savez(path, **members)
+    return path
+
+
+def as_rows(triples: list[tuple[Any, ...]]) -> np.ndarray:
+    """Triples as a matrix, also when there are none."""
+    return np.reshape(triples, (-1, 3))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "uint64", ">i4"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_npy(tmp_path: Path, dtype: str, transposed: bool) -> None:
+    array = EDGES.astype(dtype)
+    np.save(tmp_path / "e.npy", array.T if transposed else array)
+    gz.convert(tmp_path / "e.npy", tmp_path / "store")
+    assert edges_of(tmp_path / "store") == PAIRS
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"edge_index": EDGES},
+        {"edges": EDGES.T},
+        {"row": EDGES[0], "col": EDGES[1]},
+        {"src": EDGES[0], "dst": EDGES[1], "label": np.arange(4)},
+        {"anything": EDGES},
+    ],
+    ids=lambda members: "+".join(members),
+)
+def test_npz_members(tmp_path: Path, members: dict[str, np.ndarray]) -> None:
+    gz.convert(save(tmp_path / "g.npz", **members), tmp_path / "store")
+    assert edges_of(tmp_path / "store") == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("pointers", "others"), [("indptr", "indices"), ("adj_indptr", "adj_indices")]
+)
+def test_npz_csr_rows_are_sources(tmp_path: Path, pointers: str, others: str) -> None:
+    # Nodes 4 and 5 have no edges at all; features are a sparse matrix beside the adjacency.
+    members = {
+        "feat_indptr": np.array([0, 1]),
+        "feat_indices": np.array([0]),
+        pointers: np.array([0, 1, 2, 3, 5, 5, 5]),
+        others: np.array([1, 2, 3, 0, 0]),
+    }
+    summary = gz.convert(save(tmp_path / "g.npz", **members), tmp_path / "store")
+    assert edges_of(tmp_path / "store") == PAIRS
+    assert summary.nodes[None].num_nodes == 6
+    assert summary.nodes[None].isolated == 2
+
+
+def test_npz_csc_columns_are_destinations(tmp_path: Path) -> None:
+    path = save(tmp_path / "g.npz", colptr=np.array([0, 1, 3]), row=np.array([1, 0, 1]))
+    gz.convert(path, tmp_path / "store")
+    assert edges_of(tmp_path / "store") == [(1, 0), (0, 1), (1, 1)]
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_scipy_files(tmp_path: Path, layout: str) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    matrix = sparse.coo_matrix((np.ones(4), (RING[0], RING[1])), shape=(7, 7))
+    sparse.save_npz(tmp_path / "m.npz", matrix.asformat(layout))
+    summary = gz.convert(tmp_path / "m.npz", tmp_path / "store")
+    assert sorted(edges_of(tmp_path / "store")) == [tuple(pair) for pair in RING.T.tolist()]
+    assert summary.num_nodes == 7
+
+
+def test_member_selection(tmp_path: Path) -> None:
+    path = save(tmp_path / "g.npz", a=EDGES[0], b=EDGES[1], other=EDGES[::-1])
+    gz.convert(f"{path}:a,b", tmp_path / "one")
+    gz.convert(f"{path}:other", tmp_path / "two")
+    assert edges_of(tmp_path / "one") == PAIRS
+    assert edges_of(tmp_path / "two") == [(b, a) for a, b in PAIRS]
+    with pytest.raises(
+        InputError, match=r"members: found a, b, other, expected edge_index, row/col"
+    ):
+        gz.convert(path, tmp_path / "three")
+    with pytest.raises(InputError, match=r"members: found a, b, other, expected a member 'c'"):
+        gz.convert(f"{path}:a,c", tmp_path / "three")
+
+
+@pytest.mark.parametrize("source", ["array", "tensor", "pair", "npz-like", "pt", "pt dict"])
+def test_in_memory_and_torch_files(tmp_path: Path, source: str) -> None:
+    tensor = torch.from_numpy(EDGES)
+    torch.save(tensor, tmp_path / "e.pt")
+    torch.save({"edge_index": tensor}, tmp_path / "d.pt")
+    value: Any = {
+        "array": EDGES,
+        "tensor": tensor,
+        "pair": (tensor[0], EDGES[1]),
+        "npz-like": {"row": EDGES[0], "col": EDGES[1]},
+        "pt": tmp_path / "e.pt",
+        "pt dict": tmp_path / "d.pt",
+    }[source]
+    gz.convert(value, tmp_path / "store")
+    assert edges_of(tmp_path / "store") == PAIRS
+
+
+def test_two_by_two_must_be_told(tmp_path: Path) -> None:
+    square = np.array([[0, 1], [2, 3]])
+    with pytest.raises(InputError, match=r"found shape \[2, 2\], which may be either"):
+        gz.convert(square, tmp_path / "store")
+    gz.convert(square, tmp_path / "a", edge_layout="2xE")
+    gz.convert(square, tmp_path / "b", edge_layout="Ex2")
+    assert edges_of(tmp_path / "a") == [(0, 2), (1, 3)]
+    assert edges_of(tmp_path / "b") == [(0, 1), (2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (RING.astype(float), "ids: found float64, expected integers or strings"),
+        (RING - 1, "src[0]: found id -1, expected an id of 0 or more"),
+        (np.arange(6), "edges: found shape [6], expected shape [2, E] or [E, 2]"),
+        (np.zeros((3, 3), int), "edges: found shape [3, 3], expected shape [2, E] or [E, 2]"),
+        ((RING[0], RING[1][:3]), "dst: found 3 values, expected 4, as many as src has"),
+        (
+            {"indptr": np.array([0, 2, 1]), "indices": np.array([0])},
+            "indptr: found values that do not ascend from 0, expected 0 ascending to 1",
+        ),
+        (
+            {"indptr": np.array([0, 1, 2]), "indices": np.array([0])},
+            "indptr: found a last value of 2, expected 0 ascending to 1",
+        ),
+        (
+            np.array([[2**63, 1, 2], [0, 1, 2]], dtype=np.uint64),
+            "src[0]: found id 9223372036854775808, expected an id below 2**63",
+        ),
+    ],
+)
+def test_bad_edges(tmp_path: Path, value: Any, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        gz.convert(value, tmp_path / "store")
+    assert str(caught.value).startswith(f"<edge_index>: {message}")
+
+
+def test_damaged_and_pickled_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "whole.npy", RING)
+    raw = (tmp_path / "whole.npy").read_bytes()
+    write(tmp_path / "cut.npy", raw[:-8])
+    write(tmp_path / "junk.npy", b"junk")
+    write(tmp_path / "junk.npz", b"PK junk")
+    write(tmp_path / "junk.pt", b"junk")
+    np.save(tmp_path / "objects.npy", np.array([{}, []], dtype=object), allow_pickle=True)
+    torch.save({"a": Path("x")}, tmp_path / "objects.pt")
+    save(tmp_path / "objects.npz", edge_index=np.array([{}, []], dtype=object))
+    names = (
+        "cut.npy",
+        "junk.npy",
+        "junk.npz",
+        "junk.pt",
+        "objects.npy",
+        "objects.pt",
+        "objects.npz",
+    )
+    for name in names:
+        with pytest.raises(InputError, match=name):
+            gz.convert(tmp_path / name, tmp_path / "store")
+
+
+ALL_DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+
+
+@pytest.mark.parametrize("dtype", [*ALL_DTYPES, "bfloat16"])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2)])
+def test_attributes_of_any_dtype_follow_their_edges(
+    tmp_path: Path, dtype: str, shape: tuple[int, ...]
+) -> None:
+    edges = random_edges(20, 200)
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(0, 2, (200, *shape), generator=generator).to(getattr(torch, dtype))
+    nodes = torch.randint(0, 2, (20, *shape), generator=generator).to(getattr(torch, dtype))
+    gz.convert(edges, tmp_path / "store", edge_attrs={"a": values}, node_attrs={"b": nodes})
+    data = gz.open(tmp_path / "store").data()
+    assert torch.equal(data.edge_index, torch.from_numpy(edges))
+    assert torch.equal(data.a, values)
+    assert data.a.dtype == values.dtype
+    assert torch.equal(data.b, nodes)
+    assert data.b.dtype == nodes.dtype
+
+
+def test_attributes_from_everywhere(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    features = np.asfortranarray(rng.random((4, 3), dtype=np.float32).astype(">f4"))
+    np.save(tmp_path / "x.npy", features)
+    save(tmp_path / "g.npz", y=np.arange(4), w=np.arange(4) / 2)
+    torch.save({"z": torch.arange(4) * 2}, tmp_path / "z.pt")
+    write(
+        tmp_path / "table.csv",
+        "id,age,ok,f0,f1\n0,10,true,1,2\n1,11,false,3,4\n2,12,true,5,6\n3,13,true,7,8\n",
+    )
+    np.save(tmp_path / "test_idx.npy", np.array([3, 0, 0]))
+    write(tmp_path / "valid.csv", "2\n1\n")
+    summary = gz.convert(
+        RING,
+        tmp_path / "store",
+        edge_attrs={"edge_weight": f"{tmp_path}/g.npz:w"},
+        nodes=tmp_path / "table.csv",
+        node_attrs={
+            "x": tmp_path / "x.npy",
+            "y": f"{tmp_path}/g.npz:y",
+            "z": f"{tmp_path}/z.pt:z",
+            "age": "age",
+            "train_mask": "ok",
+            "f": ["f0", "f1"],
+            "valid_idx": tmp_path / "valid.csv",
+            "test_idx": tmp_path / "test_idx.npy",
+            "train_idx": torch.tensor([1, 2]),
+        },
+    )
+    data = gz.open(tmp_path / "store").data()
+    assert np.array_equal(data.x.numpy(), features)
+    assert data.y.tolist() == [0, 1, 2, 3]
+    assert data.z.tolist() == [0, 2, 4, 6]
+    assert data.age.tolist() == [10, 11, 12, 13]
+    assert data.train_mask.tolist() == [True, False, True, True]
+    assert data.f.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    assert data.valid_idx.tolist() == [2, 1]
+    assert data.test_idx.tolist() == [3, 0, 0]
+    assert data.train_idx.tolist() == [1, 2]
+    assert data.edge_weight.tolist() == [0, 0.5, 1, 1.5]
+    assert summary.nodes[None].attrs["x"] == "float32[3]"
+    assert summary.nodes[None].index_sets == {"valid_idx": 2, "test_idx": 3, "train_idx": 2}
+
+
+FEATURE_FAULTS = [
+    ("0, 0.5\n1,\n", "line 2, column 1: found an empty cell, expected a number"),
+    ("0, 0.5\n1,NA\n", "line 2, column 1: found 'NA', expected a number"),
+    ("0, 0.5\n1,2,3\n", "line 2: found 3 cells ('1,2,3'), expected 2 cells separated by ','"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), FEATURE_FAULTS)
+def test_faults_in_feature_text(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path / "x.csv", text)
+    with pytest.raises(InputError) as caught:
+        gz.convert(np.array([[0, 1, 1], [1, 0, 1]]), tmp_path / "store", node_attrs={"x": path})
+    assert str(caught.value).startswith(f"{path}: {message}")
+
+
+def test_features_as_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "0, 0.5\n1,+1.5\n")
+    gz.convert(np.array([[0, 1, 1], [1, 0, 1]]), tmp_path / "store", node_attrs={"x": path})
+    x = gz.open(tmp_path / "store").data().x
+    assert x.dtype == torch.float32
+    assert x.tolist() == [[0, 0.5], [1, 1.5]]
+
+
+def test_a_number_float32_cannot_hold_is_refused_in_features(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv", "0,1\n1,1e60\n")
+    edges = np.array([[0, 1, 1], [1, 0, 1]])
+    with pytest.raises(InputError, match=r"line 2, column 1: found 1e\+60, expected a value that"):
+        gz.convert(edges, tmp_path / "store", node_attrs={"x": path})
+    gz.convert(edges, tmp_path / "store", node_attrs={"x": path}, feature_dtype="float64")
+    assert gz.open(tmp_path / "store").data().x[1, 1] == 1e60
+
+
+def test_row_counts_must_match(tmp_path: Path) -> None:
+    np.save(tmp_path / "w.npy", np.zeros(3))
+    with pytest.raises(InputError, match=r"w\.npy: w: found 3 rows, expected 4, one per edge in"):
+        gz.convert(RING, tmp_path / "store", edge_attrs={"w": tmp_path / "w.npy"})
+    with pytest.raises(InputError, match=r"<y>: y: found 5 rows, expected 6, the number of nodes"):
+        gz.convert(RING, tmp_path / "store", node_attrs={"x": np.zeros(6), "y": np.zeros(5)})
+    with pytest.raises(
+        InputError, match=r"src\[3\]: found id 3, expected an id below 3, the number"
+    ):
+        gz.convert(RING, tmp_path / "store", node_attrs={"x": np.zeros(3)})
+    with pytest.raises(InputError, match=r"train_idx\[1\]: found id 4, expected an id of 0…3"):
+        gz.convert(RING, tmp_path / "store", node_attrs={"train_idx": np.array([0, 4])})
+
+
+def test_feature_dtype(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((4, 2))
+    for dtype in ("float16", "bfloat16", torch.float32, np.float16):
+        gz.convert(RING, tmp_path / "s", node_attrs={"x": x}, feature_dtype=dtype, force=True)
+        got = gz.open(tmp_path / "s").data().x
+        assert torch.allclose(got.double(), torch.from_numpy(x), atol=1e-2)
+        assert got.element_size() == (4 if dtype is torch.float32 else 2)
+    with pytest.raises(
+        InputError, match=r"<x>: row 2: found 70000.0, expected a value that float16"
+    ):
+        gz.convert(
+            RING,
+            tmp_path / "t",
+            node_attrs={"x": np.array([1, 2, 7e4, 3])},
+            feature_dtype="float16",
+        )
+    with pytest.raises(ValueError, match="'floaty' is not a dtype of torch"):
+        gz.convert(RING, tmp_path / "t", feature_dtype="floaty")
+
+
+def test_take_and_skip(tmp_path: Path) -> None:
+    attrs = {"x": np.zeros(4), "y": np.zeros(4)}
+    gz.convert(RING, tmp_path / "a", node_attrs=attrs, edge_attrs={"w": np.zeros(4)}, take=["x"])
+    gz.convert(RING, tmp_path / "b", node_attrs=attrs, skip=["x"])
+    assert set(gz.open(tmp_path / "a").data().keys()) >= {"x"}
+    assert not {"y", "w"} & set(gz.open(tmp_path / "a").data().keys())
+    assert "x" not in gz.open(tmp_path / "b").data()
+    with pytest.raises(
+        ValueError, match=r"skip names 'xx', which the input does not have\. It has: x, y"
+    ):
+        gz.convert(RING, tmp_path / "c", node_attrs=attrs, skip=["xx"])
+
+
+def test_ids_are_rows_or_mapped(tmp_path: Path) -> None:
+    def ids(edges: np.ndarray, **options: Any) -> Any:
+        summary = gz.convert(edges, tmp_path / "s", force=True, **options)
+        assert edges_of(tmp_path / "s") == [tuple(pair) for pair in edges.T.tolist()]
+        return summary.nodes[None].num_nodes, summary.nodes[None].ids
+
+    assert ids(RING) == (4, "ids are rows")
+    assert ids(RING + (RING > 1)) == (5, "ids are rows (1 of 0…4 not in any edge)")
+    assert ids(RING + 1) == (4, "integer ids mapped, ascending")
+    assert ids(RING + 1, ids="map") == (4, "integer ids mapped, ascending")
+    assert ids(RING + 10) == (4, "integer ids mapped, ascending")
+    assert ids(RING + 10, ids="dense") == (14, "ids are rows")
+    assert ids(RING, num_nodes=9) == (9, "ids are rows")
+    assert ids(RING * 4_000_000_000) == (4, "integer ids mapped, ascending")
+    assert ids(RING * -1, ids="map") == (4, "integer ids mapped, ascending")
+    assert ids(RING * 10, node_attrs={"x": np.zeros(31)}) == (31, "ids are rows")
+
+
+def test_ids_beyond_the_features_are_not_guessed_at(tmp_path: Path) -> None:
+    attrs = {"x": np.arange(4.0), "train_idx": np.array([30, 10])}
+    with pytest.raises(InputError, match="expected an id below 4, the number of nodes by <x>"):
+        gz.convert(RING * 10, tmp_path / "s", node_attrs=attrs)
+    gz.convert(RING * 10, tmp_path / "s", node_attrs=attrs, ids="map")
+    store = gz.open(tmp_path / "s")
+    assert store.ids().tolist() == [0, 10, 20, 30]
+    assert store.data().train_idx.tolist() == [3, 1]  # rows of the nodes the user calls 30 and 10
+    assert store.lookup([20]).tolist() == [2]
+
+
+def test_text_ids_from_arrays(tmp_path: Path) -> None:
+    edges = np.array([["b", "c", "b"], ["a", "a", "ü"]])
+    sets = {"train_idx": np.array(["ü", "a"])}
+    gz.convert(edges, tmp_path / "s", node_attrs=sets)
+    store = gz.open(tmp_path / "s")
+    assert list(store.ids()) == ["a", "b", "c", "ü"]
+    assert store.data().train_idx.tolist() == [3, 0]
+    assert edges_of(tmp_path / "s") == [("b", "a"), ("c", "a"), ("b", "ü")]
+
+
+def test_node_table_gives_the_order(tmp_path: Path) -> None:
+    table = write(tmp_path / "n.csv", "name,year\nzoe,1\nadam,2\nlone,3\n")
+    edges = write(tmp_path / "e.csv", "src,dst\nadam,zoe\nzoe,adam\n")
+    summary = gz.convert(edges, tmp_path / "s", nodes=table, node_attrs=["year"])
+    store = gz.open(tmp_path / "s")
+    assert list(store.ids()) == ["zoe", "adam", "lone"]
+    assert store.data().year.tolist() == [1, 2, 3]
+    assert summary.nodes[None].isolated == 1
+
+    write(edges, "src,dst\nadam,zoe\n\nzoe,eve\n")
+    with pytest.raises(
+        InputError, match=r"line 4, column 'dst': found id 'eve', expected an id in"
+    ):
+        gz.convert(edges, tmp_path / "t", nodes=table)
+    write(table, "name,year\nzoe,1\nadam,2\nzoe,3\n")
+    with pytest.raises(
+        InputError, match=r"line 4, column 'name': found id 'zoe', expected every id"
+    ):
+        gz.convert(edges, tmp_path / "t", nodes=table)
+
+
+def reference(
+    edges: np.ndarray, w: np.ndarray, undirected: bool, coalesce: str | None, loops: str
+) -> list[tuple[int, int, float]]:
+    """The options by definition, on a list."""
+    rows = [(int(s), int(d), float(v)) for s, d, v in zip(*edges, w, strict=True)]
+    if loops == "remove":
+        rows = [row for row in rows if row[0] != row[1]]
+    if undirected:
+        rows += [(d, s, v) for s, d, v in rows if s != d]
+    if coalesce:
+        groups: dict[tuple[int, int], list[float]] = {}
+        for s, d, v in rows:
+            groups.setdefault((s, d), []).append(v)
+        how = {"first": lambda v: v[0], "sum": sum, "mean": np.mean, "min": min, "max": max}[
+            coalesce
+        ]
+        rows = [(s, d, float(how(v))) for (s, d), v in groups.items()]
+    if loops == "add":
+        looped = {s for s, d, _ in rows if s == d}
+        rows += [(n, n, 1.0) for n in range(6) if n not in looped]
+    return rows
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20),
+    undirected=st.booleans(),
+    coalesce=st.sampled_from([None, "first", "sum", "mean", "min", "max"]),
+    loops=st.sampled_from(["keep", "remove", "add"]),
+)
+def test_build_options_by_definition(
+    tmp_path: Path,
+    pairs: list[tuple[int, int]],
+    undirected: bool,
+    coalesce: str | None,
+    loops: str,
+) -> None:
+    edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    w = np.arange(1.0, len(pairs) + 1)
+    summary = gz.convert(
+        edges,
+        tmp_path / "s",
+        edge_attrs={"w": w},
+        num_nodes=6,
+        undirected=undirected,
+        coalesce=coalesce,
+        self_loops=loops,
+        edge_layout="2xE",
+        force=True,
+    )
+    want = reference(edges, w, undirected, coalesce, loops)
+    assert np.allclose(as_rows(edges_of(tmp_path / "s", None, "w")), as_rows(want))
+    got = summary.edges[None]
+    assert got.num_input == len(pairs)
+    assert got.num_edges == len(want)
+    assert got.self_loops == sum(s == d for s, d, _ in want)
+    assert got.duplicates == len(want) - len({row[:2] for row in want})
+    ends = {node for row in want for node in row[:2]}
+    assert summary.nodes[None].isolated == 6 - len(ends)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="coalesce='avg': expected one of first, sum"):
+        gz.convert(RING, tmp_path / "s", coalesce="avg")
+    with pytest.raises(ValueError, match="self_loops='drop': expected one of keep"):
+        gz.convert(RING, tmp_path / "s", self_loops="drop")
+    with pytest.raises(ValueError, match="ids='sparse': expected one of auto"):
+        gz.convert(RING, tmp_path / "s", ids="sparse")
+    with pytest.raises(ValueError, match="delimiter is an option for delimited text"):
+        gz.convert(RING, tmp_path / "s", delimiter=",")
+    with pytest.raises(InputError, match="source: type: found int, expected a path"):
+        gz.convert(42, tmp_path / "s")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        gz.convert(RING, tmp_path / "nowhere" / "s")
+
+
+def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path: Path) -> None:
+    gz.convert(RING, tmp_path / "s")
+    inside = tmp_path / "s" / "e.npy"
+    np.save(inside, RING)
+    with pytest.raises(FileExistsError, match="force=True replaces it"):
+        gz.convert(RING, tmp_path / "s")
+    with pytest.raises(InputError, match="would destroy its own input"):
+        gz.convert(inside, tmp_path / "s", force=True)
+    assert inside.exists()
+    np.save(tmp_path / "e.npy", RING)
+    with pytest.raises(FileExistsError, match="is not a store"):
+        gz.convert(RING, tmp_path / "e.npy", force=True)
+    gz.convert(RING[:, :3], tmp_path / "s", force=True)
+    assert edges_of(tmp_path / "s") == [(0, 1), (1, 2), (2, 3)]
+
+
+@needs_shared_data
+def test_cora(tmp_path: Path) -> None:
+    path = SHARED_DATA / "cora.npz"
+    members = np.load(path)
+    summary = gz.convert(
+        path,
+        tmp_path / "s",
+        node_attrs={"y": f"{path}:label", "train_idx": f"{path}:train_idx"},
+        undirected=True,
+        coalesce="first",
+    )
+    assert summary.num_nodes == 2708
+    assert summary.num_edges == 2 * 5278
+    data = gz.open(tmp_path / "s").data()
+    assert np.array_equal(data.y.numpy(), members["label"])
+    assert np.array_equal(data.train_idx.numpy(), members["train_idx"])

@@ -1,0 +1,237 @@
+"""Several node and edge types in files: the specification as a dict, TOML and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+
+RATES = ("user", "rates", "movie")
+
+TOML = """
+[nodes.movie]
+file = "movies.csv"
+id = "movieId"
+attrs = { year = "year", x = "features.npy" }
+
+[[edges]]
+type = ["user", "rates", "movie"]
+file = "ratings.csv.gz"
+src = "userId"
+dst = "movieId"
+attrs = { edge_weight = "rating", time = "timestamp" }
+
+[[edges]]
+type = "movie,like,movie"
+file = "similar.npy"
+undirected = true
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    write(
+        folder / "movies.csv",
+        "movieId,title,year\n"
+        '10,"American President, The (1995)",1995\n'
+        "1,Toy Story,1996\n"
+        '7,"He said ""hi"",\nand left",1997\n',
+    )
+    write(
+        folder / "ratings.csv.gz",
+        "userId,movieId,rating,timestamp\n5,1,4.0,964982703\n5,7,3.5,964982704\n9,10,1,964982705\n",
+    )
+    np.save(folder / "similar.npy", np.array([[10, 1, 7], [1, 1, 10]]))
+    np.save(folder / "features.npy", np.arange(6, dtype=np.float32).reshape(3, 2))
+    write(folder / "graph.toml", TOML)
+    return folder
+
+
+def spec(folder: Path) -> dict[str, Any]:
+    return {
+        "nodes": {"movie": {"file": folder / "movies.csv", "id": "movieId", "attrs": ["year"]}},
+        "edges": [
+            {
+                "type": RATES,
+                "file": folder / "ratings.csv.gz",
+                "src": "userId",
+                "dst": "movieId",
+                "attrs": ["rating", "timestamp"],
+            }
+        ],
+    }
+
+
+def test_toml(folder: Path, tmp_path: Path) -> None:
+    summary = gz.convert(folder / "graph.toml", tmp_path / "s")
+    store = gz.open(tmp_path / "s")
+    assert store.ids("movie").tolist() == [10, 1, 7]
+    assert store.ids("user").tolist() == [5, 9]
+    data = store.data()
+    assert data["movie"].year.tolist() == [1995, 1996, 1997]
+    assert data["movie"].x.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert edges_of(tmp_path / "s", RATES, "edge_weight", "time") == [
+        (5, 1, 4.0, 964982703),
+        (5, 7, 3.5, 964982704),
+        (9, 10, 1.0, 964982705),
+    ]
+    likes = edges_of(tmp_path / "s", ("movie", "like", "movie"))
+    assert sorted(likes) == [(1, 1), (1, 10), (7, 10), (10, 1), (10, 7)]
+    assert data["movie", "like", "movie"].edge_index.dtype == torch.int64
+    assert summary.notes == ["movies.csv: columns not taken: 'title'"]
+    assert "user → rates → movie: 3 edges" in str(summary)
+
+
+def test_dict_and_json_say_the_same(folder: Path, tmp_path: Path) -> None:
+    value = spec(folder)
+    gz.convert(value, tmp_path / "a")
+    write(folder / "graph.json", json.dumps(value, default=str))
+    gz.convert(folder / "graph.json", tmp_path / "b")
+    for name in ("a", "b"):
+        assert edges_of(tmp_path / name, RATES, "rating") == [
+            (5, 1, 4.0),
+            (5, 7, 3.5),
+            (9, 10, 1.0),
+        ]
+
+
+def test_undirected_between_types(folder: Path, tmp_path: Path) -> None:
+    gz.convert(spec(folder), tmp_path / "s", undirected=True)
+    assert edges_of(tmp_path / "s", ("movie", "rev_rates", "user"), "rating") == [
+        (1, 5, 4.0),
+        (7, 5, 3.5),
+        (10, 9, 1.0),
+    ]
+
+
+def test_faults_in_the_tables(folder: Path, tmp_path: Path) -> None:
+    def message(value: dict[str, Any]) -> str:
+        with pytest.raises(InputError) as caught:
+            gz.convert(value, tmp_path / "s")
+        return str(caught.value).replace(str(folder), "IN")
+
+    value = spec(folder)
+    write(folder / "ratings.csv.gz", "userId,movieId,rating,timestamp\n5,1,4,1\n5,8,3,2\n")
+    assert message(value) == (
+        "IN/ratings.csv.gz: line 3, column 'movieId': found id 8, "
+        "expected an id in the node table IN/movies.csv"
+    )
+    value["nodes"]["movie"]["attrs"] = ["title"]
+    write(folder / "ratings.csv.gz", "userId,movieId,rating,timestamp\n5,1,4,1\n")
+    assert message(value) == (
+        "IN/movies.csv: line 2, column 'title': found 'American President, The (1995)', "
+        "expected a number"
+    )
+    value["nodes"]["movie"]["attrs"] = []
+    write(folder / "movies.csv", "movieId,title,year\n10,a,1\n1,b,2\n10,c,3\n")
+    assert message(value) == (
+        "IN/movies.csv: line 4, column 'movieId': found id 10, expected every id once"
+    )
+    write(folder / "movies.csv", "movieId,title,year\n10,a,1\n1,b\n")
+    assert message(value) == (
+        "IN/movies.csv: line 3: found 2 cells ('1,b'), expected 3 cells separated by ','"
+    )
+
+
+def test_an_edge_type_may_be_empty(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "src,dst,w\n")
+    value = {
+        "nodes": {"a": {"num_nodes": 3}, "b": {"num_nodes": 2}},
+        "edges": [{"type": "a,to,b", "file": path, "attrs": ["w"]}],
+    }
+    summary = gz.convert(value, tmp_path / "s")
+    assert summary.num_edges == 0
+    assert summary.num_nodes == 5
+    assert summary.edges["a", "to", "b"].attrs == {"w": "float64"}
+    assert gz.open(tmp_path / "s").data()["a", "to", "b"].edge_index.shape == (2, 0)
+
+
+def test_node_types_without_edges_or_table(tmp_path: Path) -> None:
+    value = {
+        "nodes": {
+            "a": {"attrs": {"x": np.zeros((3, 2))}},
+            "b": {"id": np.array(["u", "v"]), "attrs": {"train_idx": np.array(["v"])}},
+        },
+        "edges": [],
+    }
+    summary = gz.convert(value, tmp_path / "s")
+    assert {name: node.num_nodes for name, node in summary.nodes.items()} == {"a": 3, "b": 2}
+    assert gz.open(tmp_path / "s").data()["b"].train_idx.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"edgez": []}, "<spec>: key 'edgez': found an unknown key, expected nodes or edges"),
+        ({"edges": {}}, "<spec>: edges: found dict, expected a list of edge types"),
+        ({"edges": []}, "<spec>: spec: found neither nodes nor edges"),
+        ({"edges": [{"type": "a,b,c"}]}, "<spec>: edges[0]: found no file, expected a file with"),
+        (
+            {"edges": [{"file": "x.csv", "foo": 1}]},
+            "<spec>: edges[0].foo: found an unknown key, expected type, file, src",
+        ),
+        (
+            {"edges": [{"file": "x.csv", "type": "a,b"}]},
+            '<spec>: edges[0].type: found \'a,b\', expected ["src", "rel", "dst"]',
+        ),
+        (
+            {"nodes": {"a": {}}, "edges": [{"file": "x.csv"}]},
+            "<spec>: edges: found an edge type without a type, expected a type for each",
+        ),
+        (
+            {"edges": [{"file": "x.csv", "type": "a,b,c"}, {"file": "y.csv", "type": "a,b,c"}]},
+            "<spec>: edges: found ('a', 'b', 'c') twice, expected each edge type once",
+        ),
+        (
+            {"nodes": {"a": {}}},
+            "<spec>: nodes.a: found no table, edges, num_nodes or attributes, expected one",
+        ),
+        (
+            {"edges": [{"file": "x.csv", "attrs": 3}]},
+            "<spec>: edges[0].attrs: found int, expected attribute = source",
+        ),
+    ],
+)
+def test_faults_in_the_specification(tmp_path: Path, value: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        gz.convert(value, tmp_path / "s")
+    assert str(caught.value).startswith(message)
+
+
+def test_broken_toml(tmp_path: Path) -> None:
+    path = write(tmp_path / "g.toml", "[nodes\n")
+    with pytest.raises(InputError, match=r"g\.toml: spec: found .*expected valid TOML"):
+        gz.convert(path, tmp_path / "s")
+
+
+@needs_shared_data
+def test_movielens(tmp_path: Path) -> None:
+    folder = SHARED_DATA / "movielens_small"
+    value = {
+        "nodes": {"movie": {"file": folder / "movies.csv", "id": "movieId"}},
+        "edges": [
+            {
+                "type": RATES,
+                "file": folder / "ratings.csv",
+                "src": "userId",
+                "dst": "movieId",
+                "attrs": ["rating", "timestamp"],
+            }
+        ],
+    }
+    summary = gz.convert(value, tmp_path / "s")
+    assert summary.nodes["movie"].num_nodes == 9742
+    assert summary.nodes["user"].num_nodes == 610
+    want = np.loadtxt(folder / "ratings.csv", delimiter=",", skiprows=1)
+    got = np.array(edges_of(tmp_path / "s", RATES, "rating", "timestamp"))
+    assert np.array_equal(got, want)

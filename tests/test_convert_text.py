@@ -1,0 +1,375 @@
+"""Delimited text: every layout gives the same edges, every fault its exact error."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+
+PATH = [(0, 1), (1, 2), (2, 0)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("plain.csv", "0,1\n1,2\n2,0\n"),
+        ("no_newline_at_end.csv", "0,1\n1,2\n2,0"),
+        ("crlf.csv", "0,1\r\n1,2\r\n2,0\r\n"),
+        ("space_after_comma.csv", "0, 1\n1, 2\n2, 0\n"),
+        ("space_everywhere.csv", " 0 , 1 \n 1 , 2 \n 2 , 0 \n"),
+        ("tabs.tsv", "0\t1\n1\t2\n2\t0\n"),
+        ("tabs_called_csv.csv", "0\t1\n1\t2\n2\t0\n"),
+        ("semicolon.csv", "0;1\n1;2\n2;0\n"),
+        ("pipe.txt", "0|1\n1|2\n2|0\n"),
+        ("space.txt", "0 1\n1 2\n2 0\n"),
+        ("runs_of_blanks.txt", "0  1\n 1 \t2 \n2   0\n"),
+        ("blank_lines.csv", "\n0,1\n\n\n1,2\n   \n2,0\n\n"),
+        ("comments.csv", "# a comment\n0,1\n# another, one\n1,2\n  # blanks before\n2,0\n#\n"),
+        ("bom.csv", "\ufeff0,1\n1,2\n2,0\n"),
+        ("bom_header.csv", "\ufeffsource,target\n0,1\n1,2\n2,0\n"),
+        ("header.csv", "a,b\n0,1\n1,2\n2,0\n"),
+        ("quoted.csv", '"0","1"\n"1","2"\n"2","0"\n'),
+        ("columns_swapped.csv", "target,w,source\n1,9,0\n2,9,1\n0,9,2\n"),
+        ("gzip.csv.gz", "0,1\n1,2\n2,0\n"),
+        ("gzip.tsv.gz", "0\t1\n1\t2\n2\t0\n"),
+        ("gzip_comment.txt.gz", "# FromNodeId\tToNodeId\n0\t1\n1\t2\n2\t0\n"),
+        ("wide.csv", "0,1,7,8\n1,2,7,8\n2,0,7,8\n"),
+    ],
+)
+def test_layouts_give_the_same_edges(tmp_path: Path, name: str, text: str) -> None:
+    summary = gz.convert(write(tmp_path / name, text), tmp_path / "store")
+    assert edges_of(tmp_path / "store") == PATH
+    assert (summary.num_nodes, summary.num_edges) == (3, 3)
+
+
+# What is found, the place and what was expected: all of it is in the message.
+FAULTS = [
+    ("negative", "0,1\n-1,2\n", {}, "line 2, column 0: found id -1, expected an id of 0 or more"),
+    (
+        "fraction",
+        "0,1\n1.7,2\n",
+        {},
+        "line 2, column 0: found '1.7', expected an integer id below 2**63",
+    ),
+    ("fraction_first", "1.7,2\n", {}, "line 1, column 0: found '1.7', expected an integer id"),
+    ("exponent", "0,1\n1e60,2\n", {}, "line 2, column 0: found '1e60', expected an integer id"),
+    (
+        "beyond_int64",
+        "0,1\n\n0,9223372036854775808\n",
+        {},
+        "line 3, column 1: found '9223372036854775808', expected an integer id below 2**63",
+    ),
+    ("text_id", "0,1\nabc,2\n", {}, "line 2, column 0: found 'abc', expected an integer id"),
+    (
+        "text_in_one_column",
+        "12,ab\n",
+        {},
+        "line 1, column 1: found id 'ab', expected integer ids as in",
+    ),
+    (
+        "missing_id",
+        "0,1\n,2\n",
+        {},
+        "line 2, column 0: found an empty cell, expected an integer id",
+    ),
+    ("missing_text", "a,b\n,d\n", {"header": False}, "line 2, column 0: found an empty cell"),
+    (
+        "missing_weight",
+        "# head\n0,1,5\n1,2,\n",
+        {"edge_attrs": {"w": 2}},
+        "line 3, column 2: found an empty cell, expected a number",
+    ),
+    (
+        "missing_named",
+        "src,dst,w\n0,1,5\n1,2,  \n",
+        {"edge_attrs": ["w"]},
+        "line 3, column 'w': found an empty cell, expected a number",
+    ),
+    ("na", "0,1,NA\n", {"edge_attrs": {"w": 2}}, "line 1, column 2: found 'NA', expected a number"),
+    (
+        "weights_later",
+        "0,1\n1,2,0.5\n",
+        {},
+        "line 2: found 3 cells ('1,2,0.5'), expected 2 cells separated by ','",
+    ),
+    ("too_few", "0,1,2\n1,2\n", {}, "line 2: found 2 cells ('1,2'), expected 3 cells"),
+    (
+        "one_column",
+        "0\n1\n",
+        {},
+        "line 1: found 1 column, expected 2 or more, separated by ','",
+    ),
+    (
+        "float32_overflow",
+        "0,1,1.0\n0,1,1e60\n",
+        {"edge_attrs": {"w": 2}, "dtypes": {"w": "float32"}},
+        "line 2, column 2: found 1e+60, expected a value that float32 can hold",
+    ),
+    (
+        "fraction_into_int",
+        "0,1,1\n0,1,1.7\n",
+        {"edge_attrs": {"w": 2}, "dtypes": {"w": "int64"}},
+        "line 2, column 2: found '1.7', expected an integer",
+    ),
+    (
+        "int8_overflow",
+        "0,1,1\n0,1,300\n",
+        {"edge_attrs": {"w": 2}, "dtypes": {"w": "int8"}},
+        "line 2, column 2: found 300, expected a value that int8 can hold",
+    ),
+    ("empty", "", {}, "file: found an empty file, expected at least one row"),
+    ("comments_only", "# a\n\n", {}, "file: found an empty file, expected at least one row"),
+    ("header_only", "src,dst\n", {}, "file: found no edges and no nodes, expected at least one"),
+    ("binary", b"0,1\n\0\1,2\n", {}, "line 2: found a zero byte: binary data, expected text"),
+    ("utf16", "0,1\n".encode("utf-16"), {}, "line 1: found UTF-16 text, expected UTF-8"),
+    ("old_mac", "0,1\r1,2\r", {}, "line 1: found a bare carriage return, expected lines ended by"),
+    (
+        "header_or_row",
+        "alice,bob\ncarol,dave\n",
+        {},
+        "line 1: found 'alice,bob', which may be column names or a row, expected header=True or",
+    ),
+    ("no_such_column", "a,b\n0,1\n", {"src": "c"}, "header: found a, b, expected a column 'c'"),
+    (
+        "no_such_position",
+        "0,1\n",
+        {"dst": 5},
+        "header: found 2 columns without names, expected a column 5",
+    ),
+    ("same_column", "0,1\n", {"dst": 0}, "columns: found 0 for both ends, expected two columns"),
+    (
+        "beyond_num_nodes",
+        "0,1\n1,7\n",
+        {"num_nodes": 5},
+        "line 2, column 1: found id 7, expected an id below 5, the number of nodes by num_nodes",
+    ),
+    (
+        "dense_but_huge",
+        "0,1\n1,4000000000\n",
+        {"ids": "dense"},
+        "line 2, column 1: found id 4000000000, expected ids that fill 0…max",
+    ),
+    (
+        "second_header_with_a_name_twice",
+        "a,a,b\n0,1,2\n",
+        {"src": "a", "dst": "b"},
+        "header: found 2 columns named 'a', expected one. Select it by position instead.",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
+)
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
+def test_faults_are_named(
+    tmp_path: Path, text: str | bytes, options: dict[str, object], message: str, suffix: str
+) -> None:
+    path = write(tmp_path / f"edges{suffix}", text)
+    with pytest.raises(InputError) as caught:
+        gz.convert(path, tmp_path / "store", **options)
+    assert str(caught.value).startswith(f"{path}: {message}")
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_fault_far_into_a_file_has_its_line(tmp_path: Path) -> None:
+    lines = [f"{i},{i + 1}" for i in range(200_000)]
+    lines[150_000] = "x,1"
+    lines.insert(10, "# a comment shifts the line by one")
+    path = write(tmp_path / "edges.csv", "\n".join(lines))
+    with pytest.raises(InputError, match=r"line 150002, column 0: found 'x'"):
+        gz.convert(path, tmp_path / "store")
+
+
+def test_integer_column_turns_float_late(tmp_path: Path) -> None:
+    lines = [f"{i % 7},{i % 5},{i}" for i in range(150_000)]
+    lines[-1] = "0,1,0.25"
+    path = write(tmp_path / "edges.csv", "\n".join(lines))
+    gz.convert(path, tmp_path / "store", edge_attrs={"w": 2}, num_nodes=7)
+    values = gz.open(tmp_path / "store").data().w
+    assert values[-1] == 0.25
+    assert values[:-1].tolist() == list(range(149_999))
+
+
+def test_directory_missing_file_and_odd_suffix(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"input: found a directory, expected a file"):
+        gz.convert(tmp_path, tmp_path / "store")
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
+        gz.convert(tmp_path / "nowhere.csv", tmp_path / "store")
+    odd = write(tmp_path / "edges.xlsx", "0,1\n")
+    with pytest.raises(InputError, match=r"file name: found \.xlsx, expected \.csv"):
+        gz.convert(odd, tmp_path / "store")
+
+
+@pytest.mark.parametrize("keep", [40, 3000])
+def test_damaged_gzip(tmp_path: Path, keep: int) -> None:
+    rows = "\n".join(f"{i},{i * 7919 % 10007}" for i in range(20_000))
+    whole = write(tmp_path / "edges.csv.gz", rows).read_bytes()
+    path = tmp_path / "cut.csv.gz"
+    path.write_bytes(whole[: len(whole) - keep])
+    with pytest.raises(InputError, match="damaged gzip data"):
+        gz.convert(path, tmp_path / "store")
+    path.write_bytes(b"0,1\n")
+    with pytest.raises(InputError, match=r"damaged gzip data \(Not a gzipped file"):
+        gz.convert(path, tmp_path / "store")
+
+
+def test_unix_times_keep_every_digit(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "0,1,1600000001,1289241911.72836\n1,0,1600000003,1.5\n")
+    gz.convert(path, tmp_path / "store", edge_attrs={"t": 2, "u": 3})
+    assert edges_of(tmp_path / "store", None, "t", "u") == [
+        (0, 1, 1600000001, 1289241911.72836),
+        (1, 0, 1600000003, 1.5),
+    ]
+
+
+def test_numbers_that_graphzero_got_wrong(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "0,1, 0, 0.5\n1,0,+1.5,1e60\n")
+    gz.convert(path, tmp_path / "store", edge_attrs={"a": 2, "b": 3})
+    assert edges_of(tmp_path / "store", None, "a", "b") == [(0, 1, 0.0, 0.5), (1, 0, 1.5, 1e60)]
+
+
+def test_weights_are_single_precision_and_matrices_are_made(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "src,dst,f0,f1,w\n0,1,1,2,3\n1,0,4,5,6\n")
+    summary = gz.convert(
+        path, tmp_path / "store", edge_attrs={"edge_attr": "f*", "edge_weight": "w", "both": "f0,w"}
+    )
+    assert summary.edges[None].attrs == {
+        "edge_attr": "float32[2]",
+        "edge_weight": "float32",
+        "both": "int64[2]",
+    }
+    data = gz.open(tmp_path / "store").data()
+    assert data.edge_attr.tolist() == [[1, 2], [4, 5]]
+    assert data.both.tolist() == [[1, 3], [4, 6]]
+
+
+def test_columns_left_behind_are_mentioned(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "src,dst,w,t\n0,1,1,2\n")
+    summary = gz.convert(path, tmp_path / "store", edge_attrs=["w"])
+    assert summary.notes == ["e.csv: columns not taken: 't'"]
+
+
+def test_names_in_a_comment_above_the_data(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.txt", "# Directed graph\n# FromNodeId\tToNodeId\n3\t1\n1\t0\n")
+    gz.convert(path, tmp_path / "store", src="ToNodeId", dst="FromNodeId")
+    assert edges_of(tmp_path / "store") == [(1, 3), (0, 1)]
+
+
+def test_without_comments_a_hash_is_data(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "#a,#b\n#b,#a\n")
+    gz.convert(path, tmp_path / "store", comment=None, header=False)
+    assert edges_of(tmp_path / "store") == [("#a", "#b"), ("#b", "#a")]
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0\ufeff"), min_size=1).map(
+    lambda text: " ".join(text.split()) or "x"
+)
+FAST = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@FAST
+@given(
+    edges=st.lists(
+        st.tuples(
+            st.integers(0, 2**63 - 1),
+            st.integers(0, 2**63 - 1),
+            st.floats(allow_nan=False, allow_infinity=False),
+            st.integers(-(2**63), 2**63 - 1),
+        ),
+        min_size=1,
+    ),
+    delimiter=st.sampled_from([",", "\t", ";", "|"]),
+    header=st.booleans(),
+)
+def test_any_integers_come_back(
+    tmp_path: Path, edges: list[tuple[int, int, float, int]], delimiter: str, header: bool
+) -> None:
+    rows = [[str(s), str(d), repr(w), str(t)] for s, d, w, t in edges]
+    if header:
+        rows.insert(0, ["source", "target", "w", "t"])
+    path = write(tmp_path / "e.csv", "\n".join(map(delimiter.join, rows)))
+    gz.convert(
+        path,
+        tmp_path / "store",
+        edge_attrs={"w": 2, "t": 3},
+        dtypes={"w": "float64", "t": "int64"},
+        ids="map",
+        force=True,
+    )
+    assert Counter(edges_of(tmp_path / "store", None, "w", "t")) == Counter(edges)
+
+
+@FAST
+@given(edges=st.lists(st.tuples(CELLS, CELLS), min_size=1))
+def test_any_text_ids_come_back(tmp_path: Path, edges: list[tuple[str, str]]) -> None:
+    buffer = io.StringIO()
+    csv.writer(buffer, quoting=csv.QUOTE_ALL).writerows(edges)
+    path = write(tmp_path / "e.csv", buffer.getvalue())
+    gz.convert(
+        path,
+        tmp_path / "store",
+        id_type="str",
+        header=False,
+        delimiter=",",
+        comment=None,
+        force=True,
+    )
+    assert edges_of(tmp_path / "store") == edges
+    ids = list(gz.open(tmp_path / "store").ids())
+    assert ids == sorted(set(ids))
+
+
+@FAST
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), min_size=1),
+    noise=st.lists(st.sampled_from(["", "  ", "# note", "#0,1", "\t"]), min_size=1),
+    end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_lines_without_data_change_nothing(
+    tmp_path: Path, edges: list[tuple[int, int]], noise: list[str], end: str
+) -> None:
+    lines = []
+    for number, (src, dst) in enumerate(edges):
+        lines += [noise[number % len(noise)], f"{src},{dst}"]
+    path = write(tmp_path / "e.csv", end.join(lines))
+    gz.convert(path, tmp_path / "store", num_nodes=31, force=True)
+    assert edges_of(tmp_path / "store") == edges
+
+
+@needs_shared_data
+def test_bitcoin_otc(tmp_path: Path) -> None:
+    path = SHARED_DATA / "soc-sign-bitcoinotc.csv"
+    summary = gz.convert(
+        path,
+        tmp_path / "store",
+        src="source",
+        dst="target",
+        edge_attrs={"rating": "rating", "time": "timestamp"},
+        ids="map",
+    )
+    want = np.loadtxt(path, delimiter=",", comments="#")
+    got = np.array(edges_of(tmp_path / "store", None, "rating", "time"))
+    assert (summary.num_nodes, summary.num_edges) == (5881, 35592)
+    assert np.array_equal(got, want)
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() == 0, reason="root reads anything")
+def test_unreadable_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "0,1\n")
+    path.chmod(0)
+    with pytest.raises(PermissionError):
+        gz.convert(path, tmp_path / "store")

@@ -1,0 +1,117 @@
+"""The examples run as a user runs them, learn something, and print it where the README says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+
+# Guessing the largest class gets 0.12.
+MAJORITY_CLASS = 0.13
+
+
+def run_example(cwd: Path, script: str, *options: str) -> str:
+    """Output of a quick run, its store below ``cwd``; any folder must do as working directory."""
+    command = [sys.executable, str(EXAMPLES / script), "--quick", "--store", str(cwd / "store")]
+    done = subprocess.run(
+        [*command, *options], cwd=cwd, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def number(pattern: str, output: str) -> float:
+    found = re.search(pattern + r"\s+(\d\.\d{4})", output)
+    assert found, f"no {pattern!r} in:\n{output}"
+    return float(found[1])
+
+
+@pytest.fixture(scope="module")
+def wordnet():
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        import wordnet
+    finally:
+        sys.path.remove(str(EXAMPLES))
+    return wordnet
+
+
+def test_wordnet_sage_prints_both_accuracies(tmp_path):
+    output = run_example(tmp_path, "wordnet_sage.py")
+    accuracy = number("pyg_graphzero NeighborLoader, from disk", output)
+    assert accuracy == number(r"epoch  1 .* test", output)
+    assert accuracy > MAJORITY_CLASS + 0.15
+    assert 0 <= number("stock PyG .*, in memory", output) <= 1
+    assert (tmp_path / "store" / "store.json").exists()
+
+
+def test_wordnet_sage_repeats_itself(tmp_path):
+    first, second, other = (
+        number("from disk", run_example(tmp_path, "wordnet_sage.py", "--skip-stock", *more))
+        for more in ([], ["--workers", "2"], ["--seed", "1"])
+    )
+    assert first == second
+    assert first != other
+
+
+def test_swap_loader_agrees_with_stock(tmp_path):
+    output = run_example(tmp_path, "swap_loader.py", "--loader", "both")
+    accuracy = number("graphzero  seed 0  test accuracy", output)
+    assert accuracy > MAJORITY_CLASS + 0.25
+    if "stock: left out" in output:
+        assert "pip install" in output
+    else:
+        assert number("stock  seed 0  test accuracy", output) == pytest.approx(accuracy, abs=0.03)
+        assert "difference of the means" in output
+
+
+def test_swap_loader_averages_over_seeds(tmp_path):
+    output = run_example(tmp_path, "swap_loader.py", "--seeds", "0", "1")
+    singles = [number(f"graphzero  seed {seed}  test accuracy", output) for seed in (0, 1)]
+    mean = number("graphzero: test accuracy", output)
+    assert mean == pytest.approx(sum(singles) / 2, abs=1e-4)
+    assert "over 2 seeds" in output
+
+
+def test_wordnet_hetero(tmp_path):
+    output = run_example(tmp_path, "wordnet_hetero.py")
+    assert "word means synset" in output
+    assert number("Test accuracy", output) > MAJORITY_CLASS + 0.1
+
+
+def test_graph_is_the_documented_one(wordnet):
+    data = wordnet.load_graph(num_features=16)
+    assert data.num_nodes == 98_786
+    assert int(data.y.max()) + 1 == 41
+    assert data.is_undirected()
+    assert data.validate()
+    masks = torch.stack([data.train_mask, data.val_mask, data.test_mask])
+    assert torch.equal(masks.sum(dim=0), torch.ones(98_786, dtype=torch.int64))
+    assert masks.sum(dim=1).tolist() == [59_271, 19_757, 19_758]
+    assert torch.allclose(data.x.norm(dim=1), torch.ones(data.num_nodes))
+
+
+def test_hetero_graph_has_every_relation_and_its_reverse(wordnet):
+    wordnet_pairs = sum(edge.size(1) for edge in wordnet.read_wordnet().relations.values())
+    data = wordnet.load_hetero_graph(num_features=8)
+    assert data.validate()
+    between_synsets = [t for t in data.edge_types if t[0] == t[2] == "synset"]
+    assert sum(data[t].num_edges for t in between_synsets) == 2 * wordnet_pairs
+    for source, name, target in data.edge_types:
+        if not name.startswith("rev_"):
+            reverse = data[target, f"rev_{name}", source].edge_index
+            assert torch.equal(reverse, data[source, name, target].edge_index.flip(0))
+
+
+def test_hashing_is_the_same_everywhere(wordnet):
+    x = wordnet.hash_bags([["cat", "cat", "dog"], [], ["dog"]], 8)
+    # crc32(b"cat") % 8 == 0 and crc32(b"dog") % 8 == 5.
+    assert [row.nonzero().flatten().tolist() for row in x] == [[0, 5], [], [5]]
+    assert x[0, 0] > x[0, 5]
+    assert x[2, 5] == 1

@@ -1,0 +1,448 @@
+"""NeighborLoader as PyG scripts use it."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+
+import pytest
+import torch
+import torch_geometric.loader
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import ImbalancedSampler
+from torch_geometric.nn import GraphSAGE, SAGEConv, to_hetero
+from torch_geometric.utils import trim_to_layer
+
+import pyg_graphzero as gz
+from graphs import check_neighborhood, heterogeneous, homogeneous
+from pyg_graphzero.loader import NeighborLoader
+
+
+def same(a, b) -> bool:
+    left, right = a.to_dict(), b.to_dict()
+    assert left.keys() == right.keys()
+
+    def equal(x, y):
+        if isinstance(x, dict):
+            return all(equal(x[k], y[k]) for k in x)
+        return torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
+
+    return equal(left, right)
+
+
+def test_batches_are_pyg_data_with_every_field(homo):
+    data, store = homo
+    loader = NeighborLoader(store.data(), [4, 3], input_nodes=data.train_idx, batch_size=16)
+    assert isinstance(loader, torch_geometric.loader.NeighborLoader)
+    assert isinstance(loader, torch.utils.data.DataLoader)
+    batches = list(loader)
+    assert len(batches) == len(loader) == 4
+    for i, batch in enumerate(batches):
+        assert type(batch) is Data
+        seeds = data.train_idx[16 * i : 16 * i + 16]
+        assert torch.equal(batch.n_id[: batch.batch_size], seeds)
+        assert batch.input_id.tolist() == list(range(16 * i, 16 * i + len(seeds)))
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert torch.equal(batch.y, data.y[batch.n_id])
+        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+        assert batch.num_nodes == batch.n_id.numel()
+        check_neighborhood(
+            *batch.edge_index, batch.e_id, batch.n_id, batch.n_id, data.edge_index, [4, 3],
+            batch.num_sampled_nodes[:-1], batch.num_sampled_edges,
+        )  # fmt: skip
+        batch.validate()
+
+
+def test_heterogeneous_batches(hetero):
+    data, store = hetero
+    loader = NeighborLoader(
+        store, [3, 2], input_nodes=("paper", data["paper"].train_mask), batch_size=32
+    )
+    for batch in loader:
+        assert type(batch) is HeteroData
+        assert batch.node_types == data.node_types
+        assert batch.edge_types == data.edge_types
+        paper = batch["paper"]
+        assert torch.equal(paper.input_id, paper.n_id[: paper.batch_size])  # masks: node ids
+        assert torch.equal(paper.x, data["paper"].x[paper.n_id])
+        assert batch["author"].x.dtype == torch.float16
+        assert torch.equal(batch["author"].x, data["author"].x[batch["author"].n_id])
+        assert batch["venue"].num_nodes == batch["venue"].n_id.numel()
+        for name in data.edge_types:
+            check_neighborhood(
+                *batch[name].edge_index, batch[name].e_id, batch[name[0]].n_id,
+                batch[name[2]].n_id, data[name].edge_index, [3, 2],
+                batch[name[2]].num_sampled_nodes[:-1], batch[name].num_sampled_edges,
+            )  # fmt: skip
+        writes = batch["author", "writes", "paper"]
+        assert torch.equal(
+            writes.edge_attr, data["author", "writes", "paper"].edge_attr[writes.e_id]
+        )
+
+
+@pytest.mark.parametrize("kind", ["store", "data", "tuple", "memory"])
+def test_every_kind_of_input_gives_the_same_batches(homo, kind):
+    data, store = homo
+    source = {
+        "store": store,
+        "data": store.data(),
+        "tuple": (store.feature_store, store.graph_store),
+        "memory": data,
+    }[kind]
+    torch.manual_seed(3)
+    got = list(NeighborLoader(source, [4, 2], batch_size=100, input_nodes=data.train_mask))
+    torch.manual_seed(3)
+    want = list(NeighborLoader(data, [4, 2], batch_size=100, input_nodes=data.train_mask))
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        a = a.to_dict()
+        for key, value in b.to_dict().items():
+            assert torch.equal(a[key], value) if torch.is_tensor(value) else a[key] == value
+
+
+def epoch(store, **kwargs):
+    torch.manual_seed(42)
+    return list(NeighborLoader(store.data(), [5, 3], batch_size=32, shuffle=True, **kwargs))
+
+
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_batches_do_not_depend_on_workers(homo, context, workers):
+    _, store = homo
+    inline = epoch(store)
+    if context == "spawn" and workers == 3:
+        workers = 2
+    worked = epoch(store, num_workers=workers, multiprocessing_context=context)
+    assert all(same(a, b) for a, b in zip(inline, worked, strict=True))
+
+
+def test_batches_do_not_depend_on_threads(homo):
+    _, store = homo
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = epoch(store)
+        torch.set_num_threads(2)
+        two = epoch(store)
+    finally:
+        torch.set_num_threads(before)
+    assert all(same(a, b) for a, b in zip(one, two, strict=True))
+
+
+def test_seeds_govern_and_epochs_differ(homo):
+    _, store = homo
+    first, again = epoch(store), epoch(store)
+    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+    torch.manual_seed(43)
+    other = list(NeighborLoader(store.data(), [5, 3], batch_size=32, shuffle=True))
+    assert not all(torch.equal(a.n_id, b.n_id) for a, b in zip(first, other, strict=True))
+    loader = NeighborLoader(
+        store.data(), [2], batch_size=300, generator=torch.Generator().manual_seed(1)
+    )
+    a, b = next(iter(loader)), next(iter(loader))
+    assert not torch.equal(a.e_id, b.e_id)
+    loader.generator.manual_seed(1)
+    assert torch.equal(next(iter(loader)).e_id, a.e_id)
+
+
+def test_shuffle_order_is_stock_pyg_order(homo):
+    _, store = homo
+    torch.manual_seed(0)
+    ours = [b.n_id[: b.batch_size] for b in NeighborLoader(store, [1], batch_size=50, shuffle=True)]
+    torch.manual_seed(0)
+    stock = list(torch.utils.data.DataLoader(range(300), batch_size=50, shuffle=True))
+    assert all(torch.equal(a, b) for a, b in zip(ours, stock, strict=True))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_dataloader_keywords(homo, workers):
+    _, store = homo
+    d = store.data()
+    loader = NeighborLoader(
+        d, [2], input_nodes=torch.arange(70), batch_size=32, drop_last=True, num_workers=workers,
+        persistent_workers=workers > 0,
+    )  # fmt: skip
+    assert [b.batch_size for b in loader] == [32, 32]
+    assert [b.batch_size for b in loader] == [32, 32]
+    sampler = torch.utils.data.SubsetRandomSampler([3, 1, 2])
+    loader = NeighborLoader(d, [2], batch_size=2, sampler=sampler, num_workers=workers)
+    assert sorted(i for b in loader for i in b.input_id.tolist()) == [1, 2, 3]
+    loader = NeighborLoader(d, [2], batch_sampler=[[1, 1], [4]], num_workers=workers)
+    assert [b.n_id[: b.batch_size].tolist() for b in loader] == [[1, 1], [4]]
+
+
+def test_imbalanced_sampler_repeats_seeds(homo):
+    data, store = homo
+    sampler = ImbalancedSampler(store.data(), input_nodes=data.train_mask)
+    loader = NeighborLoader(
+        store.data(), [3], input_nodes=data.train_mask, batch_size=64, sampler=sampler
+    )
+    for batch in loader:
+        check_neighborhood(
+            *batch.edge_index, batch.e_id, batch.n_id, batch.n_id, data.edge_index, [3],
+            batch.num_sampled_nodes[:-1], batch.num_sampled_edges,
+        )  # fmt: skip
+
+
+def test_calling_the_loader(homo):
+    data, store = homo
+    loader = NeighborLoader(store.data(), [3], input_nodes=data.train_idx)
+    batch = loader([0, 5])
+    assert torch.equal(batch.n_id[:2], data.train_idx[[0, 5]])
+    assert torch.equal(loader(torch.tensor([7])).input_id, torch.tensor([7]))
+    assert len(loader.dataset) == 50
+
+
+@pytest.mark.parametrize("form", ["none", "list", "index", "mask", "int32"])
+def test_input_nodes_forms(homo, form):
+    data, store = homo
+    nodes = {
+        "none": None,
+        "list": [4, 2, 9],
+        "index": torch.tensor([4, 2, 9]),
+        "mask": data.train_mask,
+        "int32": torch.tensor([4, 2, 9], dtype=torch.int32),
+    }[form]
+    want = {"none": torch.arange(300), "mask": data.train_mask.nonzero().view(-1)}.get(
+        form, torch.tensor([4, 2, 9])
+    )
+    batch = next(iter(NeighborLoader(store.data(), [2], input_nodes=nodes, batch_size=300)))
+    assert torch.equal(batch.n_id[: batch.batch_size], want)
+
+
+def test_input_nodes_forms_of_types(hetero):
+    data, store = hetero
+    d = store.data()
+    mask = data["paper"].train_mask
+    for nodes, count in ((None, 200), (mask, int(mask.sum())), (torch.arange(9), 9)):
+        loader = NeighborLoader(d, [2], input_nodes=("paper", nodes), batch_size=500)
+        assert next(iter(loader))["paper"].batch_size == count
+    loader = NeighborLoader(d, [2], input_nodes="venue", batch_size=500)
+    assert next(iter(loader))["venue"].batch_size == 7
+
+
+def test_bad_input_nodes(homo, hetero):
+    data, store = homo
+    d = store.data()
+    with pytest.raises(IndexError, match=r"input_nodes\[1\]: found node 300, expected 0 <= node"):
+        NeighborLoader(d, [2], input_nodes=[0, 300])
+    with pytest.raises(IndexError, match=r"input_nodes\[0\]: found node -1"):
+        NeighborLoader(d, [2], input_nodes=[-1])
+    with pytest.raises(ValueError, match="found a mask of 299, expected 300 nodes"):
+        NeighborLoader(d, [2], input_nodes=data.train_mask[1:])
+    with pytest.raises(ValueError, match=r"input_nodes: found torch.float32 of shape \[1\]"):
+        NeighborLoader(d, [2], input_nodes=torch.tensor([1.5]))
+    with pytest.raises(ValueError, match=r"found node type 'x', expected one of \['paper'"):
+        NeighborLoader(hetero[1], [2], input_nodes="x")
+    with pytest.raises(ValueError, match="expected a node type or"):
+        NeighborLoader(hetero[1], [2], input_nodes=torch.arange(3))
+    with pytest.raises(TypeError, match="data: found str, expected a Store"):
+        NeighborLoader("path", [2])
+    assert list(NeighborLoader(d, [2], input_nodes=[])) == []
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("disjoint", True),
+        ("subgraph_type", "induced"),
+        ("time_attr", "time"),
+        ("weight_attr", "w"),
+        ("temporal_strategy", "last"),
+        ("directed", False),
+    ],
+)
+def test_what_is_missing_says_so(homo, argument, value):
+    with pytest.raises(gz.UnsupportedError, match=f"{argument}: found .*{value}"):
+        NeighborLoader(homo[1], [2], **{argument: value})
+
+
+def test_transforms_and_custom_attributes(homo):
+    _, store = homo
+    d = store.data()
+    d.extra = torch.arange(300) * 2
+    d.names = [f"n{i}" for i in range(300)]
+    d.config = "kept"
+    del d.y
+
+    def transform(batch):
+        batch.seen = True
+        return batch
+
+    def keep(out):
+        out.metadata = (*out.metadata, "touched")
+        return out
+
+    loader = NeighborLoader(
+        d, [2], batch_size=8, transform=transform, transform_sampler_output=keep
+    )
+    batch = next(iter(loader))
+    assert batch.seen
+    assert torch.equal(batch.extra, batch.n_id * 2)
+    assert batch.names == [f"n{i}" for i in batch.n_id.tolist()]
+    assert batch.config == "kept"
+    assert "y" not in batch
+
+
+def test_existing_n_id_and_e_id_are_not_overwritten(homo):
+    _, store = homo
+    d = store.data()
+    d.n_id = torch.arange(300) + 1000
+    loader = NeighborLoader(d, [2], batch_size=8, input_nodes=torch.arange(8))
+    assert torch.equal(next(iter(loader)).n_id[:8], torch.arange(8) + 1000)
+
+
+def test_changed_features_are_what_is_loaded(homo):
+    data, store = homo
+    d = store.data()
+    d.x = d.x * 3
+    loader = NeighborLoader(d, [2], batch_size=300)
+    batch = next(iter(loader))
+    assert torch.equal(batch.x, data.x[batch.n_id] * 3)
+    d.y[:] = 9  # in place, on the mapped file's copy-on-write pages
+    assert (next(iter(loader)).y == 9).all()
+    assert torch.equal(gz.open(store.path).data().y, data.y)
+    assert d.edge_attr.shape == (3000, 3)  # builds it in the order of edge ids
+    d.edge_attr[:] = 5
+    assert (next(iter(loader)).edge_attr == 5).all()
+
+
+def test_stock_loader_with_our_sampler(homo):
+    data, store = homo
+    sampler = gz.sampler.NeighborSampler(store.data(), [4, 3])
+    loader = torch_geometric.loader.NeighborLoader(
+        data, [4, 3], neighbor_sampler=sampler, batch_size=32
+    )
+    for batch in loader:
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+
+
+def test_full_fanout_equals_the_full_graph(homo):
+    data, store = homo
+    model = GraphSAGE(8, 16, num_layers=3, out_channels=5).eval()
+    with torch.no_grad():
+        want = model(data.x, data.edge_index)
+        loader = NeighborLoader(store.data(), [-1, -1, -1], batch_size=64)
+        got = torch.cat([model(b.x, b.edge_index)[: b.batch_size] for b in loader])
+    assert torch.allclose(got, want, atol=1e-5)
+
+
+def test_full_fanout_equals_the_full_graph_heterogeneous(hetero):
+    data, store = hetero
+    data["venue"].x = torch.randn(7, 3)
+    model = torch.nn.ModuleList(
+        [SAGEConv((-1, -1), 8, aggr="sum"), SAGEConv((-1, -1), 4, aggr="sum")]
+    )
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs = model
+
+        def forward(self, x, edge_index):
+            return self.convs[1](self.convs[0](x, edge_index).relu(), edge_index)
+
+    d = store.data()
+    d["venue"].x = data["venue"].x
+    for part in (data, d):
+        part["author"].x = part["author"].x.float()
+    net = to_hetero(Net(), data.metadata()).eval()
+    with torch.no_grad():
+        want = net(data.x_dict, data.edge_index_dict)["paper"]
+        loader = NeighborLoader(d, [-1, -1], input_nodes="paper", batch_size=50)
+        got = torch.cat(
+            [net(b.x_dict, b.edge_index_dict)["paper"][: b["paper"].batch_size] for b in loader]
+        )
+    assert torch.allclose(got, want, atol=1e-4)
+
+
+def test_inference_and_trim_to_layer(homo):
+    data, store = homo
+    model = GraphSAGE(8, 16, num_layers=2, out_channels=5).eval()
+    with torch.no_grad():
+        want = model(data.x, data.edge_index)
+        loader = NeighborLoader(store.data(), [-1], batch_size=64, input_nodes=None)
+        assert torch.allclose(model.inference(loader), want, atol=1e-5)
+        batch = next(iter(NeighborLoader(store.data(), [-1, -1], batch_size=32)))
+        trimmed = model(
+            batch.x,
+            batch.edge_index,
+            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+            num_sampled_edges_per_hop=batch.num_sampled_edges,
+        )
+    assert torch.allclose(trimmed[:32], want[:32], atol=1e-5)
+    x, edge_index, _ = trim_to_layer(
+        1, batch.num_sampled_nodes, batch.num_sampled_edges, batch.x, batch.edge_index
+    )
+    assert int(edge_index.max()) < x.size(0)
+
+
+def test_loader_pickles_by_path(homo):
+    _, store = homo
+    loader = NeighborLoader(store.data(), [5, 3], batch_size=32)
+    text = pickle.dumps(loader.node_sampler)
+    assert len(text) < 2000
+    torch.manual_seed(1)
+    want = loader([1, 2, 3])
+    loader.node_sampler = pickle.loads(text)
+    torch.manual_seed(1)
+    assert same(loader([1, 2, 3]), want)
+
+
+def _sample_in_child(path, queue) -> None:
+    batch = next(iter(NeighborLoader(gz.open(path), [5, 3], batch_size=32)))
+    queue.put(int(batch.num_nodes))
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_fork_after_the_parent_has_sampled(homo):
+    # libgomp hangs in a forked child that opens a team after its parent had one.
+    _, store = homo
+    list(NeighborLoader(store, [10, 10], batch_size=300))
+    torch.randn(1000, 1000) @ torch.randn(1000, 1000)
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_sample_in_child, args=(store.path, queue))
+    child.start()
+    assert queue.get(timeout=60) > 0
+    child.join(30)
+    assert child.exitcode == 0
+
+
+def test_a_loader_dropped_half_way_leaves_nothing(homo):
+    _, store = homo
+
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    def use() -> None:
+        iterator = iter(NeighborLoader(gz.open(store.path), [5], batch_size=8))
+        next(iterator)
+        del iterator
+        gc.collect()  # PyG's loaders refer to themselves
+
+    use()
+    before = open_files()
+    for _ in range(20):
+        use()
+    assert open_files() == before
+
+
+def test_empty_graphs():
+    data = Data(x=torch.randn(4, 2), edge_index=torch.empty(2, 0, dtype=torch.long))
+    batch = next(iter(NeighborLoader(data, [3, 3], batch_size=4)))
+    assert batch.edge_index.shape == (2, 0)
+    assert batch.num_sampled_edges == [0, 0]
+    assert torch.equal(batch.x, data.x)
+
+
+def test_memory_features_are_not_copied(homo):
+    data = homogeneous()
+    loader = NeighborLoader(data, [2], batch_size=8)
+    assert loader.data is data
+    hetero = heterogeneous()
+    loader = NeighborLoader(hetero, [2], input_nodes="paper", batch_size=8)
+    assert loader.data["paper"].x.data_ptr() == hetero["paper"].x.data_ptr()

@@ -1,0 +1,246 @@
+"""Sampling held against its definition, its distribution, and itself on other thread counts."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch_geometric.data import Data
+from torch_geometric.sampler import NodeSamplerInput, NumNeighbors
+
+from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges
+from pyg_graphzero import _core
+from pyg_graphzero.sampler import NeighborSampler
+
+
+def sample(sampler, seeds, key=7, node_type=None):
+    seeds = torch.as_tensor(seeds)
+    return sampler.sample_from_nodes(
+        NodeSamplerInput(torch.arange(len(seeds)), seeds, input_type=node_type), key=key
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    num_nodes=st.integers(1, 60),
+    num_edges=st.integers(0, 400),
+    fanouts=st.lists(st.sampled_from([-1, 0, 1, 2, 5, 60]), min_size=1, max_size=3),
+    replace=st.booleans(),
+    seed=st.integers(0, 2**31),
+    data=st.data(),
+)
+def test_sample_is_what_the_definition_says(num_nodes, num_edges, fanouts, replace, seed, data):
+    edge_index = random_edges(num_nodes, num_nodes, num_edges, seed)
+    graph = Data(edge_index=edge_index, num_nodes=num_nodes)
+    seeds = data.draw(st.lists(st.integers(0, num_nodes - 1), max_size=8))
+    sampler = NeighborSampler(graph, fanouts, replace=replace)
+    out = sample(sampler, torch.tensor(seeds, dtype=torch.long), key=seed)
+
+    assert out.node[: len(seeds)].tolist() == seeds
+    assert len(out.num_sampled_nodes) == len(fanouts) + 1
+    assert out.num_sampled_nodes[0] == len(seeds)
+    assert sum(out.num_sampled_nodes) == out.node.numel()
+    rest = out.node[len(seeds) :].tolist()
+    assert len(set(rest) | set(seeds)) == len(rest) + len(set(seeds))  # deduplicated
+    check_neighborhood(
+        out.row, out.col, sampler.original_edge_ids(None, out.edge), out.node, out.node,
+        edge_index, fanouts, out.num_sampled_nodes[:-1], out.num_sampled_edges, replace,
+    )  # fmt: skip
+    # New nodes of a hop are the sources its edges reach first.
+    assert set(out.row.tolist()) | set(range(len(seeds))) >= set(range(out.node.numel()))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**31), replace=st.booleans(), k=st.sampled_from([-1, 1, 3]))
+def test_heterogeneous_sample_is_what_the_definition_says(seed, replace, k):
+    graph = heterogeneous(seed)
+    fanouts = {name: [k, 2] for name in graph.edge_types}
+    fanouts["paper", "cites", "paper"] = [2, k]
+    sampler = NeighborSampler(graph, fanouts, replace=replace)
+    seeds = torch.randperm(200)[:20]
+    out = sample(sampler, seeds, key=seed, node_type="paper")
+    assert torch.equal(out.node["paper"][:20], seeds)
+    for name in graph.edge_types:
+        src, _, dst = name
+        check_neighborhood(
+            out.row[name], out.col[name], sampler.original_edge_ids(name, out.edge[name]),
+            out.node[src], out.node[dst], graph[name].edge_index, fanouts[name],
+            out.num_sampled_nodes[dst][:-1], out.num_sampled_edges[name], replace,
+        )  # fmt: skip
+    for name in graph.node_types:
+        assert len(out.num_sampled_nodes[name]) == 3
+        assert out.node[name].unique().numel() == out.node[name].numel()
+
+
+@pytest.mark.parametrize(("degree", "k"), [(20, 5), (200, 60), (70_000, 5), (300, 299)])
+@pytest.mark.parametrize("replace", [False, True])
+def test_every_neighbor_is_equally_likely(degree, k, replace):
+    # Above 2^16 neighbours a 16-bit draw with a modulo favours the first ones.
+    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
+    sampler = NeighborSampler(Data(edge_index=edge_index, num_nodes=degree), [k], replace=replace)
+    draws = 2000
+    seeds = torch.zeros(100, dtype=torch.long)  # every occurrence draws for itself
+    counts = torch.zeros(degree)
+    for key in range(draws // 100):
+        counts += torch.bincount(sample(sampler, seeds, key=key * 7919).edge, minlength=degree)
+    bins = counts if degree <= 300 else counts.view(70, -1).sum(1)
+    expected = draws * k / len(bins)
+    # Without replacement counts vary less than a multinomial's: correct the statistic for it.
+    shrink = 1.0 if replace or degree > 300 else 1 - (k - 1) / (degree - 1) if k < degree else 1
+    statistic = float(((bins - expected) ** 2 / expected).sum() / shrink)
+    assert 1e-6 < stats.chi2.sf(statistic, len(bins) - 1) < 1 - 1e-6
+
+
+def test_pairs_of_neighbors_are_equally_likely():
+    degree, k = 6, 3
+    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
+    sampler = NeighborSampler(Data(edge_index=edge_index, num_nodes=degree), [k])
+    subsets: dict[tuple[int, ...], int] = {}
+    for key in range(60):
+        for drawn in sample(sampler, [0] * 100, key=key).edge.view(100, k).sort(1).values.tolist():
+            subsets[tuple(drawn)] = subsets.get(tuple(drawn), 0) + 1
+    assert len(subsets) == 20
+    assert stats.chisquare(list(subsets.values())).pvalue > 1e-6
+
+
+def test_every_occurrence_of_a_duplicate_seed_draws_for_itself():
+    data = homogeneous()
+    sampler = NeighborSampler(data, [3, 2])
+    out = sample(sampler, [5, 0, 5, 5])
+    assert out.node[:4].tolist() == [5, 0, 5, 5]
+    ids = sampler.original_edge_ids(None, out.edge)
+    check_neighborhood(
+        out.row, out.col, ids, out.node, out.node, data.edge_index, [3, 2],
+        out.num_sampled_nodes[:-1], out.num_sampled_edges,
+    )  # fmt: skip
+    drawn = [tuple(sorted(ids[out.col == at].tolist())) for at in (0, 2, 3)]
+    assert len(set(drawn)) > 1  # independent, so some differ
+
+
+def test_the_key_alone_decides(homo):
+    _, store = homo
+    one = NeighborSampler(store.data(), [10, 10, 5], num_threads=1)
+    four = NeighborSampler(store.data(), [10, 10, 5], num_threads=4)
+    seeds = torch.arange(0, 300).repeat(20)
+    a, b, c = sample(one, seeds), sample(four, seeds), sample(one, seeds, key=8)
+    for name in ("node", "row", "col", "edge"):
+        assert torch.equal(getattr(a, name), getattr(b, name))
+    assert not torch.equal(a.edge, c.edge)
+
+
+def test_the_store_and_memory_sample_the_same(homo, hetero):
+    for (data, store), node_type in ((homo, None), (hetero, "paper")):
+        disk = NeighborSampler(store.data(), [4, 3])
+        memory = NeighborSampler(data, [4, 3])
+        a = sample(disk, torch.arange(50), node_type=node_type)
+        b = sample(memory, torch.arange(50), node_type=node_type)
+        if node_type is None:
+            assert torch.equal(a.node, b.node)
+            assert torch.equal(
+                disk.original_edge_ids(None, a.edge), memory.original_edge_ids(None, b.edge)
+            )
+        else:
+            assert all(torch.equal(a.node[t], b.node[t]) for t in data.node_types)
+            assert all(torch.equal(a.row[t], b.row[t]) for t in data.edge_types)
+
+
+def test_four_python_threads_at_once(homo):
+    _, store = homo
+    sampler = NeighborSampler(store.data(), [10, 5])
+    expected = [sample(sampler, torch.arange(100), key=key).edge for key in range(40)]
+    wrong: list[int] = []
+
+    def work() -> None:
+        for key in range(40):
+            if not torch.equal(sample(sampler, torch.arange(100), key=key).edge, expected[key]):
+                wrong.append(key)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_indices_of_either_width(wide):
+    edge_index = random_edges(50, 50, 300)
+    order = torch.argsort(edge_index[1], stable=True)
+    indptr = torch.zeros(51, dtype=torch.long)
+    indptr[1:] = torch.bincount(edge_index[1], minlength=50).cumsum(0)
+    builder = _core.SamplerBuilder([50])
+    indices = edge_index[0, order].to(torch.int64 if wide else torch.int32)
+    builder.add_arrays(0, 0, indptr, indices, 50, "test")
+    nodes, edges, *_ = _core.NeighborSampler(builder).sample(
+        [(0, torch.arange(50))], [[-1]], False, 0
+    )
+    assert torch.equal(nodes[0][edges[0][0]], edge_index[0, order])
+
+
+def test_num_neighbors_forms():
+    data = heterogeneous()
+    names = data.edge_types
+    by_list = NeighborSampler(data, [2, 1])
+    by_dict = NeighborSampler(data, {name: [2, 1] for name in names})
+    by_object = NeighborSampler(data, NumNeighbors({names[0]: [2, 1]}, default=[2, 1]))
+    outs = [sample(s, torch.arange(30), node_type="paper") for s in (by_list, by_dict, by_object)]
+    for out in outs[1:]:
+        assert all(torch.equal(out.edge[n], outs[0].edge[n]) for n in names)
+    with pytest.raises(ValueError, match="Missing number of neighbors for edge type"):
+        NeighborSampler(data, {names[0]: [1]})
+    with pytest.raises(ValueError, match="expected a list for a homogeneous graph"):
+        NeighborSampler(homogeneous(), {names[0]: [1]})
+    with pytest.raises(ValueError, match="Number of hops must be the same"):
+        NeighborSampler(data, NumNeighbors({names[0]: [1]}, default=[1, 1]))
+
+
+def test_fanout_zero_and_bad_fanouts():
+    data = homogeneous()
+    out = sample(NeighborSampler(data, [0, 3]), [1, 2])
+    assert out.node.tolist() == [1, 2]
+    assert out.row.numel() == 0
+    assert out.num_sampled_edges == [0, 0]
+    with pytest.raises(ValueError, match=r"num_neighbors\[1\]: found -2, expected a count, 0, or"):
+        NeighborSampler(data, [3, -2])
+    with pytest.raises(ValueError, match=r"num_neighbors\[0\]: found 2.5"):
+        NeighborSampler(data, [2.5])
+    sampler = NeighborSampler(data, [3])
+    with pytest.raises(ValueError, match="num_neighbors: found -2"):
+        sampler._engine.sample([(0, torch.tensor([1]))], [[-2]], False, 0)
+
+
+def test_bad_seeds_name_what_is_wrong():
+    sampler = NeighborSampler(homogeneous(), [3])
+    with pytest.raises(IndexError, match=r"seed 1: found node 300, expected 0 <= node < 300"):
+        sample(sampler, [1, 300])
+    with pytest.raises(IndexError, match=r"seed 0: found node -1, expected 0 <= node < 300"):
+        sample(sampler, [-1])
+    with pytest.raises(IndexError, match=r"found node 4000000000"):
+        sample(sampler, [4_000_000_000])
+    with pytest.raises(TypeError, match=r"seeds: found torch.float32, expected integers"):
+        sample(sampler, torch.tensor([1.0]))
+    with pytest.raises(KeyError, match="input node type"):
+        sample(sampler, [1], node_type="paper")
+    # The sampler survives an error.
+    assert sample(sampler, [1]).node[0] == 1
+    assert sample(sampler, torch.tensor([], dtype=torch.long)).node.numel() == 0
+    assert sample(sampler, torch.tensor([3], dtype=torch.int32)).node[0] == 3
+
+
+def test_edges_outside_the_graph_are_refused():
+    bad = Data(edge_index=torch.tensor([[0, 5], [1, 1]]), num_nodes=3)
+    with pytest.raises(IndexError, match="edge 1: source id: found 5, expected 0 <= id < 3"):
+        NeighborSampler(bad, [1])
+
+
+def test_a_huge_fanout_is_linear_in_what_it_draws():
+    # 40,000 of 50,000 neighbours: a quadratic duplicate check would not finish.
+    degree = 50_000
+    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
+    out = sample(NeighborSampler(Data(edge_index=edge_index, num_nodes=degree), [40_000]), [0])
+    assert out.edge.unique().numel() == 40_000

@@ -1,0 +1,241 @@
+"""PyG's FeatureStore and GraphStore over a store, read and written."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
+
+import pyg_graphzero as gz
+
+EDGE = ("author", "writes", "paper")
+
+
+def test_they_are_pyg_stores(homo):
+    store = homo[1]
+    assert isinstance(store.feature_store, FeatureStore)
+    assert isinstance(store.graph_store, GraphStore)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        None,
+        3,
+        slice(2, 9, 2),
+        torch.tensor([5, 0, 5]),
+        torch.tensor([5, 0], dtype=torch.int32),
+        np.array([7, 1]),
+        torch.arange(300) % 3 == 0,
+        np.arange(300) % 2 == 0,
+    ],
+    ids=["none", "int", "slice", "tensor", "int32", "array", "mask", "array mask"],
+)
+def test_every_kind_of_index(homo, index):
+    data, store = homo
+    got = store.feature_store.get_tensor(group_name=None, attr_name="x", index=index)
+    want = data.x if index is None else data.x[index]
+    assert torch.equal(got, want)
+    assert store.feature_store.get_tensor_size(TensorAttr(None, "x", index)) == tuple(want.shape)
+
+
+def test_edge_attributes_are_numbered_by_original_edge_id(hetero):
+    data, store = hetero
+    attr = data[EDGE].edge_attr
+    fs = store.feature_store
+    assert torch.equal(fs.get_tensor(EDGE, "edge_attr", None), attr)
+    assert torch.equal(fs.get_tensor(EDGE, "edge_attr", torch.tensor([9, 2])), attr[[9, 2]])
+    assert torch.equal(fs.get_tensor(EDGE, "edge_attr", 4), attr[4])
+    assert torch.equal(fs.get_tensor(EDGE, "edge_attr", slice(3, 8)), attr[3:8])
+
+
+def test_homogeneous_edge_attributes(homo):
+    data, store = homo
+    got = store.feature_store.get_tensor((None, None), "edge_attr", None)
+    assert torch.equal(got, data.edge_attr)
+
+
+def test_views(hetero):
+    data, store = hetero
+    fs = store.feature_store
+    assert torch.equal(fs["paper", "x", None], data["paper"].x)
+    assert torch.equal(fs["paper"].x[torch.tensor([1, 2])], data["paper"].x[[1, 2]])
+    assert torch.equal(fs["paper"]["y"][:4], data["paper"].y[:4])
+    view = fs.view("paper")
+    view.attr_name = "y"
+    assert torch.equal(view(), data["paper"].y)
+    assert torch.equal(fs["paper", "x", np.array([3, 1])], data["paper"].x[[3, 1]])
+
+
+def test_multi_get_and_fresh_attrs(hetero):
+    data, store = hetero
+    fs = store.feature_store
+    attrs = fs.get_all_tensor_attrs()
+    names = {(a.group_name, a.attr_name) for a in attrs}
+    assert names == {("paper", "x"), ("paper", "y"), ("paper", "train_mask"), ("author", "x")}
+    for attr in attrs:
+        attr.index = torch.tensor([1])
+    assert not any(a.is_set("index") for a in fs.get_all_tensor_attrs())
+    for attr, tensor in zip(attrs, fs.multi_get_tensor(attrs), strict=True):
+        assert torch.equal(tensor, data[attr.group_name][attr.attr_name][[1]])
+    arrays = fs.multi_get_tensor([TensorAttr("paper", "x", np.array([0]))], convert_type=True)
+    assert isinstance(arrays[0], np.ndarray)
+
+
+def test_missing_is_a_key_error(hetero):
+    fs, gs = hetero[1].feature_store, hetero[1].graph_store
+    with pytest.raises(KeyError, match=r"attribute 'z' of 'paper': expected one of \['train_mask'"):
+        fs.get_tensor("paper", "z", None)
+    with pytest.raises(KeyError, match=r"node type 'nobody': expected one of \['paper'"):
+        fs.get_tensor("nobody", "x", None)
+    assert fs.get_tensor_size("paper", "z") is None
+    with pytest.raises(KeyError, match=r"'edge_index' for .* not found"):
+        gs.get_edge_index(("a", "b", "c"), "csc")
+    with pytest.raises(IndexError, match=r"index\[1\]: found row 200, expected 0 <= row < 200"):
+        fs.get_tensor("paper", "x", torch.tensor([0, 200]))
+    with pytest.raises(IndexError, match=r"mask: found shape \[3\], expected \[200\]"):
+        fs.get_tensor("paper", "x", torch.tensor([True, False, True]))
+    with pytest.raises(TypeError, match=r"index: found torch.float32"):
+        fs.get_tensor("paper", "x", torch.tensor([0.5]))
+
+
+def test_layouts(homo):
+    data, store = homo
+    gs = store.graph_store
+    assert gs.get_all_edge_attrs()[0].size == (300, 300)
+    row, col, perm = gs.coo()
+    assert perm is None
+    assert torch.equal(torch.stack([row, col]), data.edge_index)
+    row, colptr, perm = gs.csc()
+    assert torch.equal(row, data.edge_index[0, perm])
+    assert torch.equal(torch.repeat_interleave(torch.arange(300), colptr.diff()),
+                       data.edge_index[1, perm])  # fmt: skip
+    rowptr, col, perm = gs.csr()
+    assert torch.equal(col, data.edge_index[1, perm])
+    assert torch.equal(torch.repeat_interleave(torch.arange(300), rowptr.diff()),
+                       data.edge_index[0, perm])  # fmt: skip
+    for layout in ("coo", "csc", "csr"):
+        a, b = gs.get_edge_index(EdgeAttr(None, layout))
+        assert a.dtype == b.dtype == torch.int64
+
+
+def test_layouts_of_types(hetero):
+    data, store = hetero
+    rows, colptrs, perms = store.graph_store.csc()
+    assert set(rows) == set(data.edge_types)
+    for name in data.edge_types:
+        perm = slice(None) if perms[name] is None else perms[name]
+        assert torch.equal(rows[name], data[name].edge_index[0, perm])
+        assert colptrs[name].numel() == data[name[2]].num_nodes + 1
+    row, col = store.graph_store[EdgeAttr(EDGE, "coo")]
+    assert torch.equal(torch.stack([row, col]), data[EDGE].edge_index)
+
+
+def test_writing_needs_a_store_opened_for_it(homo):
+    store = homo[1]
+    message = r"open for reading; use gz.open\(path, mode='r\+'\)"
+    with pytest.raises(gz.ReadOnlyStoreError, match=message):
+        store.feature_store.put_tensor(torch.zeros(300), None, "z", None)
+    with pytest.raises(PermissionError, match=message):
+        store.feature_store.remove_tensor(None, "x", None)
+    with pytest.raises(gz.ReadOnlyStoreError, match=message):
+        store.graph_store.put_edge_index((torch.tensor([0]), torch.tensor([1])), None, "coo")
+    with pytest.raises(gz.ReadOnlyStoreError, match=message):
+        store.graph_store.remove_edge_index(None, "csc")
+
+
+def test_put_update_remove(homo):
+    data, store = homo
+    reader = store.data()
+    with gz.open(store.path, mode="r+") as writable:
+        fs = writable.feature_store
+        assert fs.put_tensor(torch.arange(300.0), group_name=None, attr_name="z", index=None)
+        fs[None, "w", None] = np.ones((300, 2), np.float32)
+        assert fs.put_tensor(torch.tensor([5.0, 6.0]), None, "z", torch.tensor([2, 0]))
+        assert fs.update_tensor(data.y + 1, None, "y", None)
+        assert fs.put_tensor(data.edge_attr[:, 0], (None, None), "w0", None)
+        with pytest.raises(ValueError, match="expected 300 rows"):
+            fs.put_tensor(torch.zeros(3), None, "bad", None)
+        with pytest.raises(BlockingIOError):
+            gz.open(store.path, mode="r+")
+    again = gz.open(store.path)
+    d = again.data()
+    assert d.z[:3].tolist() == [6.0, 1.0, 5.0]
+    assert torch.equal(d.w, torch.ones(300, 2))
+    assert torch.equal(d.y, data.y + 1)
+    assert torch.equal(d.w0, data.edge_attr[:, 0])
+    assert again.verify().ok
+    assert torch.equal(reader.y, data.y)  # what was opened before stays as it was
+    with gz.open(store.path, mode="r+") as writable:
+        assert writable.feature_store.remove_tensor(None, "z", None)
+        del writable.feature_store[None, "w", None]
+        with pytest.raises(KeyError):
+            writable.feature_store.remove_tensor(None, "z", None)
+    assert "z" not in gz.open(store.path).data()
+    assert not list(store.path.rglob("z*.gd"))
+
+
+def test_put_and_remove_edges(hetero):
+    data, store = hetero
+    name = ("paper", "likes", "author")
+    row, col = torch.tensor([5, 1, 1]), torch.tensor([2, 0, 2])
+    with gz.open(store.path, mode="r+") as writable:
+        writable.graph_store.put_edge_index((row, col), name, "coo", size=(200, 120))
+        with pytest.raises(ValueError, match=r"size: found \(3, 3\), expected \(200, 120\)"):
+            writable.graph_store.put_edge_index((row, col), name, "coo", size=(3, 3))
+        with pytest.raises(IndexError, match="edge 1: source id: found 200"):
+            writable.graph_store.put_edge_index((torch.tensor([1, 200]), row[:2]), name, "coo")
+        csc = writable.graph_store.get_edge_index(("paper", "cites", "paper"), "csc")
+        writable.graph_store.put_edge_index(csc, ("paper", "copies", "paper"), "csc")
+        csr = writable.graph_store.get_edge_index(("paper", "cites", "paper"), "csr")
+        writable.graph_store.put_edge_index(csr, ("paper", "copies2", "paper"), "csr")
+        writable.graph_store.remove_edge_index(("venue", "hosts", "author"), "csc")
+    store = gz.open(store.path)
+    assert torch.equal(store.data()[name].edge_index, torch.stack([row, col]))
+    assert ("venue", "hosts", "author") not in store.edge_types
+    want = data["paper", "cites", "paper"].edge_index
+    for copy in ("copies", "copies2"):
+        got = store.data()["paper", copy, "paper"].edge_index
+        pairs = [sorted(map(tuple, e.t().tolist())) for e in (got, want)]
+        assert pairs[0] == pairs[1]
+    assert store.verify().ok
+
+
+def test_stores_pickle_by_path(homo):
+    data, store = homo
+    for part in (store, store.feature_store, store.graph_store):
+        assert len(pickle.dumps(part)) < 500
+    fs = pickle.loads(pickle.dumps(store.feature_store))
+    assert torch.equal(fs.get_tensor(None, "x", None), data.x)
+    gs = pickle.loads(pickle.dumps(store.graph_store))
+    assert torch.equal(torch.stack(gs.coo()[:2]), data.edge_index)
+
+
+def test_info_counts(hetero):
+    data, store = hetero
+    info = store.info()
+    assert info["is_hetero"]
+    assert store.num_nodes("paper") == 200
+    assert store.num_nodes() == 327
+    assert store.num_edges() == sum(data[n].num_edges for n in data.edge_types)
+    paper = next(t for t in info["node_types"] if t["name"] == "paper")
+    assert paper["attrs"]["x"]["shape"] == [200, 8]
+    assert paper["attrs"]["train_mask"]["dtype"] == "bool"
+    with pytest.raises(KeyError, match="node type 'x'"):
+        store.num_nodes("x")
+    assert "num_nodes=327" in repr(store)
+    store.close()
+    assert "closed" in repr(store)
+    with pytest.raises(ValueError, match="mode: found 'w'"):
+        gz.open(store.path, mode="w")
+
+
+def test_data_repr_builds_nothing(homo):
+    d = homo[1].data()
+    assert repr(d).startswith("DiskData(x=[300, 8]")
+    assert "edge_index=[2, 3000]" in repr(d)
+    assert d.num_edges == 3000
+    assert not d._store._mapping.raw("edge_index").is_built
