@@ -23,8 +23,8 @@ import torch
 import torch_geometric.loader
 import torch_geometric.typing
 from torch_geometric.data import Data
-from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.sampler import NeighborSampler as StockSampler
+from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 from pyg_graphzero.sampler import NeighborSampler
