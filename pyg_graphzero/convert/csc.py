@@ -71,6 +71,7 @@ def build_csc(
     num_src: int,
     num_dst: int,
     *,
+    bipartite: bool = False,
     undirected: bool = False,
     coalesce: str | None = None,
     self_loops: str = "keep",
@@ -87,6 +88,8 @@ def build_csc(
         chunks: The edges.
         num_src: Number of source nodes.
         num_dst: Number of destination nodes.
+        bipartite: Sources and destinations are nodes of different types, so that an edge between
+            equal ids is no self-loop.
         undirected: Append the reverse of every edge, with the same payload.
         coalesce: How to join the payload of duplicates: one of ``first``, ``sum``, ``mean``,
             ``min``, ``max``; None keeps duplicates.
@@ -101,14 +104,14 @@ def build_csc(
         raise ValueError(f"coalesce: found {coalesce!r}, expected one of {COALESCE}")
     if self_loops not in SELF_LOOPS:
         raise ValueError(f"self_loops: found {self_loops!r}, expected one of {SELF_LOOPS}")
-    if num_src != num_dst and (undirected or self_loops == "add"):
+    bipartite = bipartite or num_src != num_dst
+    if bipartite and (undirected or self_loops == "add"):
         raise ValueError("undirected and self_loops='add' need one node type at both ends")
 
     src, dst, columns = _concatenate(chunks, progress)
     _check_ids(src, num_src, "source")
     _check_ids(dst, num_dst, "destination")
-    same_type = num_src == num_dst
-    loops = src == dst if same_type else torch.zeros(src.numel(), dtype=torch.bool)
+    loops = torch.zeros(src.numel(), dtype=torch.bool) if bipartite else src == dst
     stats = {"self_loops": int(loops.sum())}
     if self_loops == "remove":
         stats["self_loops_removed"] = stats["self_loops"]

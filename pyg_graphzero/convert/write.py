@@ -71,6 +71,7 @@ def _write_edges(
             edge.chunks(),
             plan.nodes[src_type].num_nodes,
             plan.nodes[dst_type].num_nodes,
+            bipartite=src_type != dst_type,
             undirected=edge.options.undirected,
             coalesce=edge.options.coalesce,
             self_loops=edge.options.self_loops,
