@@ -138,6 +138,12 @@ FAULTS = [
     ("comments_only", "# a\n\n", {}, "file: found an empty file, expected at least one row"),
     ("header_only", "src,dst\n", {}, "file: found no edges and no nodes, expected at least one"),
     ("binary", b"0,1\n\0\1,2\n", {}, "line 2: found a zero byte: binary data, expected text"),
+    (
+        "latin1",
+        "src,dst\na,b\nM\u00fcller,b\n".encode("latin-1"),
+        {},
+        "line 3, column 'src': found 'M\ufffdller', expected UTF-8 text",
+    ),
     ("utf16", "0,1\n".encode("utf-16"), {}, "line 1: found UTF-16 text, expected UTF-8"),
     ("old_mac", "0,1\r1,2\r", {}, "line 1: found a bare carriage return, expected lines ended by"),
     (

@@ -11,7 +11,6 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-import pyg_graphzero as gz
 from graphs import write_store
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -42,7 +42,7 @@ ID = Kind(pa.int64(), "an integer id below 2**63")
 INTEGER = Kind(pa.int64(), "an integer")
 FLOAT = Kind(pa.float64(), "a number")
 BOOLEAN = Kind(pa.bool_(), "true or false")
-TEXT = Kind(pa.string(), "text")
+TEXT = Kind(pa.string(), "UTF-8 text")
 # An integer column that nobody asked for as such: becomes FLOAT at the first fraction.
 GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
