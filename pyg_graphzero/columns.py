@@ -151,7 +151,7 @@ def gather(table: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
         if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
             raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
         return out
-    if rows.size(1) > 1 and rows.stride(1) != 1:
+    if rows.stride(1) != 1 or table.is_conj() or table.is_neg():
         return table.index_select(0, index)
     if out.numel():
         flat = out.view(index.numel(), -1).view(torch.uint8)

@@ -240,7 +240,7 @@ def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
         data = gz.open(root / "b").data()
         loader = gz.loader.NeighborLoader(data, [3, 3], batch_size=10)
         os.truncate(root / "b/edge/topology.gl", 4096)
-        short = "file size: found 4096, expected 12296"
+        short = "file size: found 4096 bytes, expected 12296 bytes, as when"
         expect(gz.FormatError, root / "b/edge/topology.gl", short, lambda: batches(loader))
 
         # Original edge ids gone.

@@ -1,9 +1,10 @@
 #include "io/fault_guard.h"
 
-#include <csetjmp>
-#include <csignal>
+#include <ucontext.h>
 
 #include <cerrno>
+#include <csetjmp>
+#include <csignal>
 #include <mutex>
 
 #include "base/errors.h"
@@ -16,6 +17,7 @@ struct Frame {
   sigjmp_buf landing;
   Frame* outer;
   void* volatile address;
+  sigset_t mask;
 };
 
 thread_local Frame* innermost = nullptr;
@@ -24,6 +26,7 @@ struct sigaction previous;
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (Frame* const frame = innermost) {
     frame->address = info->si_addr;
+    frame->mask = static_cast<const ucontext_t*>(context)->uc_sigmask;
     siglongjmp(frame->landing, 1);
   }
   // Not ours: whoever handled SIGBUS before decides, and without one the process dies as it must.
@@ -42,8 +45,7 @@ void install_once() {
   std::call_once(once, [] {
     struct sigaction action = {};
     action.sa_sigaction = on_bus_error;
-    // NODEFER: the handler may jump away, so SIGBUS must not stay blocked.
-    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     sigemptyset(&action.sa_mask);
     if (::sigaction(SIGBUS, &action, &previous) != 0) throw OsError("sigaction", "SIGBUS", errno);
   });
@@ -68,6 +70,9 @@ void run_guarded(void (*call)(void*), void* object) {
     return;
   }
   innermost = frame.outer;
+  // The jump left the handler with the signals blocked that it ran under; sigsetjmp could restore
+  // them too, but at the price of a system call each time nothing happens.
+  ::pthread_sigmask(SIG_SETMASK, &frame.mask, nullptr);
   const MappedPlace place = find_mapped(frame.address);
   throw OsError("the file was truncated or its disk failed: cannot read offset " +
                     std::to_string(place.offset) + " of",

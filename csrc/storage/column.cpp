@@ -69,7 +69,7 @@ std::shared_ptr<const Column> Column::open(const std::string& path) {
 
 std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
   // A file cut short since open() would fault at the first touch; say so now instead.
-  expect(path(), "file size", file_.size(), header_.common.file_bytes);
+  expect_size(file_, header_.common.file_bytes);
   return Mapping::map(file_, header_.common.file_bytes, mode);
 }
 

@@ -96,6 +96,13 @@ void expect(const std::string& path, const char* field, std::uint64_t found,
   }
 }
 
+void expect_size(const File& file, std::uint64_t expected) {
+  if (const std::uint64_t found = file.size(); found != expected) {
+    throw FormatError(file.path(), "file size", std::to_string(found) + " bytes",
+                      std::to_string(expected) + " bytes, as when it was opened");
+  }
+}
+
 void read_header(const File& file, const char (&magic)[8], void* header, std::size_t header_size) {
   const std::string& path = file.path();
   unsigned char raw[kHeaderBytes];

@@ -84,6 +84,9 @@ std::uint64_t checked_add(std::uint64_t a, std::uint64_t b, const std::string& p
 void expect(const std::string& path, const char* field, std::uint64_t found,
             std::uint64_t expected);
 
+// Throws FormatError unless the file still has the size it was opened with.
+void expect_size(const File& file, std::uint64_t expected);
+
 // Reads the 4 KiB header into `header` (a struct that starts with CommonHeader) and checks what all
 // files share: size, magic, byte order, version, header checksum, and that the block checksums lie
 // where they must. Touches no data page.

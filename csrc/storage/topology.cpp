@@ -42,9 +42,7 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   return topology;
 }
 
-void Topology::check_size() const {
-  expect(path(), "file size", file_.size(), header_.common.file_bytes);
-}
+void Topology::check_size() const { expect_size(file_, header_.common.file_bytes); }
 
 std::shared_ptr<const Mapping> Topology::map_for_user() const {
   check_size();

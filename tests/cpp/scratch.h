@@ -1,0 +1,69 @@
+// A directory that goes away with the test, and files to damage in it.
+#pragma once
+
+#include <stdlib.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "storage/column.h"
+#include "storage/topology.h"
+
+namespace gz::test {
+
+class Scratch {
+ public:
+  Scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "graphzero-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no scratch directory");
+    path_ = name;
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline void overwrite(const std::string& path, std::uint64_t offset, const std::string& bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(offset));
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+// A float32 column [rows, items] that holds 0, 1, 2 …
+inline void write_column(const std::string& path, std::uint64_t rows, std::uint64_t items) {
+  std::vector<float> values(rows * items);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  ColumnWriter writer(path, *find_dtype("float32"), {rows, items});
+  writer.append(values.data(), values.size() * sizeof(float));
+  writer.finish();
+}
+
+// A ring of chords: node v has in-neighbours v + 1 … v + degree (modulo the number of nodes).
+inline void write_ring(const std::string& path, std::int64_t nodes, std::int64_t degree) {
+  const auto n = static_cast<std::uint64_t>(nodes);
+  std::vector<std::int64_t> indptr;
+  std::vector<std::uint32_t> indices;
+  for (std::int64_t v = 0; v <= nodes; ++v) indptr.push_back(v * degree);
+  for (std::int64_t v = 0; v < nodes; ++v) {
+    for (std::int64_t i = 1; i <= degree; ++i) {
+      indices.push_back(static_cast<std::uint32_t>((v + i) % nodes));
+    }
+  }
+  TopologyWriter writer(path, n, n, indices.size());
+  writer.append_indptr(indptr.data(), indptr.size());
+  writer.append_indices(indices.data(), indices.size());
+  writer.finish();
+}
+
+}  // namespace gz::test

@@ -1,0 +1,355 @@
+// sampling/ and build/: the id map, subsets, the sampler's contract, and many threads at once.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "build/csc.h"
+#include "check.h"
+#include "sampling/id_map.h"
+#include "sampling/neighbor_sampler.h"
+#include "sampling/rng.h"
+#include "sampling/subset.h"
+#include "scratch.h"
+
+using namespace gz;
+using namespace gz::test;
+
+namespace {
+
+// χ² of observed counts against equal ones, as a z-score.
+double unevenness(const std::vector<std::int64_t>& counts) {
+  double total = 0;
+  for (const std::int64_t count : counts) total += static_cast<double>(count);
+  const double expected = total / static_cast<double>(counts.size());
+  double chi2 = 0;
+  for (const std::int64_t count : counts) {
+    chi2 += (static_cast<double>(count) - expected) * (static_cast<double>(count) - expected) /
+            expected;
+  }
+  const double freedom = static_cast<double>(counts.size() - 1);
+  return (chi2 - freedom) / std::sqrt(2 * freedom);
+}
+
+template <class Key>
+void compare_id_maps(Key range) {
+  IdMap<Key> map;
+  for (int round = 0; round < 3; ++round) {
+    map.clear();
+    std::unordered_map<Key, std::uint32_t> reference;
+    CounterRng rng(1, static_cast<std::uint64_t>(round));
+    bool same = true;
+    for (int i = 0; i < 30'000; ++i) {
+      const auto key = static_cast<Key>(rng.below(range));
+      const auto fresh = static_cast<std::uint32_t>(reference.size());
+      same = same && map.find_or_insert(key, fresh) == reference.emplace(key, fresh).first->second;
+    }
+    CHECK(same);
+  }
+}
+
+// Everything of a sample that a caller sees.
+using Seen = std::vector<std::vector<std::int64_t>>;
+
+Seen everything(const Sample& sample) {
+  Seen all = sample.num_sampled_nodes;
+  all.insert(all.end(), sample.num_sampled_edges.begin(), sample.num_sampled_edges.end());
+  const auto add = [&](const Buffer<std::int64_t>& buffer) {
+    all.emplace_back(buffer.span().begin(), buffer.span().end());
+  };
+  for (const auto& nodes : sample.nodes) add(nodes);
+  for (const auto& edges : sample.edges) {
+    add(edges.row);
+    add(edges.col);
+    add(edges.slot);
+  }
+  return all;
+}
+
+Csc csc_of(const std::shared_ptr<const Topology>& file) {
+  return {file->indptr(),
+          file->indices(),
+          file->index_bytes(),
+          static_cast<std::int64_t>(file->num_src()),
+          static_cast<std::int64_t>(file->num_dst()),
+          static_cast<std::int64_t>(file->num_edges()),
+          file->path(),
+          file,
+          nullptr};
+}
+
+// One node type, one edge type: the ring of scratch.h.
+struct Ring {
+  Ring(std::int64_t num_nodes, std::int64_t num_neighbors)
+      : nodes(num_nodes), degree(num_neighbors) {
+    write_ring(path, nodes, degree);
+  }
+  NeighborSampler sampler() const {
+    return NeighborSampler({nodes}, {{0, 0, csc_of(Topology::open(path))}});
+  }
+
+  Scratch dir;
+  std::string path = dir / "ring.gl";
+  std::int64_t nodes;
+  std::int64_t degree;
+};
+
+SampleRequest request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> fanout) {
+  SampleRequest made;
+  made.seeds = {{0, seeds}};
+  made.num_neighbors = {std::move(fanout)};
+  made.key = 7;
+  return made;
+}
+
+}  // namespace
+
+TEST(id_map_against_unordered_map) {
+  compare_id_maps<std::uint32_t>(500);
+  compare_id_maps<std::uint32_t>(UINT32_MAX);
+  compare_id_maps<std::uint64_t>(500);
+  compare_id_maps<std::uint64_t>(UINT64_MAX);
+}
+
+TEST(counter_rng_is_a_function_of_its_address) {
+  CounterRng a(3, 5), b(3, 5), other_key(4, 5), other_place(3, 6);
+  std::set<std::uint64_t> seen;
+  for (int i = 0; i < 100; ++i) {
+    const std::uint64_t value = a.next();
+    CHECK(value == b.next());
+    seen.insert({value, other_key.next(), other_place.next()});
+  }
+  CHECK(seen.size() == 300);
+  CHECK(CounterRng(1, 2).below(1) == 0);
+  std::vector<std::int64_t> counts(10);
+  for (std::uint64_t at = 0; at < 100'000; ++at) ++counts[CounterRng(9, at).below(10)];
+  CHECK(std::abs(unevenness(counts)) < 5);
+}
+
+TEST(subsets_are_distinct_and_inside) {
+  SubsetSampler sampler;
+  const std::pair<std::int64_t, std::int64_t> cases[] = {
+      {2, 1}, {10, 9}, {48, 47}, {100, 48}, {100, 49}, {70'000, 500}, {1LL << 40, 60}};
+  for (const auto& [n, k] : cases) {
+    for (std::uint64_t at = 0; at < 20; ++at) {
+      CounterRng rng(1, at);
+      std::vector<std::int64_t> out(static_cast<std::size_t>(k));
+      sampler.draw(rng, n, k, 1000, out.data());
+      const std::set<std::int64_t> distinct(out.begin(), out.end());
+      CHECK(static_cast<std::int64_t>(distinct.size()) == k);
+      CHECK(*distinct.begin() >= 1000 && *distinct.rbegin() < 1000 + n);
+    }
+  }
+}
+
+TEST(subsets_are_uniform) {
+  SubsetSampler sampler;
+  // Every 3-subset of 6 equally often.
+  std::map<std::set<std::int64_t>, std::int64_t> subsets;
+  for (std::uint64_t at = 0; at < 40'000; ++at) {
+    CounterRng rng(2, at);
+    std::int64_t out[3];
+    sampler.draw(rng, 6, 3, 0, out);
+    ++subsets[{out[0], out[1], out[2]}];
+  }
+  std::vector<std::int64_t> counts;
+  for (const auto& [subset, count] : subsets) counts.push_back(count);
+  CHECK(counts.size() == 20 && std::abs(unevenness(counts)) < 5);
+  // Every element equally often where the hashed variant draws.
+  std::vector<std::int64_t> hits(200);
+  for (std::uint64_t at = 0; at < 4'000; ++at) {
+    CounterRng rng(3, at);
+    std::int64_t out[60];
+    sampler.draw(rng, 200, 60, 0, out);
+    for (const std::int64_t value : out) ++hits[static_cast<std::size_t>(value)];
+  }
+  CHECK(std::abs(unevenness(hits)) < 5);
+}
+
+TEST(csc_is_stable_and_checked) {
+  const std::vector<std::int64_t> src{4, 0, 4, 1}, dst{1, 0, 1, 1};
+  const auto indptr = count_destinations(src, dst, 5, 3);
+  const std::vector<std::int64_t> expected_indptr{0, 1, 4, 4}, expected_order{1, 0, 2, 3};
+  const auto order = order_by_destination(dst, indptr.span());
+  CHECK(std::vector(indptr.span().begin(), indptr.span().end()) == expected_indptr);
+  CHECK(std::vector(order.span().begin(), order.span().end()) == expected_order);
+  CHECK_THROWS(std::out_of_range, "edge 0: source id: found 4, expected 0 <= id < 4",
+               count_destinations(src, dst, 4, 3));
+  CHECK_THROWS(std::out_of_range, "edge 0: destination id: found 1",
+               count_destinations(src, dst, 5, 1));
+}
+
+TEST(sampler_keeps_its_contract) {
+  const Ring ring(5000, 20);
+  const NeighborSampler sampler = ring.sampler();
+  const std::vector<std::int64_t> seeds{7, 4999, 7, 0};  // a duplicate keeps its place
+  for (const bool replace : {false, true}) {
+    for (const std::int64_t k : {-1LL, 0LL, 3LL, 20LL, 50LL}) {
+      SampleRequest asked = request(seeds, {k, 2});
+      asked.replace = replace;
+      const Sample sample = sampler.sample(asked);
+      const auto& nodes = sample.nodes[0];
+      const auto& [row, col, slot] = sample.edges[0];
+      CHECK(nodes[0] == 7 && nodes[1] == 4999 && nodes[2] == 7 && nodes[3] == 0);
+      CHECK(row.size() == col.size() && col.size() == slot.size());
+      const std::int64_t drawn = k < 0 ? 20 : replace ? k : std::min<std::int64_t>(k, 20);
+      CHECK(sample.num_sampled_edges[0][0] == 4 * drawn);
+      std::int64_t total = 0;
+      for (const std::int64_t count : sample.num_sampled_nodes[0]) total += count;
+      CHECK(total == nodes.size());
+      std::set<std::pair<std::int64_t, std::int64_t>> edges;
+      bool right = true;
+      for (std::int64_t i = 0; i < row.size(); ++i) {
+        const std::int64_t v = nodes[col[i]];
+        right = right && slot[i] / 20 == v && nodes[row[i]] == (v + slot[i] % 20 + 1) % 5000;
+        right = right && (i == 0 || col[i - 1] <= col[i]);
+        edges.emplace(col[i], slot[i]);
+      }
+      CHECK(right);
+      if (!replace) CHECK(static_cast<std::int64_t>(edges.size()) == row.size());
+      const std::set<std::int64_t> fresh(nodes.data() + 3, nodes.data() + nodes.size());
+      CHECK(static_cast<std::int64_t>(fresh.size()) == nodes.size() - 3);
+    }
+  }
+}
+
+TEST(sampler_refuses_bad_requests) {
+  const Ring ring(10, 2);
+  const NeighborSampler sampler = ring.sampler();
+  const std::vector<std::int64_t> good{1}, negative{1, -1}, beyond{10};
+  CHECK_THROWS(std::out_of_range, "seed 1: found node -1, expected 0 <= node < 10",
+               sampler.sample(request(negative, {1})));
+  CHECK_THROWS(std::out_of_range, "seed 0: found node 10", sampler.sample(request(beyond, {1})));
+  CHECK_THROWS(std::invalid_argument, "num_neighbors: found -2",
+               sampler.sample(request(good, {-2})));
+  SampleRequest none = request(good, {1});
+  none.num_neighbors.clear();
+  CHECK_THROWS(std::invalid_argument, "expected one per edge type (1)", sampler.sample(none));
+  SampleRequest elsewhere = request(good, {1});
+  elsewhere.seeds[0].node_type = 1;
+  CHECK_THROWS(std::invalid_argument, "node type 1", sampler.sample(elsewhere));
+  for (const std::int64_t k : {std::int64_t{1} << 32, std::int64_t{1} << 62, INT64_MAX}) {
+    const std::vector<std::int64_t> many{1, 2, 3, 4};
+    SampleRequest huge = request(many, {k});
+    huge.replace = true;
+    CHECK_THROWS(std::invalid_argument, "2^32 nodes or more", sampler.sample(huge));
+  }
+  // And works as ever afterwards.
+  CHECK(sampler.sample(request(good, {1})).edges[0].row.size() == 1);
+}
+
+TEST(sampler_over_garbage) {
+  const Ring ring(1000, 10);
+  std::vector<std::int64_t> seeds(1000);
+  for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<std::int64_t>(i);
+  for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
+    overwrite(ring.path, kHeaderBytes + 8 * 500, std::string(8 * 501, byte));
+    for (const std::int64_t k : {-1LL, 3LL}) {
+      CHECK_THROWS(FormatError, "ring.gl: indptr[", ring.sampler().sample(request(seeds, {k})));
+    }
+  }
+  const Ring other(1000, 10);
+  overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
+  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
+               other.sampler().sample(request(seeds, {2})));
+}
+
+TEST(sampler_over_a_file_that_is_cut) {
+  const Ring ring(100'000, 5);
+  const NeighborSampler sampler = ring.sampler();
+  const std::vector<std::int64_t> seeds{99'999};
+  std::filesystem::resize_file(ring.path, kHeaderBytes + 100);
+  CHECK_THROWS(FormatError, "ring.gl: file size: found 4196", sampler.sample(request(seeds, {2})));
+  // Where the cut comes between that check and the read, the guard is what is left.
+  const Ring late(100'000, 5);
+  Csc csc = csc_of(Topology::open(late.path));
+  const auto file = std::exchange(csc.file, nullptr);
+  const NeighborSampler unchecked({100'000}, {{0, 0, csc}});
+  std::filesystem::resize_file(late.path, kHeaderBytes + 100);
+  CHECK_THROWS(OsError, "was truncated", unchecked.sample(request(seeds, {2})));
+}
+
+TEST(samples_do_not_depend_on_threads) {
+  const Ring ring(50'000, 30);
+  const NeighborSampler sampler = ring.sampler();
+  std::vector<std::int64_t> seeds;
+  for (std::int64_t v = 0; v < 5000; ++v) seeds.push_back(v * 7 % 50'000);
+  SampleRequest asked = request(seeds, {5, 5});
+  asked.threads = 1;
+  const Seen expected = everything(sampler.sample(asked));
+  for (const int threads : {2, 4}) {
+    asked.threads = threads;
+    CHECK(everything(sampler.sample(asked)) == expected);
+  }
+  asked.key = 8;
+  CHECK(everything(sampler.sample(asked)) != expected);
+}
+
+TEST(one_sampler_many_threads) {
+  const Ring ring(20'000, 30);
+  const NeighborSampler sampler = ring.sampler();
+  constexpr std::size_t kBatches = 24;
+  std::vector<std::vector<std::int64_t>> seeds(kBatches);
+  for (std::size_t b = 0; b < kBatches; ++b) {
+    for (std::size_t i = 0; i < 200; ++i) {
+      seeds[b].push_back(static_cast<std::int64_t>((b * 991 + i * 37) % 20'000));
+    }
+  }
+  const auto batch = [&](std::size_t b, int threads) {
+    SampleRequest asked = request(seeds[b], {6, 4});
+    asked.key = b;
+    asked.threads = threads;
+    return everything(sampler.sample(asked));
+  };
+  std::vector<Seen> expected(kBatches), found(kBatches);
+  for (std::size_t b = 0; b < kBatches; ++b) expected[b] = batch(b, 1);
+  std::vector<std::jthread> callers;
+  for (std::size_t t = 0; t < 4; ++t) {
+    callers.emplace_back([&, t] {
+      for (std::size_t b = t; b < kBatches; b += 4) found[b] = batch(b, 2);
+      // Errors of one caller are nobody else's.
+      const std::vector<std::int64_t> bad{-1};
+      CHECK_THROWS(std::out_of_range, "seed 0", sampler.sample(request(bad, {1})));
+    });
+  }
+  callers.clear();
+  CHECK(found == expected);
+}
+
+TEST(several_node_and_edge_types) {
+  // users 0 … 2 rate items 0 … 3; items belong to one shop. 64-bit ids for one of them.
+  const std::vector<std::int64_t> rates_ptr{0, 2, 2, 3, 3}, in_ptr{0, 0, 1, 2};
+  const std::vector<std::uint32_t> rates{2, 0, 1};
+  const std::vector<std::int64_t> in{3, 3};
+  const NeighborSampler sampler(
+      {3, 4}, {{0, 1, {rates_ptr.data(), rates.data(), 4, 3, 4, 3, "rates", nullptr, nullptr}},
+               {1, 0, {in_ptr.data(), in.data(), 8, 4, 3, 2, "in", nullptr, nullptr}}});
+  const std::vector<std::int64_t> seeds{0};
+  SampleRequest asked;
+  asked.seeds = {{1, seeds}};
+  asked.num_neighbors = {{-1, -1}, {-1, -1}};
+  const Sample sample = sampler.sample(asked);
+  const Seen expected{{0, 2, 0}, {1, 0, 1}, {2, 0}, {0, 1}, {2, 0}, {0, 3},
+                      {0, 1},    {0, 0},    {0, 1}, {1},    {0},    {1}};
+  CHECK(everything(sample) == expected);
+  CHECK_THROWS(
+      FormatError, "num_src, num_dst",
+      NeighborSampler(
+          {3, 5},
+          {{0, 1, {rates_ptr.data(), rates.data(), 4, 3, 4, 3, "rates", nullptr, nullptr}}}));
+  CHECK_THROWS(
+      std::invalid_argument, "its node types are not among the 1 given",
+      NeighborSampler(
+          {3}, {{0, 1, {rates_ptr.data(), rates.data(), 4, 3, 4, 3, "rates", nullptr, nullptr}}}));
+}

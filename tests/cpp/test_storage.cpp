@@ -1,0 +1,278 @@
+// io/ and storage/: writing, opening, damaging and verifying files; maps whose file goes away.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/errors.h"
+#include "check.h"
+#include "gather/gather.h"
+#include "io/fault_guard.h"
+#include "io/file.h"
+#include "io/mapping.h"
+#include "io/publish.h"
+#include "scratch.h"
+#include "storage/block_writer.h"
+#include "storage/column.h"
+#include "storage/topology.h"
+
+using namespace gz;
+using namespace gz::test;
+
+namespace {
+
+std::uint64_t size_of(const std::string& path) { return std::filesystem::file_size(path); }
+
+void cut(const std::string& path, std::uint64_t size) { std::filesystem::resize_file(path, size); }
+
+std::string contents(const std::string& path) {
+  std::string bytes(size_of(path), '\0');
+  File::open(path).read_at(bytes.data(), bytes.size(), 0);
+  return bytes;
+}
+
+// The header of `path` with one field changed, its hash made right again.
+template <class Header, class T>
+void forge(const std::string& path, std::size_t offset, T value) {
+  Header header;
+  unsigned char raw[kHeaderBytes];
+  CHECK(File::open(path).read_at(raw, sizeof raw, 0) == sizeof raw);
+  std::memcpy(raw + offset, &value, sizeof value);
+  std::memcpy(&header, raw, sizeof header);
+  const std::string fresh = path + ".forged";
+  {
+    File file = File::create(fresh);
+    write_header(file, &header, sizeof header);
+    std::memcpy(raw, &header, sizeof header);
+  }
+  unsigned char forged[kHeaderBytes];
+  CHECK(File::open(fresh).read_at(forged, sizeof forged, 0) == sizeof forged);
+  std::filesystem::remove(fresh);
+  overwrite(path, 0, std::string(reinterpret_cast<char*>(forged), sizeof forged));
+}
+
+}  // namespace
+
+TEST(column_round_trip) {
+  const Scratch dir;
+  write_column(dir / "x.gd", 1000, 125);
+  const auto column = Column::open(dir / "x.gd");
+  CHECK(column->dtype().name == "float32");
+  CHECK(column->num_rows() == 1000 && column->row_bytes() == 500 && column->row_stride() == 512);
+  const auto map = column->map(MapMode::kReadOnly);
+  bool same = true;
+  for (std::size_t row = 0; row < 1000; ++row) {
+    float values[125];
+    std::memcpy(values, map->data() + column->data_offset() + 512 * row, sizeof values);
+    for (std::size_t i = 0; i < 125; ++i)
+      same = same && values[i] == static_cast<float>(row * 125 + i);
+  }
+  CHECK(same);
+}
+
+TEST(column_writer_checks_its_rows) {
+  const Scratch dir;
+  const float row[3] = {1, 2, 3};
+  ColumnWriter writer(dir / "x.gd", *find_dtype("float32"), {2, 3});
+  writer.append(row, sizeof row);
+  CHECK_THROWS(std::invalid_argument, "expected a multiple of the row size 12",
+               writer.append(row, 8));
+  CHECK_THROWS(std::invalid_argument, "found 1 rows, expected 2", writer.finish());
+  CHECK_THROWS(OsError, "File exists", ColumnWriter(dir / "x.gd", *find_dtype("bool"), {1}));
+  CHECK_THROWS(FormatError, "file size: found 0 bytes", Column::open(dir / "x.gd"));
+}
+
+TEST(column_row_stride) {
+  CHECK(choose_row_stride(500, 4) == 512);
+  CHECK(choose_row_stride(496, 4) == 496);
+  CHECK(choose_row_stride(4092, 4) == 4096);
+  CHECK(choose_row_stride(4096, 4) == 4096);
+  CHECK(choose_row_stride(5000, 4) == 5000);
+  CHECK(choose_row_stride(0, 4) == 0);
+  CHECK(choose_row_stride(1, 1) == 1);
+}
+
+TEST(column_that_is_cut_short) {
+  const Scratch dir;
+  const std::string path = dir / "x.gd";
+  write_column(path, 10, 4);
+  const std::uint64_t full = size_of(path);
+  const std::string whole = contents(path);
+  for (const std::uint64_t size : {0UL, 1UL, 4095UL, 4096UL, full - 1, full + 1}) {
+    overwrite(path, 0, whole);
+    cut(path, size);
+    CHECK_THROWS(FormatError, path + ": file size: found " + std::to_string(size) + " bytes",
+                 Column::open(path));
+    CHECK_THROWS(FormatError, "file size", verify_blocks(path, 0, 1, 1));
+  }
+}
+
+TEST(column_with_a_forged_header) {
+  const Scratch dir;
+  const std::string path = dir / "x.gd";
+  using H = ColumnHeader;
+  for (const std::size_t field :
+       {offsetof(H, common.version), offsetof(H, common.byte_order), offsetof(H, common.file_bytes),
+        offsetof(H, common.header_bytes), offsetof(H, common.section_alignment),
+        offsetof(H, common.block_bytes), offsetof(H, common.checksums_offset),
+        offsetof(H, common.num_blocks), offsetof(H, dtype), offsetof(H, encoding),
+        offsetof(H, num_dims), offsetof(H, shape), offsetof(H, shape) + 8, offsetof(H, row_bytes),
+        offsetof(H, row_stride), offsetof(H, data_offset), offsetof(H, data_bytes)}) {
+    write_column(path, 10, 4);
+    forge<H>(path, field, 0xDEADBEEFU);
+    CHECK_THROWS(FormatError, "x.gd: ", Column::open(path));
+    std::filesystem::remove(path);
+  }
+  write_column(path, 10, 4);
+  forge<H>(path, offsetof(H, num_dims), std::uint32_t{9});
+  CHECK_THROWS(FormatError, "num_dims: found 9, expected at most 8", Column::open(path));
+}
+
+TEST(topology_round_trip) {
+  const Scratch dir;
+  write_ring(dir / "t.gl", 100, 3);
+  const auto topology = Topology::open(dir / "t.gl");
+  CHECK(topology->num_src() == 100 && topology->num_dst() == 100 && topology->num_edges() == 300);
+  CHECK(topology->index_bytes() == 4);
+  CHECK(topology->indptr()[100] == 300);
+  CHECK(static_cast<const std::uint32_t*>(topology->indices())[299] == 2);
+  CHECK(index_bytes_for(1ULL << 32) == 4 && index_bytes_for((1ULL << 32) + 1) == 8);
+}
+
+TEST(topology_without_edges_or_nodes) {
+  const Scratch dir;
+  const std::int64_t zero = 0;
+  TopologyWriter writer(dir / "t.gl", 0, 0, 0);
+  writer.append_indptr(&zero, 1);
+  writer.finish();
+  CHECK(Topology::open(dir / "t.gl")->num_edges() == 0);
+}
+
+TEST(topology_writer_checks_its_counts) {
+  const Scratch dir;
+  const std::int64_t indptr[2] = {0, 1};
+  TopologyWriter writer(dir / "t.gl", 5, 2, 1);
+  writer.append_indptr(indptr, 2);
+  CHECK_THROWS(std::invalid_argument, "indptr: found 2 values, expected 3", writer.finish());
+}
+
+TEST(topology_with_counts_that_overflow) {
+  const Scratch dir;
+  const std::string path = dir / "t.gl";
+  for (const std::uint64_t value : {1UL << 61, 1UL << 63, UINT64_MAX, UINT64_MAX / 8}) {
+    for (const std::size_t field :
+         {offsetof(TopologyHeader, num_src), offsetof(TopologyHeader, num_dst),
+          offsetof(TopologyHeader, num_edges)}) {
+      write_ring(path, 10, 2);
+      forge<TopologyHeader>(path, field, value);
+      CHECK_THROWS(FormatError, "t.gl: ", Topology::open(path));
+      std::filesystem::remove(path);
+    }
+  }
+}
+
+TEST(verify_names_the_block) {
+  const Scratch dir;
+  const std::string path = dir / "x.gd";
+  write_column(path, 10'000, 64);  // 2.56 MB: blocks 0, 1 and 2
+  std::vector<BadBlock> bad;
+  CHECK(count_blocks(path, &bad) == 3 && bad.empty());
+  CHECK(verify_blocks(path, 0, 100, 4).empty());
+  overwrite(path, kHeaderBytes + kBlockBytes + 5, "?");
+  overwrite(path, kHeaderBytes + 2 * kBlockBytes, "?");
+  const auto found = verify_blocks(path, 0, 100, 4);
+  CHECK(found.size() == 2 && found[0].block == 1 && found[1].block == 2);
+  CHECK(found[0].offset == kHeaderBytes + kBlockBytes && found[0].size == kBlockBytes);
+  CHECK(verify_blocks(path, 0, 1, 4).empty() && verify_blocks(path, 3, 100, 4).empty());
+  overwrite(path, size_of(path) - 24, std::string(8, '\0'));
+  CHECK(count_blocks(path, &bad) == 3 && bad.size() == 1 && bad[0].block == -1);
+  CHECK(bad[0].detail.starts_with("checksum table: found 0x"));
+}
+
+TEST(file_errors_name_the_path) {
+  const Scratch dir;
+  CHECK_THROWS(OsError, "cannot open '" + (dir / "no") + "': No such file", File::open(dir / "no"));
+  CHECK_THROWS(OsError, "Is a directory", File::open(dir / ""));
+  const File held = File::lock(dir / "lock");
+  CHECK_THROWS(OsError, "cannot lock '" + (dir / "lock"), File::lock(dir / "lock"));
+}
+
+TEST(publishing_is_all_or_nothing) {
+  const Scratch dir;
+  for (const char* name : {"new", "old", "newer"}) {
+    std::filesystem::create_directory(dir / name);
+    write_column(dir / (std::string(name) + "/x.gd"), 1, 1);
+  }
+  CHECK_THROWS(OsError, "File exists", publish_directory(dir / "new", dir / "old", false));
+  publish_directory(dir / "new", dir / "store", false);
+  CHECK(std::filesystem::exists(dir / "store/x.gd") && !std::filesystem::exists(dir / "new"));
+  publish_directory(dir / "newer", dir / "store", true);
+  CHECK(std::filesystem::exists(dir / "newer/x.gd") && std::filesystem::exists(dir / "store/x.gd"));
+}
+
+TEST(a_file_truncated_under_its_map) {
+  const Scratch dir;
+  const std::string path = dir / "x.gd";
+  write_column(path, 100'000, 4);
+  const auto map = Column::open(path)->map(MapMode::kReadOnly);
+  cut(path, 8192);
+  const auto read = [&](std::size_t at) {
+    volatile std::byte seen{};
+    guarded([&] { seen = map->data()[at]; });
+  };
+  read(5000);
+  for (int again = 0; again < 3; ++again) {
+    CHECK_THROWS(OsError, "cannot read offset 70000 of '" + path + "'", read(70'000));
+  }
+  const RowTable rows{map->data() + kHeaderBytes, 100'000, 16, 16};
+  std::vector<std::int64_t> index(100'000);
+  for (std::size_t i = 0; i < index.size(); ++i) index[i] = static_cast<std::int64_t>(i);
+  std::vector<std::byte> out(index.size() * 16);
+  for (const int threads : {1, 4}) {
+    CHECK_THROWS(OsError, "was truncated", gather_rows(rows, index, out.data(), threads));
+  }
+  gather_rows(rows, std::span(index).first(256), out.data(), 1);
+}
+
+TEST(guards_nest_and_are_per_thread) {
+  const Scratch dir;
+  write_column(dir / "x.gd", 100'000, 4);
+  const auto map = Column::open(dir / "x.gd")->map(MapMode::kCopyOnWrite);
+  CHECK(map->writable());
+  cut(dir / "x.gd", 0);
+  const auto fault = [&](std::size_t at) {
+    volatile std::byte seen{};
+    guarded([&] { seen = map->data()[at]; });
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (std::size_t i = 0; i < 50; ++i) {
+        CHECK_THROWS(OsError, "x.gd", fault(4096 * (50 * t + i)));
+        guarded([&] { CHECK_THROWS(OsError, "x.gd", fault(4096 * i)); });
+      }
+    });
+  }
+  threads.clear();
+  // An exception of the body's own passes through.
+  CHECK_THROWS(std::out_of_range, "mine", guarded([] { throw std::out_of_range("mine"); }));
+}
+
+TEST(gather_checks_its_index) {
+  const std::int32_t column[3] = {-1, 7, INT32_MAX};
+  const auto* const bytes = reinterpret_cast<const std::byte*>(column);
+  std::int64_t out[3] = {};
+  const std::vector<std::int64_t> good{2, 0, 1}, negative{0, -1}, beyond{0, 1, 3};
+  gather_int64(bytes, 3, 4, good, out, 1);
+  CHECK(out[0] == INT32_MAX && out[1] == -1 && out[2] == 7);
+  CHECK_THROWS(std::out_of_range, "index[1]: found row -1, expected 0 <= row < 3",
+               gather_int64(bytes, 3, 4, negative, out, 1));
+  CHECK_THROWS(std::out_of_range, "index[2]: found row 3",
+               gather_int64(bytes, 3, 4, beyond, out, 1));
+  CHECK_THROWS(std::invalid_argument, "items of 2 bytes", gather_int64(bytes, 3, 2, good, out, 1));
+}

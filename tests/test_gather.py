@@ -1,0 +1,88 @@
+"""Rows for an index, against plain indexing, over every layout a tensor can have."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.columns import gather
+
+LAYOUTS = {
+    "contiguous": torch.randn(6, 4),
+    "column": torch.randn(6),
+    "every second column": torch.randn(6, 8)[:, ::2],
+    "every second row": torch.randn(12, 4)[::2],
+    "inner slice": torch.randn(6, 9)[:, 2:5],
+    "one of many columns": torch.randn(6, 4)[:, 2],
+    "transposed": torch.randn(4, 6).t(),
+    "one transposed column": torch.randn(4, 6).t()[:, :1],
+    "broadcast": torch.randn(1, 4).expand(6, 4),
+    "one number": torch.ones(1).expand(6, 3),
+    "permuted": torch.randn(3, 6, 5).permute(1, 0, 2),
+    "four dimensions": torch.randn(6, 2, 3, 2),
+    "no items": torch.randn(6, 0, 3),
+    "conjugate": torch.randn(6, 2, dtype=torch.complex64).conj(),
+    "negative": torch.randn(6, 2, dtype=torch.complex64).conj().imag,
+    "with gradient": torch.randn(6, 2, requires_grad=True),
+}
+
+
+@pytest.mark.parametrize("table", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("threads", [1, 4])
+def test_layouts(table: Tensor, threads: int) -> None:
+    index = torch.tensor([5, 0, 0, 3])
+    found = gather(table, index, threads)
+    assert torch.equal(found, table.detach()[index])
+    assert found.is_contiguous()
+    assert not found.requires_grad
+    assert gather(table, index[:0], threads).shape == (0, *table.shape[1:])
+    assert torch.equal(gather(table, index.repeat(2)[::2], threads), table[index.repeat(2)[::2]])
+
+
+@given(
+    num_rows=st.integers(1, 40),
+    items=st.integers(1, 70),
+    dtype=st.sampled_from([torch.uint8, torch.int16, torch.float32, torch.int64]),
+    seed=st.integers(0, 2**32),
+    length=st.integers(0, 3000),
+)
+def test_against_indexing(
+    num_rows: int, items: int, dtype: torch.dtype, seed: int, length: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    table = torch.randint(0, 100, (num_rows, items), generator=generator).to(dtype)
+    index = torch.randint(num_rows, (length,), generator=generator)
+    assert torch.equal(gather(table, index, 2), table[index])
+
+
+@pytest.mark.parametrize("table", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("bad", [-1, 6, -(2**63), 2**63 - 1])
+def test_rows_that_are_not_there(table: Tensor, bad: int) -> None:
+    with pytest.raises(IndexError):
+        gather(table, torch.tensor([0, bad, 1]))
+
+
+def test_an_empty_table() -> None:
+    assert gather(torch.empty(0, 3), torch.empty(0, dtype=torch.int64)).shape == (0, 3)
+    with pytest.raises(IndexError, match="outside 0 <= row < 0"):
+        gather(torch.empty(0, 3), torch.tensor([0]))
+
+
+def test_words() -> None:
+    with pytest.raises(IndexError) as caught:
+        gather(torch.ones(6, 2), torch.tensor([0, 6]))
+    assert str(caught.value) == "index[1]: found row 6, expected 0 <= row < 6"
+
+
+def test_edge_ids_are_widened() -> None:
+    ids = torch.tensor([7, -1, 2**31 - 1], dtype=torch.int32)
+    rows = torch.tensor([2, 0, 0, 1])
+    for column in (ids, ids.to(torch.int64)):
+        raw = column.view(torch.uint8).view(3, -1)
+        assert _core.gather_int64(raw, rows).tolist() == [2**31 - 1, 7, 7, -1]
+        with pytest.raises(IndexError, match=r"index\[0\]: found row 3"):
+            _core.gather_int64(raw, torch.tensor([3]))
