@@ -75,24 +75,55 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
 @click.option("--src", help="Column of source ids: a name or a 0-based position.")
 @click.option("--dst", help="Column of destination ids.")
-@click.option("--edge-attr", "edge_attrs", multiple=True, callback=_pairs, metavar="NAME[=SOURCE]")
+@click.option(
+    "--edge-attr",
+    "edge_attrs",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME[=SOURCE]",
+    help="Edge attribute, any number of times.",
+)
 @click.option("--nodes", help="Node table: a text file with one row per node.")
 @click.option("--node-id", help="Id column of the node table; the first by default.")
-@click.option("--node-attr", "node_attrs", multiple=True, callback=_pairs, metavar="NAME[=SOURCE]")
-@click.option("--num-nodes", type=click.IntRange(min=0), help="Where ids do not reach it.")
+@click.option(
+    "--node-attr",
+    "node_attrs",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME[=SOURCE]",
+    help="Node attribute, any number of times.",
+)
+@click.option(
+    "--num-nodes", type=click.IntRange(min=0), help="If there are some beyond the largest id."
+)
 @click.option("--ids", type=click.Choice(["auto", "dense", "map"]), help="Whether ids are rows.")
-@click.option("--id-type", type=click.Choice(["auto", "int", "str"]))
+@click.option("--id-type", type=click.Choice(["auto", "int", "str"]), help="What ids are.")
 @click.option("--delimiter", help="One character, or comma, tab, semicolon, space, pipe.")
 @click.option("--header/--no-header", default=None, help="Whether the first row names columns.")
 @click.option("--comment", default="#", show_default=True, help="Comment mark; '' for none.")
 @click.option("--edge-layout", type=click.Choice(["2xE", "Ex2"]), help="For a [2, 2] array.")
 @click.option("--undirected", is_flag=True, help="Add the reverse of every edge.")
-@click.option("--coalesce", type=click.Choice(["first", "sum", "mean", "min", "max"]))
 @click.option(
-    "--self-loops", type=click.Choice(["keep", "remove", "add"]), default="keep", show_default=True
+    "--coalesce",
+    type=click.Choice(["first", "sum", "mean", "min", "max"]),
+    help="Merge parallel edges, their attributes so.",
+)
+@click.option(
+    "--self-loops",
+    type=click.Choice(["keep", "remove", "add"]),
+    default="keep",
+    show_default=True,
+    help="What to do with loops; add: one where there is none.",
 )
 @click.option("--feature-dtype", help="dtype of x, such as float16.")
-@click.option("--dtype", "dtypes", multiple=True, callback=_pairs, metavar="NAME=DTYPE")
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME=DTYPE",
+    help="dtype of any attribute.",
+)
 @click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
 @click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")

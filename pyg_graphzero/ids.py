@@ -26,11 +26,11 @@ class StringIds(Sequence[str]):
     def __init__(self, offsets: Tensor, text: Tensor, name: str = "ids") -> None:
         self.name = name
         self._offsets, self._text = offsets, text
+        # Arrow trusts offsets, and allocates by the first and last.
+        self._check(offsets[:1], offsets[-1:])
         self._unchecked = pa.LargeStringArray.from_buffers(
             offsets.numel() - 1, pa.py_buffer(offsets.numpy()), pa.py_buffer(text.numpy())
         )
-        # Arrow trusts offsets, and allocates by the last one.
-        self._check(offsets[:1], offsets[-1:])
 
     def __len__(self) -> int:
         return self._offsets.numel() - 1

@@ -134,6 +134,14 @@ class NeighborSampler(BaseSampler):
 
     Raises:
         ValueError: A fan-out below -1, or lists of different length.
+
+    Example:
+        >>> import torch, pyg_graphzero as gz
+        >>> from torch_geometric.sampler import NodeSamplerInput
+        >>> sampler = gz.sampler.NeighborSampler(gz.open(example_store).data(), [-1])
+        >>> out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([2])))
+        >>> out.node.tolist(), out.num_sampled_edges
+        ([2, 1, 0], [2])
     """
 
     def __init__(

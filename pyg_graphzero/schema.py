@@ -173,11 +173,14 @@ def load(directory: Path) -> StoreSchema:
 
     Raises:
         FileNotFoundError: There is no such directory or no finished store in it.
+        NotADirectoryError: ``directory`` is a file.
         FormatError: The document is damaged, of another version, or contradicts itself.
     """
     path = directory / SCHEMA_FILE
     if not directory.exists():
         raise FileNotFoundError(2, "no such store", str(directory))
+    if not directory.is_dir():
+        raise NotADirectoryError(20, "not a store: a store is a directory", str(directory))
     if not path.exists():
         raise FileNotFoundError(
             2,

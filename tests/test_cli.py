@@ -51,7 +51,9 @@ def test_convert_json_and_force(edges: Path, tmp_path: Path) -> None:
     assert summary["edges"][""]["num_edges"] == 3
     again = run("convert", edges, "-o", tmp_path / "s")
     assert again.exit_code == 2
-    assert again.output == f"error: {tmp_path / 's'}: File exists (force=True replaces it)\n"
+    assert again.output == (
+        f"error: {tmp_path / 's'}: File exists (force=True or --force replaces it)\n"
+    )
     assert run("convert", edges, "-o", tmp_path / "s", "--force").exit_code == 0
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
+from pyg_graphzero.convert import progress
 
 EDGES = np.array([[0, 1, 2, 3, 3], [1, 2, 3, 0, 0]])
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]
@@ -455,6 +456,14 @@ def test_refusals(tmp_path: Path) -> None:
         gz.convert(RING, tmp_path / "s", self_loops="drop")
     with pytest.raises(ValueError, match="ids='sparse': expected one of auto"):
         gz.convert(RING, tmp_path / "s", ids="sparse")
+    with pytest.raises(InputError, match=r"<year>: source: found 'year', expected a path such as"):
+        gz.convert(RING, tmp_path / "s", node_attrs=["year"])
+    with pytest.raises(ValueError, match="num_nodes=-1: expected 0 or more"):
+        gz.convert(RING, tmp_path / "s", num_nodes=-1)
+    with pytest.raises(
+        InputError, match=r"nodes\.num_nodes: found 2\.5, expected a value of type int"
+    ):
+        gz.convert(RING, tmp_path / "s", num_nodes=2.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="delimiter is an option for delimited text"):
         gz.convert(RING, tmp_path / "s", delimiter=",")
     with pytest.raises(InputError, match="source: type: found int, expected a path"):
@@ -467,7 +476,7 @@ def test_the_output_is_never_an_input_and_never_replaced_unasked(tmp_path: Path)
     gz.convert(RING, tmp_path / "s")
     inside = tmp_path / "s" / "e.npy"
     np.save(inside, RING)
-    with pytest.raises(FileExistsError, match="force=True replaces it"):
+    with pytest.raises(FileExistsError, match="force=True or --force replaces it"):
         gz.convert(RING, tmp_path / "s")
     with pytest.raises(InputError, match="would destroy its own input"):
         gz.convert(inside, tmp_path / "s", force=True)
@@ -495,3 +504,16 @@ def test_cora(tmp_path: Path) -> None:
     data = gz.open(tmp_path / "s").data()
     assert np.array_equal(data.y.numpy(), members["label"])
     assert np.array_equal(data.train_idx.numpy(), members["train_idx"])
+
+
+def test_progress_is_shown_when_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_DELAY_SECONDS", 0)
+    path = write(tmp_path / "e.csv", "0,1\n1,0\n")
+    gz.convert(path, tmp_path / "a")
+    assert capsys.readouterr().err == ""
+    gz.convert(path, tmp_path / "b", progress=True)
+    shown = capsys.readouterr().err
+    assert "reading e.csv" in shown
+    assert "sorting edges" in shown

@@ -197,6 +197,10 @@ def test_node_types_without_edges_or_table(tmp_path: Path) -> None:
             "<spec>: nodes.a: found no table, edges, num_nodes or attributes, expected one",
         ),
         (
+            {"nodes": {"a": {"num_nodes": "3"}}},
+            "<spec>: nodes.a.num_nodes: found '3', expected a value of type int",
+        ),
+        (
             {"edges": [{"file": "x.csv", "attrs": 3}]},
             "<spec>: edges[0].attrs: found int, expected attribute = source",
         ),

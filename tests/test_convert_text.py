@@ -103,6 +103,12 @@ FAULTS = [
         {},
         "line 2: found 3 cells ('1,2,0.5'), expected 2 cells separated by ','",
     ),
+    (
+        "hash",
+        "0,1,18446744073709551615\n",
+        {"edge_attrs": {"h": 2}},
+        "line 1, column 2: found '18446744073709551615', expected a number that int64 can hold",
+    ),
     ("too_few", "0,1,2\n1,2\n", {}, "line 2: found 2 cells ('1,2'), expected 3 cells"),
     (
         "one_column",
@@ -139,6 +145,18 @@ FAULTS = [
         "alice,bob\ncarol,dave\n",
         {},
         "line 1: found 'alice,bob', which may be column names or a row, expected header=True or",
+    ),
+    (
+        "not_a_name",
+        ',4"3\n1,8\n',
+        {},
+        "line 1: found ',4\"3', which may be column names or a row, expected header=True or",
+    ),
+    (
+        "odd_space",
+        "0,1\n\u00a05,2\n",
+        {},
+        "line 2, column 0: found '\\xa05', expected an integer id",
     ),
     ("no_such_column", "a,b\n0,1\n", {"src": "c"}, "header: found a, b, expected a column 'c'"),
     (
@@ -273,8 +291,21 @@ def test_without_comments_a_hash_is_data(tmp_path: Path) -> None:
     assert edges_of(tmp_path / "store") == [("#a", "#b"), ("#b", "#a")]
 
 
-CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0\ufeff"), min_size=1).map(
-    lambda text: " ".join(text.split()) or "x"
+def test_lines_inside_quotes(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", '"a\n \nb","c\n#d"\n"c\n#d","a\n \nb"\n')
+    with pytest.raises(
+        InputError, match=r"quotes: found a line '#d\"' after an open quote, expected"
+    ):
+        gz.convert(path, tmp_path / "s", header=False)
+    gz.convert(path, tmp_path / "s", header=False, comment=None, delimiter=",")
+    assert edges_of(tmp_path / "s") == [("a\n \nb", "c\n#d"), ("c\n#d", "a\n \nb")]
+    write(path, '# "quoted"\n"a","b"\n \n# note\n"b","a"\n')
+    gz.convert(path, tmp_path / "t", header=False)
+    assert edges_of(tmp_path / "t") == [("a", "b"), ("b", "a")]
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1).map(
+    lambda text: text.strip(" \t") or "x"
 )
 FAST = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -60,7 +60,7 @@ std::shared_ptr<const Column> Column::open(const std::string& path) {
         "at least row_bytes (" + std::to_string(h.row_bytes) + ") and a multiple of the item size");
   }
   expect(path, "data_bytes", h.data_bytes,
-         checked_mul(column->num_rows(), h.row_stride, path, "shape"));
+         checked_mul(column->num_rows(), h.row_stride, path, "row_stride"));
   expect(path, "data_offset", h.data_offset, kHeaderBytes);
   const std::uint64_t end = checked_add(h.data_offset, h.data_bytes, path, "data_bytes");
   expect(path, "checksums_offset", h.common.checksums_offset, align_up(end));

@@ -151,7 +151,9 @@ def convert(
 def _check_target(target: Path, force: bool) -> None:
     """Refuse what the writer would refuse, but before everything has been read."""
     if target.exists() and not force:
-        raise FileExistsError(errno.EEXIST, "File exists (force=True replaces it)", str(target))
+        raise FileExistsError(
+            errno.EEXIST, "File exists (force=True or --force replaces it)", str(target)
+        )
     if target.exists() and not (target / SCHEMA_FILE).exists():
         raise FileExistsError(
             errno.EEXIST, "Exists and is not a store, so it is not replaced", str(target)
@@ -213,9 +215,9 @@ def _flat_spec(source: Any, flat: dict[str, Any]) -> GraphSpec:
         **{key: flat[key] for key in ("src", "dst", "edge_layout")},
         **{key: flat[key] for key in ("delimiter", "header", "comment")},
     )
-    node = parse_node(flat["nodes"] if flat["nodes"] is not None else {}, "nodes", "convert")
+    body = flat["nodes"] or {}
+    given = {key: flat[key] for key in ("num_nodes", "ids", "id_type") if flat[key] is not None}
+    body = {**body, **given} if isinstance(body, Mapping) else {"file": body, **given}
+    node = parse_node(body, "nodes", "convert")
     node.attrs |= parse_attrs(flat["node_attrs"], "node_attrs", "convert")
-    for key in ("num_nodes", "ids", "id_type"):
-        if flat[key] is not None:
-            setattr(node, key, flat[key])
     return GraphSpec({None: node}, [edge])

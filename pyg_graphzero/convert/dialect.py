@@ -26,7 +26,7 @@ from ..errors import InputError
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
-DELIMITERS = {"tab": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
+DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
 
 _SAMPLE_BYTES = 1 << 16
 _SAMPLE_ROWS = 50
@@ -35,6 +35,10 @@ _HEADER_WORDS = frozenset(
     for word in ("source", "target", "src", "dst", "from", "to", "head", "tail", "node")
     for end in ("", "_id", "id", "nodeid")
 ) | {"id", "label", "weight", "time", "timestamp", "u", "v"}
+# Blanks in the sense of pyarrow's number parsing; other Unicode spaces are part of a cell.
+BLANKS = " \t"
+_RUN = re.compile(r"[ \t]+")
+_NAME = re.compile(r"[^\W\d]")
 DECODE_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
@@ -98,12 +102,12 @@ class Dialect:
             first = lines.count + 1
             for row in reader:
                 if row:
-                    yield first, [cell.strip() for cell in row]
+                    yield first, [cell.strip(BLANKS) for cell in row]
                 first = lines.count + 1
 
     def line_of(self, row: int) -> int:
         """1-based line of the 0-based data row ``row``."""
-        return next(islice(self.rows(), row, None))[0]
+        return next((line for line, _ in islice(self.rows(), row, None)), 0)
 
 
 class _Lines:
@@ -121,10 +125,10 @@ class _Lines:
     def __next__(self) -> str:
         line = next(self._text)
         self.count += 1
-        text = line.strip()
+        text = line.strip(BLANKS + "\r\n")
         if not text or (self._comment and text.startswith(self._comment)):
             return "\n"
-        return " ".join(text.split()) + "\n" if self._squeeze else line
+        return _RUN.sub(" ", text) + "\n" if self._squeeze else line
 
 
 def open_text(path: Path) -> IO[bytes]:
@@ -158,30 +162,32 @@ def sniff(
         OSError: It cannot be opened.
     """
     lines, complete = _head(path)
-    data: list[tuple[int, str]] = []
-    last_comment = ""
+    last_comment, start = "", -1
     for number, line in enumerate(lines):
-        text = line.strip()
+        text = line.strip(BLANKS + "\r")
         if comment and text.startswith(comment):
-            last_comment = last_comment if data else text[len(comment) :].strip()
-        elif text:
-            data.append((number, line))
-    if not data:
+            last_comment = last_comment if start >= 0 else text[len(comment) :].strip(BLANKS)
+            lines[number] = ""
+        elif text and start < 0:
+            start = number
+    if start < 0:
         found = "an empty file" if complete else "a beginning without data"
         raise InputError(path, "file", found, "at least one row")
-    delimiter = _delimiter(path, delimiter, [text for _, text in data[:_SAMPLE_ROWS]])
-    table = [_cells(text, delimiter) for _, text in data[:_SAMPLE_ROWS]]
-    names = tuple(cell.lstrip("#% ") for cell in _cells(last_comment, delimiter))
+    lines = lines[start:]
+    delimiter = _delimiter(path, delimiter, lines)
+    table, length = _table(lines, delimiter)
+    above = _table([last_comment], delimiter)[0]
+    names = tuple(cell.lstrip("#% ") for cell in above[0]) if above else ()
     if len(names) != len(table[0]) or len(set(names)) != len(names):
         names = ()
     words = {name for name in wanted if isinstance(name, str) and not name.isdecimal()}
-    skip = data[0][0]
+    skip = start
     if header is None and words and words <= set(names):
         header = False  # the names stand in a comment above the data
     if header is None:
         header = _has_header(path, table, words, complete, skip + 1)
     if header:
-        names, table, skip = tuple(table[0]), table[1:], skip + 1
+        names, table, skip = tuple(table[0]), table[1:], skip + length
     return Dialect(
         path, delimiter, names, len(names or table[0]), skip, comment, tuple(map(tuple, table))
     )
@@ -209,10 +215,20 @@ def _head(path: Path) -> tuple[list[str], bool]:
     return lines, complete
 
 
-def _cells(line: str, delimiter: str) -> list[str]:
+def _table(lines: list[str], delimiter: str) -> tuple[list[list[str]], int]:
+    """The first rows, and how many lines the very first of them takes."""
     if delimiter == " ":
-        line = " ".join(line.split())
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
+        lines = [_RUN.sub(" ", line.strip(BLANKS)) for line in lines]
+    reader = csv.reader((line + "\n" for line in lines if line.strip(BLANKS)), delimiter=delimiter)
+    rows: list[list[str]] = []
+    length = 1
+    for row in reader:
+        if row:
+            rows.append([cell.strip(BLANKS) for cell in row])
+            length = reader.line_num if len(rows) == 1 else length
+        if len(rows) == _SAMPLE_ROWS:
+            break
+    return rows, length
 
 
 def _delimiter(path: Path, given: str | None, lines: list[str]) -> str:
@@ -224,7 +240,7 @@ def _delimiter(path: Path, given: str | None, lines: list[str]) -> str:
         return given
 
     def score(candidate: str) -> tuple[float, int]:
-        counts = [len(_cells(line, candidate)) for line in lines]
+        counts = [len(row) for row in _table(lines, candidate)[0]]
         even = sum(count == counts[0] for count in counts) / len(counts)
         return (even, counts[0]) if counts[0] > 1 else (0.0, 0)
 
@@ -243,15 +259,16 @@ def _has_header(
 ) -> bool:
     """Whether the first row names the columns.
 
-    A number is no name. Where neither the columns asked for, nor the usual words, nor a number
-    below a word settle it, the file is refused: a wrong guess loses an edge or invents one.
+    A number is no name. Where neither the columns asked for, nor the usual words, nor names above a
+    number settle it, the file is refused: a wrong guess loses an edge or invents one.
     """
     first = table[0]
     if any(NUMBER.fullmatch(cell) for cell in first):
         return False
     if (words and words <= set(first)) or any(cell.lower() in _HEADER_WORDS for cell in first):
         return True
-    if any(NUMBER.fullmatch(cell) for row in table[1:2] for cell in row):
+    names = all(_NAME.match(cell) for cell in first) and len(set(first)) == len(first)
+    if names and any(NUMBER.fullmatch(cell) for row in table[1:2] for cell in row):
         return True
     shown = ",".join(first)[:60]
     raise InputError(

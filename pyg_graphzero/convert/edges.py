@@ -4,6 +4,9 @@ An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_
 ``row``/``col``, ``src``/``dst``, CSR (``indptr``/``indices``, rows are sources) or CSC
 (``colptr``/``row``, columns are destinations), with any prefix such as ``adj_``; what SciPy's
 ``save_npz`` writes is understood too.
+
+Ids can become rows only after all of them have been seen, so an input is read once, before the
+plan exists, and its endpoints are kept as they came; only they are, attributes may stay mapped.
 """
 
 from __future__ import annotations
@@ -19,11 +22,12 @@ import torch
 
 from ..errors import InputError
 from . import text
+from .arrays import as_array, id_column, load_all, load_part
 from .dialect import Dialect, sniff
 from .ids import IdColumn
 from .options import Selection
 from .plan import Array, edge_label
-from .sources import Inputs, Loaded, as_array, id_column, load_all, load_part, select
+from .sources import Inputs, Loaded, select
 from .spec import EdgeSpec
 
 LAYOUTS = ("2xE", "Ex2")

@@ -22,6 +22,7 @@ POLICIES = ("auto", "dense", "map")
 _SPARSE_ENOUGH = 2  # auto: dense while rows are at most twice the ids
 _DENSE_LIMIT = 16  # dense without num_nodes: refused beyond 16 rows per id …
 _DENSE_FREE = 1 << 24  # … where the rows are more than a few megabytes
+_FLAG_BYTES = 8  # flags instead of sorting while they take no more room than the ids
 _NO_IDS = np.empty(0, np.int64)
 
 
@@ -101,6 +102,8 @@ class IdSpace:
         """
         if self.policy not in POLICIES:
             raise ValueError(f"ids={self.policy!r}: expected one of {', '.join(POLICIES)}")
+        if self.num_nodes is not None and self.num_nodes < 0:
+            raise ValueError(f"num_nodes={self.num_nodes}: expected 0 or more")
         self._check_alike()
         if self.table is not None:
             rows = self._resolve_table(self.table)
@@ -286,7 +289,17 @@ def _distinct(columns: list[IdColumn]) -> Any:
         parts = [pc.unique(chunk) for chunk in chunks]
         values = pc.unique(pa.chunked_array(parts, pa.string()))
         return values.take(pc.sort_indices(values))
-    return np.unique(np.concatenate([_NO_IDS, *map(np.unique, chunks)]))
+    chunks = [chunk for chunk in chunks if len(chunk)]
+    low = min((int(chunk.min()) for chunk in chunks), default=0)
+    span = max((int(chunk.max()) for chunk in chunks), default=-1) - low + 1
+    if span <= _FLAG_BYTES * sum(map(len, chunks)):
+        seen = np.zeros(span, dtype=bool)
+        for chunk in chunks:
+            seen[chunk - low] = True
+        return np.flatnonzero(seen) + low
+    values = np.concatenate(chunks)
+    values.sort()
+    return values[np.concatenate([[True], values[1:] != values[:-1]])]
 
 
 def _finder(ids: Any) -> Callable[[list[Any]], list[np.ndarray]]:

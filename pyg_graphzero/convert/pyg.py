@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from torch_geometric.typing import SparseTensor
 
 from ..errors import InputError
+from .arrays import as_array, load_torch
 from .files import is_index_name
 from .options import Dtypes, Selection
 from .plan import (
@@ -29,7 +31,6 @@ from .plan import (
     edge_label,
     stream,
 )
-from .sources import as_array
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
 # Names that leave no doubt: with another number of rows they are a mistake, not the graph's.
@@ -58,8 +59,8 @@ def load_pyg(path: Path) -> Data | HeteroData | None:
         InputError: The file is damaged or holds other objects.
     """
     try:
-        with torch.serialization.safe_globals(_SAFE):
-            value = torch.load(path, weights_only=True, map_location="cpu")
+        with _safe_globals():
+            value = load_torch(path)
     except OSError:
         raise
     except Exception as error:  # torch raises many kinds over a damaged file
@@ -68,6 +69,13 @@ def load_pyg(path: Path) -> Data | HeteroData | None:
             found = "pickled Python objects, which are not loaded"
         raise InputError(path, "file", found, "tensors, Data or HeteroData") from error
     return value if isinstance(value, Data | HeteroData) else None
+
+
+def _safe_globals() -> AbstractContextManager[Any]:
+    if hasattr(torch.serialization, "safe_globals"):
+        return torch.serialization.safe_globals(_SAFE)
+    torch.serialization.add_safe_globals(_SAFE)  # torch 2.4
+    return nullcontext()
 
 
 def plan_pyg(

@@ -183,6 +183,12 @@ def parse_attrs(value: Any, where: str, name: str | Path) -> dict[str, Any]:
     raise InputError(name, where, type(value).__name__, "attribute = source, or a list of columns")
 
 
+_TYPES: dict[str, type] = {
+    "num_nodes": int,
+    **dict.fromkeys(("header", "undirected"), bool),
+    **dict.fromkeys(("ids", "id_type", "delimiter", "comment", "edge_layout"), str),
+    **dict.fromkeys(("coalesce", "self_loops"), str),
+}
 Spec = TypeVar("Spec", NodeSpec, EdgeSpec)
 
 
@@ -193,6 +199,9 @@ def _fill(kind: type[Spec], body: Any, where: str, name: str | Path) -> Spec:
     for key in body:
         if key not in known:
             raise InputError(name, f"{where}.{key}", "an unknown key", ", ".join(known))
+        if body[key] is not None and not isinstance(body[key], _TYPES.get(key, object)):
+            wanted = _TYPES[key].__name__
+            raise InputError(name, f"{where}.{key}", repr(body[key]), f"a value of type {wanted}")
     values = dict(body)
     values["attrs"] = parse_attrs(values.get("attrs"), f"{where}.attrs", name)
     return kind(**values)

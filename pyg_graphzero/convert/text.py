@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from ..errors import InputError
-from .dialect import DECODE_ERRORS, NUMBER, Dialect, open_text
+from .dialect import BLANKS, DECODE_ERRORS, NUMBER, Dialect, open_text
 from .progress import Progress
 
 _BLOCK_BYTES = 4 << 20
@@ -44,7 +44,7 @@ FLOAT = Kind(pa.float64(), "a number")
 BOOLEAN = Kind(pa.bool_(), "true or false")
 TEXT = Kind(pa.string(), "text")
 # An integer column that nobody asked for as such: becomes FLOAT at the first fraction.
-GUESSED_INTEGER = Kind(pa.int64(), "a number")
+GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
 Batch = dict[int, Any]  # by column position: np.ndarray, or pa.StringArray for TEXT
 
@@ -102,7 +102,7 @@ def _batches(dialect: Dialect, kinds: Mapping[int, Kind], progress: Progress) ->
 
 def _unwrap(column: Any) -> Any:
     if pa.types.is_string(column.type):
-        column = pc.utf8_trim_whitespace(column)
+        column = pc.utf8_trim(column, BLANKS)
         if pc.any(pc.equal(column, "")).as_py():
             raise pa.ArrowInvalid("a cell is missing")
         return column
@@ -131,11 +131,11 @@ class _DataLines:
     def __init__(self, file: IO[bytes], dialect: Dialect) -> None:
         self._file = file
         self._squeeze = dialect.delimiter == " "
-        self._comment = None
-        if dialect.comment:
-            mark = re.escape(dialect.comment.encode())
-            self._comment = re.compile(rb"^[ \t]*" + mark + rb"[^\n]*\n?", re.MULTILINE)
-            self._mark = dialect.comment.encode()
+        self._path = dialect.path
+        mark = re.escape(dialect.comment.encode()) if dialect.comment else rb"(?!)"
+        self._noise = re.compile(rb"^[ \t]*(?:(%s)[^\n]*|[ \t]\r?$)\n?" % mark, re.MULTILINE)
+        self._mark = dialect.comment.encode() if dialect.comment else None
+        self._quotes = 0
         self._rest = b""
         self._ready = memoryview(b"")
         self._tell = 0
@@ -182,15 +182,31 @@ class _DataLines:
             data, self._rest = data[:cut], data[cut:]
         else:
             self._rest = b""
-        if self._comment and self._mark in data:
-            data = self._comment.sub(b"", data)
-        if b"\n " in data or b"\n\t" in data or data[:1] in (b" ", b"\t"):
-            data = re.sub(rb"^[ \t]+\r?$", b"", data, flags=re.MULTILINE)
+        blank = b"\n " in data or b"\n\t" in data or data[:1] in (b" ", b"\t")
+        num_quotes = data.count(b'"')
+        if blank or (self._mark is not None and self._mark in data):
+            keep = self._keep_quoted if num_quotes or self._quotes % 2 else b""
+            data = self._noise.sub(keep, data)
+        self._quotes += num_quotes
         if self._squeeze and (b"  " in data or b"\t" in data or b"\n " in data or b" \n" in data):
             data = re.sub(rb"[ \t]+", b" ", data)
             data = re.sub(rb"^ | (?=\r?$)", b"", data, flags=re.MULTILINE)
         self._ready = memoryview(data)
         return True
+
+    def _keep_quoted(self, line: re.Match[bytes]) -> bytes:
+        """A line without data to drop, unless it is part of a quoted cell."""
+        if (self._quotes + line.string.count(b'"', 0, line.start())) % 2 == 0:
+            return b""
+        if line[1] is None:
+            return line[0]
+        raise InputError(
+            self._path,
+            "quotes",
+            f"a line {line[0].decode(errors='replace').strip()[:40]!r} after an open quote",
+            "comments outside of cells",
+            "Pass comment=None (--comment '') if it is data.",
+        )
 
 
 def _find_fault(dialect: Dialect, kinds: Mapping[int, Kind], error: Exception) -> int:
@@ -211,7 +227,8 @@ def _find_fault(dialect: Dialect, kinds: Mapping[int, Kind], error: Exception) -
             cell = cells[position]
             if _fits(cell, kind):
                 continue
-            if kind is GUESSED_INTEGER and _fits(cell, FLOAT):
+            # An integer too long for int64 is no reason to lose its last digits.
+            if kind is GUESSED_INTEGER and _fits(cell, FLOAT) and not _INTEGER.fullmatch(cell):
                 return position
             hint = 'If ids are text, pass id_type="str" (--id-type str).' if kind is ID else ""
             raise InputError(

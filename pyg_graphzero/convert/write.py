@@ -80,7 +80,7 @@ def _write_edges(
     indptr, indices = csc.indptr.numpy(), csc.indices.numpy()
     linked[src_type][indices] = True
     linked[dst_type] |= np.diff(indptr) > 0
-    duplicates, self_loops = _count(indptr, indices, src_type == dst_type)
+    duplicates, self_loops = _count(indptr, indices, csc.num_src, src_type == dst_type)
     return EdgeSummary(
         num_input=edge.num_edges,
         num_edges=csc.num_edges,
@@ -91,7 +91,9 @@ def _write_edges(
     )
 
 
-def _count(indptr: np.ndarray, indices: np.ndarray, is_square: bool) -> tuple[int, int]:
+def _count(
+    indptr: np.ndarray, indices: np.ndarray, num_src: int, is_square: bool
+) -> tuple[int, int]:
     """Parallel edges and self-loops, a slab of columns at a time."""
     duplicates = self_loops = 0
     num_dst = len(indptr) - 1
@@ -99,14 +101,14 @@ def _count(indptr: np.ndarray, indices: np.ndarray, is_square: bool) -> tuple[in
     while begin < num_dst:
         # As many whole columns as hold about a slab of edges, one at least.
         end = int(np.searchsorted(indptr, indptr[begin] + _SLAB_EDGES, side="right")) - 1
-        end = min(max(end, begin + 1), num_dst)
-        rows = indices[indptr[begin] : indptr[end]].astype(np.int64, copy=False)
-        columns = np.repeat(np.arange(begin, end), np.diff(indptr[begin : end + 1]))
+        end = min(max(end, begin + 1), begin + _SLAB_EDGES, num_dst)
+        keys = indices[indptr[begin] : indptr[end]].astype(np.int64)
+        columns = np.repeat(np.arange(end - begin), np.diff(indptr[begin : end + 1]))
         if is_square:
-            self_loops += int(np.count_nonzero(rows == columns))
-        order = np.lexsort((rows, columns))
-        same = (np.diff(rows[order]) == 0) & (np.diff(columns[order]) == 0)
-        duplicates += int(np.count_nonzero(same))
+            self_loops += int(np.count_nonzero(keys == columns + begin))
+        keys += columns * num_src
+        keys.sort()
+        duplicates += int(np.count_nonzero(keys[1:] == keys[:-1]))
         begin = end
     return duplicates, self_loops
 

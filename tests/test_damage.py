@@ -1,0 +1,262 @@
+"""Data that is wrong behind a valid header, and files cut short while they are open.
+
+Nothing may crash or read outside its arrays; what the checksums know, ``verify`` names.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from store_files import make_store, overwrite, set_field
+from torch_geometric.sampler import NodeSamplerInput
+
+import pyg_graphzero as gz
+from pyg_graphzero import FormatError
+from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.verify import verify
+from pyg_graphzero.writer import StoreWriter
+
+X = "node/x.gd"
+TOPOLOGY = "edge/topology.gl"
+INDPTR, INDICES = 4096, 8192
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("pristine") / "store")
+
+
+@pytest.fixture
+def store(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "store"))
+
+
+def sample_all(store: Path, fanout: int, replace: bool = False) -> None:
+    sampler = NeighborSampler(gz.open(store).data(), [fanout, fanout], replace=replace)
+    sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(50)))
+
+
+@pytest.mark.parametrize("fanout", [-1, 2])
+@pytest.mark.parametrize(
+    "value", [-1, -(2**63), 201, 2**32, 2**63 - 1], ids=["minus1", "min", "201", "2^32", "max"]
+)
+@pytest.mark.parametrize("at", [0, 20, 49, 50])
+def test_damaged_indptr(store: Path, fanout: int, value: int, at: int) -> None:
+    overwrite(store / TOPOLOGY, INDPTR + 8 * at, struct.pack("<q", value))
+    with pytest.raises(FormatError, match=r"found a range outside the edges, expected 0 <=") as e:
+        sample_all(store, fanout)
+    assert e.value.path == str(store / TOPOLOGY)
+    assert e.value.field in (f"indptr[{at}]", f"indptr[{at - 1}]")
+    with pytest.raises(FormatError, match=f"{TOPOLOGY}: indptr: found something else"):
+        _ = gz.open(store).data().edge_index
+
+
+@pytest.mark.parametrize("fanout", [-1, 4])
+def test_damaged_indices(store: Path, fanout: int) -> None:
+    overwrite(store / TOPOLOGY, INDICES, b"\xff\xff\xff\xff" * 200)
+    with pytest.raises(FormatError) as caught:
+        sample_all(store, fanout)
+    assert str(caught.value) == (
+        f"{store / TOPOLOGY}: indices: found node 4294967295, expected 0 <= node < 50; "
+        "run `graphzero verify` on the store"
+    )
+    with pytest.raises(FormatError, match="indices: found something else, expected 0 <= node < 50"):
+        _ = gz.open(store).data().edge_index
+
+
+def test_garbage_in_topologies(store: Path) -> None:
+    garbage = random.Random(0)
+    for round_ in range(40):
+        overwrite(store / TOPOLOGY, INDPTR, garbage.randbytes(51 * 8))
+        if round_ % 2:
+            overwrite(store / TOPOLOGY, INDICES, garbage.randbytes(200 * 4))
+        for replace in (False, True):
+            with pytest.raises(FormatError, match=TOPOLOGY):
+                sample_all(store, 3, replace)
+
+
+def test_garbage_edge_ids(store: Path) -> None:
+    path = store / "edge/edge_id.gd"
+    for garbage in (b"\xff" * 800, struct.pack("<200i", *[7] * 200), os.urandom(800)):
+        overwrite(path, 4096, garbage)
+        with pytest.raises(FormatError, match="edge ids that repeat or are out of range") as caught:
+            _ = gz.open(store).data().edge_index
+        assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"), [(0, -1), (0, 5), (3, -9), (3, 2**40), (50, 2**62), (50, -1), (20, 10)]
+)
+def test_damaged_string_ids(store: Path, at: int, value: int) -> None:
+    overwrite(store / "node/id_offsets.gd", 4096 + 8 * at, struct.pack("<q", value))
+
+    def use() -> None:
+        ids = gz.open(store).ids()
+        assert len([ids[i] for i in range(50)]) == len(list(ids[torch.arange(50)]))
+
+    with pytest.raises(FormatError, match=r"id_offsets.gd: string ids: found") as caught:
+        use()
+    assert caught.value.path == str(store / "node/id_offsets.gd")
+    with pytest.raises(FormatError, match=r"id_offsets.gd: string ids: found"):
+        gz.open(store).lookup(["n3"])
+
+
+def test_string_ids_that_are_no_text(store: Path) -> None:
+    overwrite(store / "node/ids.gd", 4096, b"\xff\xfe")
+    ids = gz.open(store).ids()
+    assert ids[1] == "n1"
+    with pytest.raises(FormatError, match="string ids: found"):
+        _ = ids[0]
+    with pytest.raises(FormatError, match="string ids: found"):
+        list(ids)
+
+
+class TestVerify:
+    @pytest.fixture
+    def big(self, tmp_path: Path) -> Path:
+        """A column of 3.2 MB: blocks 0 to 3, the last one short."""
+        with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
+            writer.add_node_type(None, 50_000)
+            writer.add_node_attr(None, "x", torch.arange(800_000.0).view(50_000, 16))
+            writer.finish()
+        return tmp_path / "big"
+
+    def test_good(self, big: Path) -> None:
+        seen: list[tuple[int, int]] = []
+        report = gz.open(big).verify(lambda done, total: seen.append((done, total)))
+        size = (big / X).stat().st_size
+        assert (report.ok, report.files, report.blocks, report.bytes) == (True, 1, 4, size)
+        assert str(report) == f"1 files, 4 blocks, {size:,} bytes: all good"
+        assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+        assert seen[-1] == (size, size)
+
+    @pytest.mark.parametrize(
+        ("at", "block", "size"),
+        [
+            (4096, 0, 1 << 20),
+            (4096 + (1 << 20), 1, 1 << 20),
+            (4096 + 3_199_999, 3, 57_344),
+            (4096 + 3_200_500, 3, 57_344),  # padding behind the rows
+        ],
+    )
+    def test_one_bit(self, big: Path, at: int, block: int, size: int) -> None:
+        raw = (big / X).read_bytes()
+        overwrite(big / X, at, bytes([raw[at] ^ 1]))
+        (line,) = gz.open(big).verify().bad
+        offset = 4096 + (block << 20)
+        place = re.escape(f"{big / X}: block {block} (offset {offset}, {size} bytes): ")
+        assert re.fullmatch(place + "found 0x[0-9a-f]{16}, expected 0x[0-9a-f]{16}", line)
+
+    def test_several_blocks(self, big: Path) -> None:
+        for block in (0, 2):
+            overwrite(big / X, 4096 + (block << 20) + 77, b"damage")
+        bad = gz.open(big).verify().bad
+        assert [line.split(" (")[0] for line in bad] == [
+            f"{big / X}: block 0",
+            f"{big / X}: block 2",
+        ]
+
+    def test_the_checksum_table(self, big: Path) -> None:
+        size = (big / X).stat().st_size
+        overwrite(big / X, size - 32, b"\0" * 8)
+        bad = gz.open(big).verify().bad
+        assert len(bad) == 2
+        assert bad[0].startswith(f"{big / X}: block 0 (offset 4096, 1048576 bytes): found 0x")
+        assert bad[0].endswith(", expected 0x0000000000000000")
+        assert bad[1].startswith(f"{big / X}: checksum table: found 0x")
+
+    def test_the_hash_of_the_table(self, big: Path) -> None:
+        set_field(big / X, "checksums_hash", 1)
+        report = verify(big)
+        assert [line.split(": found")[0] for line in report.bad] == [f"{big / X}: header_hash"]
+
+    def test_headers_and_missing_files(self, store: Path) -> None:
+        opened = gz.open(store)
+        overwrite(store / X, 100, b"\1")
+        os.truncate(store / TOPOLOGY, 5000)
+        (store / "node/y.gd").unlink()
+        bad = "\n".join(sorted(opened.verify().bad))
+        assert f"{store / TOPOLOGY}: file size: found 5000 bytes, expected" in bad
+        assert f"{store / X}: header_hash: found" in bad
+        assert f"{store / 'node/y.gd'}: file: found nothing, expected" in bad
+        assert bad.count("\n") == 2
+
+
+def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
+    """In a process of its own: what is to be shown is that the process lives."""
+    with StoreWriter(tmp_path / "big", is_hetero=False) as writer:
+        writer.add_node_type(None, 5000)
+        writer.add_node_attr(None, "x", torch.ones(5000, 100))
+        writer.finish()
+    for name in ("a", "b", "c", "d"):
+        shutil.copytree(pristine, tmp_path / name)
+    script = textwrap.dedent("""
+        import errno, os, sys
+        from pathlib import Path
+        import torch
+        import pyg_graphzero as gz
+        from pyg_graphzero.columns import gather
+
+        root = Path(sys.argv[1])
+
+        def expect(kind, path, words, call):
+            try:
+                call()
+            except kind as error:
+                assert str(path) in str(error) and words in str(error), error
+                assert getattr(error, "errno", errno.EIO) == errno.EIO, error
+            else:
+                raise AssertionError(f"{path}: nothing was raised")
+
+        def batches(loader):
+            for batch in loader:
+                pass
+
+        # Rows that were mapped before the cut, read by 1 and by many threads.
+        data = gz.open(root / "big").data()
+        x, path = data.x, root / "big/node/x.gd"
+        os.truncate(path, 4096 * 100)
+        for threads in (1, 4):
+            gone = lambda: gather(x, torch.arange(5000), threads)
+            expect(OSError, path, "was truncated", gone)
+        assert gather(x, torch.arange(900)).sum() == 90_000
+
+        # The loader, with features gone, then with the topology gone.
+        data = gz.open(root / "a").data()
+        loader = gz.loader.NeighborLoader(data, [3, 3], batch_size=10)
+        batches(loader)
+        os.truncate(root / "a/node/x.gd", 4096)
+        expect(OSError, root / "a/node/x.gd", "was truncated", lambda: batches(loader))
+        data = gz.open(root / "b").data()
+        loader = gz.loader.NeighborLoader(data, [3, 3], batch_size=10)
+        os.truncate(root / "b/edge/topology.gl", 4096)
+        short = "file size: found 4096, expected 12296"
+        expect(gz.FormatError, root / "b/edge/topology.gl", short, lambda: batches(loader))
+
+        # Original edge ids gone.
+        data = gz.open(root / "c").data()
+        loader = gz.loader.NeighborLoader(data, [3, 3], batch_size=10)
+        batches(loader)
+        os.truncate(root / "c/edge/edge_id.gd", 4096)
+        expect(OSError, root / "c/edge/edge_id.gd", "was truncated", lambda: batches(loader))
+
+        # A column that is cut between open() and its first view.
+        store = gz.open(root / "d")
+        os.truncate(root / "d/node/x.gd", 5000)
+        expect(gz.FormatError, root / "d/node/x.gd", "file size: found 5000", store.data)
+        print("alive")
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr

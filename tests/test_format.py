@@ -1,0 +1,545 @@
+"""What opening refuses: every damage of a header or of store.json has its own words."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from store_files import (
+    COLUMN_FIELDS,
+    TOPOLOGY_FIELDS,
+    Field,
+    edit_schema,
+    field,
+    make_store,
+    overwrite,
+    reseal,
+    set_field,
+)
+
+import pyg_graphzero as gz
+from pyg_graphzero import FormatError, _core, schema
+from pyg_graphzero.columns import view_column
+
+X = "node/x.gd"
+TOPOLOGY = "edge/topology.gl"
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("pristine") / "store")
+
+
+@pytest.fixture
+def store(pristine: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(pristine, tmp_path / "store"))
+
+
+def open_file(path: Path) -> Any:
+    return (_core.Topology if path.suffix == ".gl" else _core.Column).open(str(path))
+
+
+def refused(path: Path, opener: Callable[[], Any]) -> str:
+    """Why ``opener`` refuses ``path``: the message behind "path: "."""
+    with pytest.raises(FormatError) as caught:
+        opener()
+    assert caught.value.path == str(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: {caught.value.field}: found ")
+    assert ", expected " in message
+    return message.removeprefix(f"{path}: ")
+
+
+class TestSize:
+    @pytest.mark.parametrize("name", [X, TOPOLOGY])
+    @pytest.mark.parametrize("length", [0, 1, 8, 64, 4095, 4096, 4097, 5000, 8191, -9, -1])
+    def test_cut_short(self, store: Path, name: str, length: int) -> None:
+        path = store / name
+        full = path.stat().st_size
+        size = length if length >= 0 else full + length
+        os.truncate(path, size)
+        assert refused(path, lambda: gz.open(store)) == (
+            f"file size: found {size} bytes, expected {full} bytes (by store.json)"
+        )
+        expected = (
+            f"{full} bytes (file_bytes in its header)"
+            if size >= 4096
+            else "at least a header of 4096 bytes"
+        )
+        words = f"file size: found {size} bytes, expected {expected}"
+        assert refused(path, lambda: open_file(path)) == words
+        # Also when store.json was made to agree with the damage.
+        edit_schema(store, lambda body: body["files"][name].update(bytes=size))
+        if size >= 4096:
+            assert refused(path, lambda: gz.open(store)) == words
+
+    @pytest.mark.parametrize("name", [X, TOPOLOGY])
+    @pytest.mark.parametrize("extra", [1, 4096])
+    def test_too_long(self, store: Path, name: str, extra: int) -> None:
+        path = store / name
+        full = path.stat().st_size
+        os.truncate(path, full + extra)
+        assert refused(path, lambda: open_file(path)) == (
+            f"file size: found {full + extra} bytes, expected {full} bytes "
+            "(file_bytes in its header)"
+        )
+
+    def test_column_shorter_than_its_header_says(self, store: Path) -> None:
+        # 2^40 rows in a file of 8 KiB, everything else consistent as far as a forger can.
+        path = store / X
+        set_field(path, "shape[0]", 2**40)
+        set_field(path, "data_bytes", 2**40 * 28)
+        reseal(store)
+        assert refused(path, lambda: gz.open(store)) == (
+            f"checksums_offset: found 8192, expected {(4096 + 2**40 * 28 + 4095) // 4096 * 4096}"
+        )
+
+
+class TestHeader:
+    def test_magic(self, store: Path) -> None:
+        path = store / X
+        overwrite(path, 0, b"PK\x03\x04GZIP")
+        assert refused(path, lambda: gz.open(store)) == (
+            "magic: found bytes 50 4b 03 04 47 5a 49 50, expected bytes 89 47 5a 44 0d 0a 1a 0a"
+        )
+
+    def test_topology_where_a_column_belongs(self, store: Path) -> None:
+        shutil.copy(store / TOPOLOGY, store / X)
+        reseal(store)
+        assert refused(store / X, lambda: gz.open(store)).startswith(
+            "magic: found bytes 89 47 5a 4c 0d 0a 1a 0a, expected bytes 89 47 5a 44"
+        )
+
+    @pytest.mark.parametrize("version", [0, 2, 2**32 - 1])
+    def test_version(self, store: Path, version: int) -> None:
+        set_field(store / TOPOLOGY, "version", version)
+        reseal(store)
+        assert refused(store / TOPOLOGY, lambda: gz.open(store)) == (
+            f"version: found {version}, expected 1; the file was written by another release: "
+            "convert again or upgrade"
+        )
+
+    def test_byte_order(self, store: Path) -> None:
+        set_field(store / X, "byte_order", 0x0D0C0B0A)
+        reseal(store)
+        assert refused(store / X, lambda: gz.open(store)) == (
+            "byte_order: found 0x000000000d0c0b0a, expected 0x000000000a0b0c0d (little-endian)"
+        )
+
+    def test_header_hash(self, store: Path) -> None:
+        path = store / X
+        raw = path.read_bytes()
+        hash_is = field("header_hash", path).read(raw)
+        overwrite(path, 4088, (hash_is ^ 1).to_bytes(8, "little"))
+        assert refused(path, lambda: gz.open(store)) == (
+            f"header_hash: found {hash_is ^ 1:016x}, expected {hash_is:016x} (by store.json)"
+        )
+        reseal(store)
+        assert refused(path, lambda: gz.open(store)) == (
+            f"header_hash: found 0x{hash_is ^ 1:016x}, expected 0x{hash_is:016x}; "
+            "the header is damaged"
+        )
+
+    @pytest.mark.parametrize("name", [X, TOPOLOGY])
+    def test_every_byte_flipped(self, store: Path, name: str) -> None:
+        path = store / name
+        raw = path.read_bytes()[:4096]
+        with path.open("r+b", buffering=0) as file:
+            for at in range(4096):
+                for flip in (1 << (at % 8), 0xFF):
+                    os.pwrite(file.fileno(), bytes([raw[at] ^ flip]), at)
+                    with pytest.raises(FormatError) as caught:
+                        open_file(path)
+                    expected = "magic" if at < 8 else "header_hash"
+                    expected = {8: "version", 12: "byte_order"}.get(at // 4 * 4, expected)
+                    assert (caught.value.path, caught.value.field) == (str(path), expected)
+                os.pwrite(file.fileno(), raw[at : at + 1], at)
+        assert open_file(path).path == str(path)
+
+    def test_another_column_of_the_same_size(self, store: Path) -> None:
+        shutil.copy(store / "node/y.gd", store / X)
+        assert (store / X).stat().st_size == 8200
+        with pytest.raises(FormatError, match=r"x.gd: header_hash: found [0-9a-f]{16}, expected"):
+            gz.open(store)
+
+
+ATTACKS = [0, 1, 2**31, 2**32 - 1, 2**32, 2**52, 2**61, 2**63 - 1, 2**63, 2**64 - 4096, 2**64 - 1]
+
+# Not looked at when a store is opened.
+UNUSED = {"reserved", "checksums_hash", "header_hash"}
+
+
+def attacks() -> list[Any]:
+    cases = []
+    for name, fields in ((X, COLUMN_FIELDS), (TOPOLOGY, TOPOLOGY_FIELDS)):
+        for at in fields:
+            for value in ATTACKS:
+                if value < 2 ** (8 * at.size) and at.name not in UNUSED:
+                    cases.append(pytest.param(name, at, value, id=f"{name}-{at.name}-{value:#x}"))
+    return cases
+
+
+class TestForgedHeaders:
+    """Fields that are wrong although the header hash and store.json agree with them."""
+
+    @pytest.mark.parametrize(("name", "at", "value"), attacks())
+    def test_field(self, store: Path, name: str, at: Field, value: int) -> None:
+        path = store / name
+        beyond = at.name.startswith("shape[") and int(at.name[6]) >= 2
+        if at.read(path.read_bytes()) == value or beyond:
+            return
+        set_field(path, at.name, value)
+        reseal(store)
+        message = refused(path, lambda: gz.open(store))
+        plain = at.name.split("[")[0]
+        number = {"magic": "bytes", "byte_order": f"{value:#018x}"}.get(plain, str(value))
+        # A wrong field shows as itself, or as one that follows from it.
+        follows = {
+            "file_bytes": "file size",
+            "shape": "row_bytes data_bytes",
+            "num_dims": "row_bytes data_bytes shape",
+            "dtype": "row_bytes row_stride shape",
+            "row_stride": "data_bytes",
+            "checksums_offset": "num_blocks",
+            "num_src": "num_src, num_dst, num_edges index_bytes",
+            "num_dst": "indptr_bytes num_edges",
+            "num_edges": "indices_bytes",
+            "index_bytes": "indices_bytes",
+        }.get(plain, "")
+        blamed = message.split(": found ")[0]
+        assert blamed == plain or blamed in follows, message
+        assert blamed != plain or number in message or " x " in message or " + " in message
+
+    @pytest.mark.parametrize(
+        ("name", "changes", "expected"),
+        [
+            (X, {"num_dims": 9}, "num_dims: found 9, expected at most 8"),
+            (X, {"dtype": 22}, "dtype: found 22, expected a dtype code of format v1 (1-21)"),
+            (X, {"dtype": 0}, "dtype: found 0, expected a dtype code of format v1 (1-21)"),
+            (X, {"encoding": 1}, "encoding: found 1, expected 0"),
+            (X, {"row_stride": 27}, "row_stride: found 27, expected at least row_bytes (28) and a "
+             "multiple of the item size"),
+            (X, {"row_stride": 30}, "row_stride: found 30, expected at least row_bytes (28) and a "
+             "multiple of the item size"),
+            (X, {"row_stride": 32}, "data_bytes: found 1400, expected 1600"),
+            (X, {"shape[1]": 2**62}, f"shape: found 200 x {2**62} bytes, expected a size below "
+             "2^63"),
+            (X, {"shape[0]": 2**62}, f"shape: found 4 x {2**62} bytes, expected a size below 2^63"),
+            # A zero beside it must not hide a product that overflows.
+            (X, {"num_dims": 4, "shape[0]": 0, "shape[1]": 2**40, "shape[2]": 2**40},
+             f"shape: found {2**42} x {2**40} bytes, expected a size below 2^63"),
+            (X, {"shape[0]": 2**64 - 1, "shape[1]": 0, "row_bytes": 0, "row_stride": 0,
+                 "data_bytes": 0},
+             f"shape: found 4 x {2**64 - 1} bytes, expected a size below 2^63"),
+            (X, {"data_offset": 8192}, "data_offset: found 8192, expected 4096"),
+            (X, {"checksums_offset": 4096, "num_blocks": 0},
+             "file_bytes: found 8200, expected 4096"),
+            (X, {"checksums_offset": 8193}, "checksums_offset: found 8193, expected a multiple of "
+             "4096 inside the file of 8200 bytes"),
+            (X, {"checksums_offset": 0}, "checksums_offset: found 0, expected a multiple of 4096 "
+             "inside the file of 8200 bytes"),
+            (X, {"block_bytes": 0}, "block_bytes: found 0, expected 1048576"),
+            (TOPOLOGY, {"flags": 1}, "flags: found 1, expected 0"),
+            (TOPOLOGY, {"index_bytes": 2}, "index_bytes: found 2, expected 8, or 4 for at most "
+             "2^32 source nodes (num_src is 50)"),
+            (TOPOLOGY, {"num_src": 2**33}, f"index_bytes: found 4, expected 8, or 4 for at most "
+             f"2^32 source nodes (num_src is {2**33})"),
+            (TOPOLOGY, {"num_src": 2**63}, f"num_src: found {2**63} + 0 bytes, expected a size "
+             "below 2^63"),
+            (TOPOLOGY, {"num_dst": 2**64 - 1}, f"num_dst: found {2**64 - 1} + 1 bytes, expected a "
+             "size below 2^63"),
+            (TOPOLOGY, {"num_dst": 2**61}, f"num_dst: found {2**61 + 1} x 8 bytes, expected a size "
+             "below 2^63"),
+            (TOPOLOGY, {"num_edges": 2**62}, f"num_edges: found {2**62} x 4 bytes, expected a size "
+             "below 2^63"),
+            (TOPOLOGY, {"num_src": 0}, "num_edges: found 200, expected 0 between node types of "
+             "which one is empty"),
+            (TOPOLOGY, {"num_src": 51}, "num_src, num_dst, num_edges: found (51, 50, 200), "
+             "expected (50, 50, 200)"),
+            (TOPOLOGY, {"indptr_offset": 0}, "indptr_offset: found 0, expected 4096"),
+            (TOPOLOGY, {"indices_offset": 4096}, "indices_offset: found 4096, expected 8192"),
+        ],
+    )  # fmt: skip
+    def test_words(self, store: Path, name: str, changes: dict[str, int], expected: str) -> None:
+        for key, value in changes.items():
+            set_field(store / name, key, value)
+        reseal(store)
+        assert refused(store / name, lambda: gz.open(store)) == expected
+
+    def test_unused_dimensions_are_ignored(self, store: Path) -> None:
+        set_field(store / X, "shape[5]", 2**64 - 1)
+        set_field(store / X, "reserved", 7)
+        reseal(store)
+        assert gz.open(store).data().x.shape == (50, 7)
+
+    @pytest.mark.parametrize("shape", [(0, 2**40), (2**40, 0), (0,), (3, 0, 5)])
+    def test_empty_shapes_open(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
+        writer = _core.ColumnWriter(str(tmp_path / "c.gd"), "float32", list(shape))
+        writer.finish()
+        assert view_column(open_file(tmp_path / "c.gd")).shape == shape
+
+    @pytest.mark.parametrize("shape", [(2**62, 4), (0, 2**62, 4), (1,) * 9])
+    def test_the_writer_refuses_too(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
+        with pytest.raises(ValueError, match=r"size below 2\^63|at most 8"):
+            _core.ColumnWriter(str(tmp_path / "c.gd"), "float32", list(shape))
+
+
+class TestColumnsOfTheSchema:
+    """Files that are right in themselves but not what store.json needs."""
+
+    @pytest.mark.parametrize(
+        ("name", "other", "expected"),
+        [
+            ("node/x.gd", "edge/weight.gd", "shape: found [200], expected 50 rows"),
+            ("edge/weight.gd", "node/x.gd", "shape: found [50, 7], expected 200 rows"),
+            ("node/train_idx.gd", "node/x.gd",
+             "dtype, shape: found float32 [50, 7], expected int64 [any]"),
+            ("node/id_offsets.gd", "node/y.gd", "shape: found [50], expected 51 rows"),
+            ("node/ids.gd", "node/y.gd", "dtype, shape: found int64 [50], expected uint8 [any]"),
+            ("edge/edge_id.gd", "edge/weight.gd",
+             "dtype, shape: found float32 [200], expected int32 or int64 [any]"),
+        ],
+    )  # fmt: skip
+    def test_another_column(self, store: Path, name: str, other: str, expected: str) -> None:
+        shutil.copy(store / other, store / name)
+        reseal(store)
+        assert refused(store / name, lambda: gz.open(store)) == expected
+
+    def test_counts_of_the_schema(self, store: Path) -> None:
+        edit_schema(store, lambda body: body["node_types"][0].update(num_nodes=49))
+        with pytest.raises(FormatError, match=r"shape: found \[50, 7\], expected 49 rows"):
+            gz.open(store)
+        edit_schema(store, lambda body: body["node_types"][0].update(num_nodes=50))
+        edit_schema(store, lambda body: body["edge_types"][0].update(num_edges=199))
+        with pytest.raises(FormatError, match=r"\(50, 50, 200\), expected \(50, 50, 199\)"):
+            gz.open(store)
+
+
+def _set(*keys: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(body: Any) -> None:
+        for key in keys[:-1]:
+            body = body[key]
+        body[keys[-1]] = to
+
+    return change
+
+
+def _drop(*keys: Any) -> Callable[[dict[str, Any]], None]:
+    def change(body: Any) -> None:
+        for key in keys[:-1]:
+            body = body[key]
+        del body[keys[-1]]
+
+    return change
+
+
+class TestSchema:
+    @pytest.mark.parametrize("text", ["", "{", "not json", "[" * 100_000, "1" * 5000])
+    def test_no_json(self, store: Path, text: str) -> None:
+        (store / "store.json").write_text(text)
+        message = refused(store / "store.json", lambda: gz.open(store))
+        assert message.startswith("document: found no valid JSON (")
+        assert message.endswith("), expected a JSON object")
+
+    def test_no_text(self, store: Path) -> None:
+        (store / "store.json").write_bytes(os.urandom(200) + b"\xff\xfe")
+        assert "document: found no valid JSON" in refused(
+            store / "store.json", lambda: gz.open(store)
+        )
+
+    @pytest.mark.parametrize("text", ["[]", "null", "3", '"store"'])
+    def test_no_object(self, store: Path, text: str) -> None:
+        (store / "store.json").write_text(text)
+        found = type(json.loads(text)).__name__
+        assert refused(store / "store.json", lambda: gz.open(store)) == (
+            f"document: found {found}, expected an object"
+        )
+
+    def test_edited_by_hand(self, store: Path) -> None:
+        edit_schema(store, _set("node_types", 0, "num_nodes", to=49), rehash=False)
+        assert refused(store / "store.json", lambda: gz.open(store)).endswith(
+            "; the document was changed"
+        )
+
+    @pytest.mark.parametrize(
+        ("change", "expected"),
+        [
+            (_set("format", to="zarr"), "format: found 'zarr', expected 'pyg_graphzero'"),
+            (_set("version", to=2), "version: found 2, expected 1; the store was written by "
+             "another release: convert again or upgrade"),
+            (_set("version", to="1"), "version: found '1', expected int"),
+            (_set("version", to=True), "version: found True, expected int"),
+            (_set("is_hetero", to=0), "is_hetero: found 0, expected bool"),
+            (_set("is_hetero", to=True), "is_hetero: found true with an unnamed type, expected a "
+             "name for every type"),
+            (_set("node_types", to={}), "node_types: found {}, expected list"),
+            (_set("node_types", to=[]), "is_hetero: found false with named types, expected one "
+             "unnamed node and edge type"),
+            (_set("node_types", 0, to=3), "node_types[0]: found int, expected an object"),
+            (_set("node_types", 0, "name", to="paper"), "is_hetero: found false with named types, "
+             "expected one unnamed node and edge type"),
+            (_set("node_types", 0, "num_nodes", to=-1), "node_types[0].num_nodes: found -1, "
+             "expected a count from 0 to 2^63 - 1"),
+            (_set("node_types", 0, "num_nodes", to=2**63), "node_types[0].num_nodes: found "
+             f"{2**63}, expected a count from 0 to 2^63 - 1"),
+            (_set("node_types", 0, "num_nodes", to=50.0), "node_types[0].num_nodes: found 50.0, "
+             "expected int"),
+            (_set("node_types", 0, "attrs", to=["x"]), "node_types[0].attrs: found ['x'], "
+             "expected dict"),
+            (_set("node_types", 0, "attrs", "x", to=None), "node_types[0].attrs['x']: found None, "
+             "expected a file path inside the store"),
+            (_set("edge_types", 0, "name", to=["a", "b"]), "edge_types[0].name: found ['a', 'b'], "
+             "expected three strings"),
+            (_set("edge_types", 0, "topology", to=7), "edge_types[0].topology: found 7, expected "
+             "str"),
+            (_set("graph_attrs", to={"a": 1}), "graph_attrs['a']: found 1, expected one of file, "
+             "value"),
+            (_set("graph_attrs", to={"a": {"file": "/etc/passwd"}}), "graph_attrs['a'].file: found "
+             "'/etc/passwd', expected a file path inside the store"),
+            (_set("files", X, to=8200), "files['node/x.gd']: found int, expected an object"),
+            (_drop("files", X), "files: found no entry for 'node/x.gd', expected one"),
+            (_drop("node_types", 0, "ids"), "node_types[0].ids: found nothing, expected str"),
+            (_drop("edge_types", 0, "num_edges"), "edge_types[0].num_edges: found nothing, "
+             "expected int"),
+        ],
+    )  # fmt: skip
+    def test_forged(self, store: Path, change: Callable[[Any], None], expected: str) -> None:
+        edit_schema(store, change)
+        assert refused(store / "store.json", lambda: gz.open(store)) == expected
+
+    @pytest.mark.parametrize(
+        "key",
+        ["format", "version", "checksum", "is_hetero", "node_types", "edge_types", "graph_attrs",
+         "files", "created_by"],
+    )  # fmt: skip
+    def test_missing_member(self, store: Path, key: str) -> None:
+        edit_schema(store, _drop(key), rehash=key != "checksum")
+        message = refused(store / "store.json", lambda: gz.open(store))
+        assert message.startswith(f"{key}: found nothing, expected ")
+
+    @pytest.mark.parametrize(
+        "name", ["../x.gd", "/etc/passwd", "node/../../x.gd", "", ".", "node/x\0.gd", "..", 5]
+    )
+    def test_files_outside_the_store(self, store: Path, name: Any) -> None:
+        edit_schema(store, _set("node_types", 0, "attrs", "x", to=name))
+        assert refused(store / "store.json", lambda: gz.open(store)) == (
+            f"node_types[0].attrs['x']: found {name!r}, expected a file path inside the store"
+        )
+
+    def test_edge_type_between_unknown_nodes(self, tmp_path: Path) -> None:
+        golden = Path(__file__).parent / "golden" / "v1" / "hetero"
+        store = Path(shutil.copytree(golden, tmp_path / "store"))
+        edit_schema(store, _set("node_types", 2, "name", to="journal"))
+        assert refused(store / "store.json", lambda: gz.open(store)) == (
+            "edge_types ('author', 'likes', 'venue'): found node type 'venue', expected one of "
+            "['paper', 'author', 'journal']"
+        )
+        edit_schema(store, _set("node_types", 2, "name", to="paper"))
+        assert refused(store / "store.json", lambda: gz.open(store)) == (
+            "node_types: found ['paper', 'author', 'paper'], expected distinct names"
+        )
+
+    def test_members_it_does_not_know_are_ignored(self, store: Path) -> None:
+        edit_schema(store, _set("comment", to={"by": "another program", "pi": 3.14, "n": None}))
+        assert gz.open(store).num_nodes() == 50
+
+
+class TestFiles:
+    def test_missing_file(self, store: Path) -> None:
+        (store / X).unlink()
+        assert refused(store / X, lambda: gz.open(store)) == (
+            "file: found nothing, expected 8200 bytes"
+        )
+
+    def test_directory_instead_of_a_file(self, store: Path) -> None:
+        (store / X).unlink()
+        (store / X).mkdir()
+        assert refused(store / X, lambda: gz.open(store)) == (
+            "file: found drwxr-xr-x, expected a regular file"
+        )
+        with pytest.raises(IsADirectoryError) as caught:
+            open_file(store / X)
+        assert caught.value.filename == str(store / X)
+
+    def test_pipe_instead_of_a_file(self, store: Path) -> None:
+        (store / X).unlink()
+        os.mkfifo(store / X)
+        edit_schema(store, _set("files", X, "bytes", to=0))
+        assert "expected a regular file" in refused(store / X, lambda: gz.open(store))
+
+    def test_file_instead_of_a_folder(self, store: Path) -> None:
+        shutil.rmtree(store / "node")
+        (store / "node").write_text("")
+        with pytest.raises(FormatError, match="file: found nothing, expected"):
+            gz.open(store)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    def test_unreadable_file(self, store: Path) -> None:
+        (store / X).chmod(0)
+        with pytest.raises(PermissionError) as caught:
+            gz.open(store)
+        assert caught.value.filename == str(store / X)
+
+    def test_no_such_directory(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match="no such store") as caught:
+            gz.open(tmp_path / "nothing")
+        assert caught.value.filename == str(tmp_path / "nothing")
+
+    def test_not_a_store(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match="not a store") as caught:
+            gz.open(tmp_path)
+        assert caught.value.filename == str(tmp_path)
+
+    def test_a_file_is_not_a_store(self, store: Path) -> None:
+        with pytest.raises(NotADirectoryError, match="a store is a directory") as caught:
+            gz.open(store / X)
+        assert caught.value.filename == str(store / X)
+
+    def test_store_json_is_a_directory(self, tmp_path: Path) -> None:
+        (tmp_path / "store.json").mkdir()
+        with pytest.raises(IsADirectoryError):
+            gz.open(tmp_path)
+
+    def test_files_that_store_json_does_not_name_are_ignored(self, store: Path) -> None:
+        (store / "node/half-written.gd").write_bytes(b"\0" * 100)
+        (store / "store.json.new").write_text("{")
+        assert gz.open(store).num_nodes() == 50
+        assert gz.open(store).verify().ok
+
+    def test_failed_opens_leak_no_descriptors(self, store: Path) -> None:
+        def attempts() -> None:
+            for _ in range(20):
+                with pytest.raises(FormatError):
+                    gz.open(store)
+                for name in (X, TOPOLOGY):
+                    with pytest.raises(FormatError):
+                        open_file(store / name)
+
+        for name in (X, TOPOLOGY):
+            set_field(store / name, "file_bytes", 1)
+        edit_schema(store, lambda body: body["files"].pop("edge/edge_id.gd"))
+        edit_schema(
+            store,
+            lambda body: body["files"].update({"edge/edge_id.gd": {"bytes": 1, "header_hash": ""}}),
+        )
+        attempts()
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        attempts()
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    def test_closing_gives_descriptors_back(self, store: Path) -> None:
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            gz.open(store).close()
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) == before
+        assert schema.load(store).node_types[0].num_nodes == 50

@@ -1,0 +1,127 @@
+"""docs/format.md is enough to read a store, and says what the writer does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import xxhash
+from store_files import COLUMN_FIELDS, FORMAT_PAGE, TOPOLOGY_FIELDS, make_store
+
+import pyg_graphzero as gz
+from pyg_graphzero.columns import DTYPE_NAMES, write_column
+
+GOLDEN = Path(__file__).parent / "golden" / "v1"
+
+
+@pytest.fixture(scope="module")
+def reader() -> dict[str, Any]:
+    code = re.findall(r"```python\n(.*?)```", FORMAT_PAGE.read_text(), re.DOTALL)
+    assert len(code) == 1
+    names: dict[str, Any] = {}
+    exec(code[0], names)
+    return names
+
+
+@pytest.fixture(params=["hetero", "homogeneous", "fresh"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    if request.param == "fresh":
+        return make_store(tmp_path / "store")
+    return GOLDEN / request.param
+
+
+def test_the_reader_on_the_page(reader: dict[str, Any], store: Path) -> None:
+    document = reader["read_schema"](store)
+    opened = gz.open(store)
+    contents = opened._contents
+    for name in document["files"]:
+        if name.endswith(".gd"):
+            found, expected = reader["read_column"](store / name), contents.view(name)
+            assert found.shape == tuple(expected.shape)
+            if expected.dtype == torch.bfloat16:
+                expected = expected.view(torch.uint16)
+            assert np.array_equal(found, expected.numpy())
+    for record in document["edge_types"]:
+        indptr, indices = reader["read_topology"](store / record["topology"])
+        name = None if record["name"] is None else tuple(record["name"])
+        expected_indptr, expected_indices = contents.csc(name)
+        assert np.array_equal(indptr, expected_indptr.numpy())
+        assert np.array_equal(indices, expected_indices.numpy())
+        assert len(indices) == record["num_edges"]
+
+
+def test_headers_are_as_the_tables_say(store: Path) -> None:
+    for path in sorted(store.rglob("*.g[dl]")):
+        raw = path.read_bytes()
+        fields = TOPOLOGY_FIELDS if path.suffix == ".gl" else COLUMN_FIELDS
+        value = {f.name: f.read(raw) for f in fields}
+        named = {i for f in fields for i in range(f.offset, f.offset + f.size)}
+        assert all(raw[i] == 0 for i in range(4096) if i not in named)
+        assert value["version"] == 1
+        assert value["byte_order"] == 0x0A0B0C0D
+        assert value["file_bytes"] == len(raw)
+        assert (value["header_bytes"], value["section_alignment"]) == (4096, 4096)
+        assert value["block_bytes"] == 1 << 20
+        assert value["header_hash"] == xxhash.xxh64_intdigest(raw[:4088])
+        end = value["checksums_offset"]
+        blocks = [raw[i : min(i + (1 << 20), end)] for i in range(4096, end, 1 << 20)]
+        assert value["num_blocks"] == len(blocks)
+        table = b"".join(xxhash.xxh64_intdigest(b).to_bytes(8, "little") for b in blocks)
+        assert raw[end:] == table
+        assert value["checksums_hash"] == xxhash.xxh64_intdigest(table)
+
+
+def test_every_field_is_in_a_table() -> None:
+    expected = "magic version byte_order file_bytes header_bytes section_alignment block_bytes "
+    expected += "checksums_offset num_blocks checksums_hash header_hash"
+    common = expected.split()
+    column = ["dtype", "encoding", "num_dims", "reserved", *(f"shape[{i}]" for i in range(8))]
+    column += ["row_bytes", "row_stride", "data_offset", "data_bytes"]
+    topology = ["num_src", "num_dst", "num_edges", "index_bytes", "flags", "indptr_offset"]
+    topology += ["indptr_bytes", "indices_offset", "indices_bytes"]
+    assert [f.name for f in COLUMN_FIELDS] == common + column
+    assert [f.name for f in TOPOLOGY_FIELDS] == common + topology
+
+
+def test_dtype_codes_are_as_the_table_says(tmp_path: Path) -> None:
+    cells = re.findall(r"\| (\d+) \| (\w+)", FORMAT_PAGE.read_text())
+    codes = {name: int(code) for code, name in cells if name in DTYPE_NAMES}
+    assert sorted(codes.values()) == list(range(1, 22))
+    for i, (name, code) in enumerate(codes.items()):
+        dtype = getattr(torch, name, None)
+        if dtype is None:
+            continue  # a torch older than the type
+        zeros = torch.zeros(2, dtype.itemsize, dtype=torch.uint8).view(dtype)
+        write_column(tmp_path / f"{i}.gd", zeros)
+        raw = (tmp_path / f"{i}.gd").read_bytes()
+        assert next(f for f in COLUMN_FIELDS if f.name == "dtype").read(raw) == code
+
+
+@pytest.mark.parametrize(
+    ("items", "dtype", "stride"),
+    [
+        (125, "float32", 512),
+        (100, "float32", 400),
+        (128, "float32", 512),
+        (124, "float32", 496),
+        (123, "float32", 492),
+        (1000, "float32", 4096),
+        (1023, "float32", 4096),
+        (1025, "float32", 4100),
+        (31, "uint8", 31),
+        (32, "uint8", 32),
+        (63, "uint8", 64),
+        (0, "float32", 0),
+    ],
+)
+def test_row_stride_rule(tmp_path: Path, items: int, dtype: str, stride: int) -> None:
+    write_column(tmp_path / "c.gd", torch.ones(3, items, dtype=getattr(torch, dtype)))
+    raw = (tmp_path / "c.gd").read_bytes()
+    assert next(f for f in COLUMN_FIELDS if f.name == "row_stride").read(raw) == stride
+    row_bytes = items * getattr(torch, dtype).itemsize
+    for row in range(3):
+        assert not any(raw[4096 + row * stride + row_bytes : 4096 + (row + 1) * stride])

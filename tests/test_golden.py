@@ -1,0 +1,109 @@
+"""Stores written by released versions of the format stay readable, and are written the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from golden.make import make
+
+import pyg_graphzero as gz
+
+GOLDEN = Path(__file__).parent / "golden" / "v1"
+
+
+def test_hetero_nodes() -> None:
+    data = gz.open(GOLDEN / "hetero").data()
+    assert data.node_types == ["paper", "author", "venue"]
+    assert [data[t].num_nodes for t in data.node_types] == [8, 5, 3]
+    paper = data["paper"]
+    assert sorted(paper.keys()) == sorted(
+        ["x", "half", "brain", "mask", "nothing", "train_idx", "num_nodes"]
+    )
+    assert (paper.x.dtype, paper.x.shape, paper.x.stride()) == (torch.float32, (8, 125), (128, 1))
+    assert all(paper.x[i, j] == i + j / 128 for i in range(8) for j in range(125))
+    assert (paper.half.dtype, paper.half.shape) == (torch.float16, (8, 2, 3))
+    assert paper.half[3].tolist() == [[4.5, 4.75, 5.0], [5.25, 5.5, 5.75]]
+    assert paper.brain.dtype == torch.bfloat16
+    assert paper.brain.tolist() == [0, 1000, 2000, 3008, 4000, 4992, 6016, 7008]
+    assert paper.mask.tolist() == [True, False, False, True, False, False, True, False]
+    assert (paper.nothing.dtype, paper.nothing.shape) == (torch.float32, (8, 0))
+    assert paper.train_idx.tolist() == [6, 0, 3]
+    assert list(data["author"].keys()) == list(data["venue"].keys()) == ["num_nodes"]
+
+
+def test_hetero_edges() -> None:
+    store = gz.open(GOLDEN / "hetero")
+    data = store.data()
+    cites, writes, likes = data.edge_types
+    assert cites == ("paper", "cites", "paper")
+    assert data[cites].edge_index.tolist() == [[1, 0, 0, 2, 0, 5, 4], [3, 1, 1, 2, 1, 0, 3]]
+    assert data[cites].time.dtype == torch.int16
+    assert data[cites].time.tolist() == [0, 10, 20, 30, 40, 50, 60]
+    assert data[writes].edge_index.tolist() == [[4, 0, 1], [0, 2, 5]]
+    assert data[likes].edge_index.shape == (2, 0)
+    indices, indptr, perm = store.graph_store.csc()
+    assert indptr[cites].tolist() == [0, 1, 4, 5, 7, 7, 7, 7, 7]
+    assert indices[cites].tolist() == [5, 0, 0, 0, 2, 1, 4]
+    assert perm[cites].tolist() == [5, 1, 2, 4, 3, 0, 6]
+    assert indptr[likes].tolist() == [0, 0, 0, 0]
+
+
+def test_hetero_ids_and_graph_attrs() -> None:
+    store = gz.open(GOLDEN / "hetero")
+    names = ["Ada", "Émile", "", "李", "a b\tc"]
+    assert list(store.ids("author")) == names
+    assert store.lookup(["李", "Ada"], "author").tolist() == [3, 0]
+    assert store.ids("venue").tolist() == [0, 1, 2]
+    data = store.data()
+    assert (data["scale"].dtype, data["scale"].shape) == (torch.float64, ())
+    assert float(data["scale"]) == 0.5
+    assert (data["title"], data["year"], data["ratio"]) == ("golden ✓", 2024, 0.1)
+
+
+def test_hetero_batch() -> None:
+    loader = gz.loader.NeighborLoader(
+        gz.open(GOLDEN / "hetero"), [-1, -1], input_nodes=("paper", [3]), batch_size=1
+    )
+    batch = next(iter(loader))
+    assert batch["paper"].n_id.tolist() == [3, 1, 4, 0]
+    assert batch["paper", "cites", "paper"].e_id.tolist() == [0, 6, 1, 2, 4]
+    assert batch["paper", "cites", "paper"].time.tolist() == [0, 60, 10, 20, 40]
+    assert batch["paper"].x[:, 0].tolist() == [3, 1, 4, 0]
+
+
+def test_homogeneous() -> None:
+    store = gz.open(GOLDEN / "homogeneous")
+    data = store.data()
+    assert data.num_nodes == 6
+    assert data.x.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [10, 11]]
+    assert data.y.dtype == torch.uint8
+    assert data.y.tolist() == [0, 1, 0, 1, 0, 1]
+    assert data.edge_index.tolist() == [[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]
+    assert data.edge_weight.dtype == torch.float64
+    assert data.edge_weight.tolist() == [0, 0.125, 0.25, 0.375, 0.5]
+    assert store.ids().tolist() == [10, 20, 30, 40, 50, 60]
+    assert store.lookup([60, 10]).tolist() == [5, 0]
+
+
+@pytest.mark.parametrize("name", ["hetero", "homogeneous"])
+def test_checksums(name: str) -> None:
+    report = gz.open(GOLDEN / name).verify()
+    assert report.ok, str(report)
+
+
+def test_written_the_same(tmp_path: Path) -> None:
+    make(tmp_path)
+    files = {p.relative_to(GOLDEN) for p in GOLDEN.rglob("*") if p.is_file()}
+    assert files == {p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file()}
+    for file in sorted(files):
+        old, new = (GOLDEN / file).read_bytes(), (tmp_path / file).read_bytes()
+        if file.name == "store.json":
+            was, now = json.loads(old), json.loads(new)
+            for document in (was, now):  # they name the release that wrote them
+                del document["created_by"], document["checksum"]
+            assert was == now
+        else:
+            assert old == new, file

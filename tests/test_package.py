@@ -1,0 +1,75 @@
+"""What is installed: one OpenMP runtime, one module for every Python, types, a version."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pyg_graphzero as gz
+from pyg_graphzero import _core
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_one_openmp_runtime_and_it_is_torchs():
+    code = (
+        "import pyg_graphzero as gz, torch; from pyg_graphzero import _core;"
+        "torch.randn(500, 500) @ torch.randn(500, 500); _core.num_threads();"
+        "print(open('/proc/self/maps').read())"
+    )
+    maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    runtimes = {
+        line.split()[-1]
+        for line in maps.stdout.splitlines()
+        if re.search(r"lib(gomp|omp|iomp5)[-.\w]*\.so", line)
+    }
+    assert len(runtimes) == 1
+    assert "torch" in runtimes.pop()
+
+
+def test_torch_decides_the_number_of_threads():
+    code = (
+        "import torch; torch.set_num_threads(3); from pyg_graphzero import _core;"
+        "import pyg_graphzero; print(_core.num_threads(), _core.num_threads(2))"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.split() == ["3", "2"]
+
+
+def test_one_module_for_every_python():
+    assert _core.__file__.endswith(".abi3.so")
+
+
+def test_the_module_does_not_link_libtorch():
+    linked = subprocess.run(["ldd", _core.__file__], capture_output=True, text=True).stdout
+    assert "libtorch" not in linked
+    assert "libpython" not in linked
+
+
+def test_the_engine_knows_no_python():
+    for source in (ROOT / "csrc").rglob("*.[ch]*"):
+        if source.parent.name != "bindings":
+            assert not re.search(
+                r"#include *[<\"](Python\.h|nanobind|torch|ATen)", source.read_text()
+            )
+        if source.name != "parallel.cpp":
+            assert "#pragma omp" not in source.read_text()
+
+
+def test_version_and_types():
+    assert gz.__version__ == version("pyg_graphzero")
+    package = Path(gz.__file__).parent
+    assert (package / "py.typed").exists()
+    assert (package / "_core.pyi").exists()
+
+
+def test_the_checksum_is_xxh64():
+    import torch
+    import xxhash
+
+    for size in (0, 1, 3, 4, 7, 8, 31, 32, 33, 1000, 1 << 20):
+        data = torch.randint(0, 256, (size,), dtype=torch.uint8)
+        assert _core.xxh64(data) == xxhash.xxh64_intdigest(data.numpy().tobytes())

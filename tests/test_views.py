@@ -1,0 +1,376 @@
+"""``store.data().x`` is the file: no copy, no way to change it, and it outlives everything else."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from store_files import COLUMN_FIELDS, make_store
+from torch import Tensor
+from xxhash import xxh64_intdigest
+
+import pyg_graphzero as gz
+from pyg_graphzero import _core, schema
+from pyg_graphzero.columns import DTYPES, gather, view_column, write_column
+from pyg_graphzero.convert.csc import EdgeChunk, build_csc
+from pyg_graphzero.writer import StoreWriter
+
+MB = 1 << 20
+
+
+def anonymous_memory() -> int:
+    """Bytes of RAM this process holds that no file backs."""
+    gc.collect()
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"RssAnon:\s+(\d+) kB", status)[1]) * 1024  # type: ignore[index]
+
+
+def mapped_file(tensor: Tensor) -> str:
+    """The file whose mapping a tensor's memory lies in."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if begin <= tensor.data_ptr() < end:
+            return line.split(maxsplit=5)[5]
+    raise AssertionError("the tensor's memory is not mapped")
+
+
+LARGE_ROWS = 400_000  # of 512 bytes: 200 MB
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("memory") / "store"
+    with StoreWriter(path, is_hetero=False) as writer:
+        writer.add_node_type(None, LARGE_ROWS)
+        writer.add_node_attr(None, "x", torch.ones(1).expand(LARGE_ROWS, 128))
+        writer.finish()
+    yield path
+    shutil.rmtree(path)  # pytest would keep three of them
+
+
+class TestMemory:
+    def test_anonymous_memory_does_not_grow(self, large: Path) -> None:
+        gz.open(large).data()  # whatever is allocated once
+        before = anonymous_memory()
+        store = gz.open(large)
+        x = store.data().x
+        assert mapped_file(x) == str(large / "node/x.gd")
+        assert anonymous_memory() - before < 4 * MB
+        total = float(x.sum())  # reads all of it
+        part, column, row = x[1000:-1000], x[:, 5], x[777]
+        assert part.shape[0] + column.shape[0] + row.shape[0] == 2 * LARGE_ROWS - 2000 + 128
+        some = x[torch.arange(0, LARGE_ROWS, 1000)]
+        assert some.shape == (400, 128)
+        assert total == LARGE_ROWS * 128
+        assert anonymous_memory() - before < 4 * MB
+
+    def test_a_written_page_is_what_a_write_costs(self, large: Path) -> None:
+        x = gz.open(large).data().x
+        before = anonymous_memory()
+        x[: MB // 512] = 3  # 1 MB
+        assert MB / 2 < anonymous_memory() - before < 8 * MB
+
+
+def sparse_column(path: Path, rows: int, items: int) -> None:
+    """A float32 column of zeros that takes almost no disk, checksum table and header right."""
+    size = rows * items * 4
+    end = 4096 + (size + 4095) // 4096 * 4096
+    body = end - 4096
+    blocks = [xxh64_intdigest(bytes(MB))] * (body // MB)
+    if body % MB:
+        blocks.append(xxh64_intdigest(bytes(body % MB)))
+    table = b"".join(block.to_bytes(8, "little") for block in blocks)
+    values = {
+        "magic": int.from_bytes(b"\x89GZD\r\n\x1a\n", "little"),
+        "version": 1,
+        "byte_order": 0x0A0B0C0D,
+        "file_bytes": end + len(table),
+        "header_bytes": 4096,
+        "section_alignment": 4096,
+        "block_bytes": MB,
+        "checksums_offset": end,
+        "num_blocks": len(blocks),
+        "checksums_hash": xxh64_intdigest(table),
+        "dtype": 9,
+        "num_dims": 2,
+        "shape[0]": rows,
+        "shape[1]": items,
+        "row_bytes": items * 4,
+        "row_stride": items * 4,
+        "data_offset": 4096,
+        "data_bytes": size,
+    }
+    header = bytearray(4096)
+    for field in COLUMN_FIELDS:
+        value = values.get(field.name, 0)
+        header[field.offset : field.offset + field.size] = value.to_bytes(field.size, "little")
+    header[4088:] = xxh64_intdigest(bytes(header[:4088])).to_bytes(8, "little")
+    with path.open("wb") as file:
+        file.write(header)
+        file.truncate(end)
+        file.seek(end)
+        file.write(table)
+
+
+SPARSE_ROWS = 111_059_956  # papers100M
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sparse") / "store"
+    src = torch.arange(0, SPARSE_ROWS, SPARSE_ROWS // 3000)
+    chunk = EdgeChunk(src, torch.arange(src.numel()) % 100)
+    with StoreWriter(path, is_hetero=True) as writer:
+        writer.add_node_type("paper", SPARSE_ROWS)
+        writer.add_node_type("topic", 100)
+        csc = build_csc([chunk], SPARSE_ROWS, 100)
+        writer.add_edge_type(("paper", "has", "topic"), csc)
+        writer.finish()
+    (path / "node-paper").mkdir()
+    name, file = "node-paper/x.gd", path / "node-paper/x.gd"
+    try:
+        sparse_column(file, SPARSE_ROWS, 128)
+    except OSError as error:
+        pytest.skip(f"no sparse files here: {error}")
+    if file.stat().st_blocks * 512 > 100 * MB:
+        file.unlink()
+        pytest.skip("no sparse files here")
+    document = schema.load(path)
+    document.node_types[0].attrs["x"] = name
+    record = schema.FileRecord(file.stat().st_size, schema.header_hash(file))
+    document.files[name] = record
+    schema.dump(document, path / "store.json")
+    return path
+
+
+class TestSparse50GB:
+    def test_opens_and_indexes(self, sparse: Path) -> None:
+        before = anonymous_memory()
+        data = gz.open(sparse).data()
+        x = data["paper"].x
+        assert x.shape == (SPARSE_ROWS, 128)
+        assert x.numel() * 4 > 50 << 30
+        assert x[0].sum() + x[-1].sum() + x[SPARSE_ROWS // 2, 7] == 0
+        rows = torch.tensor([0, SPARSE_ROWS - 1, 12_345_678])
+        assert gather(x, rows).shape == (3, 128)
+        assert x[rows].shape == (3, 128)
+        x[-1, -1] = 5  # a copy-on-write map of 57 GB, and one page of it is ours now
+        assert float(gather(x, rows)[1, -1]) == 5
+        assert anonymous_memory() - before < 8 * MB
+
+    def test_loads(self, sparse: Path) -> None:
+        loader = gz.loader.NeighborLoader(
+            gz.open(sparse), [-1], input_nodes=("topic", None), batch_size=50
+        )
+        before = anonymous_memory()
+        for batch in loader:
+            n_id = batch["paper"].n_id
+            assert batch["paper"].x.shape == (n_id.numel(), 128)
+            assert int(n_id.max()) > SPARSE_ROWS // 2
+        assert anonymous_memory() - before < 64 * MB
+
+    def test_checksums_of_some_blocks(self, sparse: Path) -> None:
+        file = str(sparse / "node-paper/x.gd")
+        assert _core.count_blocks(file) == (54_229, [])
+        assert _core.verify_blocks(file, 54_220, 9) == []
+
+
+class TestLifetime:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return make_store(tmp_path / "store", value=4.0)
+
+    def test_outlives_the_store(self, path: Path) -> None:
+        store = gz.open(path)
+        data = store.data()
+        x, y, part, turned = data.x, data.y, data.x[10:20, 2:], data.x.t()
+        picked, flat, bits = data.x[3], data.x.reshape(-1), data.x.view(torch.int32)
+        indptr = store.graph_store.csc()[1]
+        store.close()
+        del store, data
+        gc.collect()
+        assert torch.equal(x, torch.full((50, 7), 4.0))
+        assert y.tolist() == list(range(50))
+        del x
+        gc.collect()
+        assert torch.equal(part, torch.full((10, 5), 4.0))
+        assert turned.shape == (7, 50)
+        assert float(turned.sum() + picked.sum() + flat.sum()) == 4 * (350 + 7 + 350)
+        assert int(bits[0, 0]) == 0x40800000
+        assert int(indptr[-1]) == 200
+
+    def test_outlives_the_file(self, path: Path) -> None:
+        x = gz.open(path).data().x
+        for file in sorted(path.rglob("*"), reverse=True):
+            file.unlink() if file.is_file() else file.rmdir()
+        path.rmdir()
+        gc.collect()
+        assert torch.equal(x, torch.full((50, 7), 4.0))
+
+    def test_the_mapping_goes_when_the_last_view_does(self, path: Path) -> None:
+        def maps() -> int:
+            gc.collect()
+            return Path("/proc/self/maps").read_text().count(str(path))
+
+        assert maps() == 0
+        store = gz.open(path)
+        part = store.data().x[5]
+        store.close()
+        del store
+        assert maps() == 1
+        assert float(part[0]) == 4
+        del part
+        assert maps() == 0
+
+    def test_a_closed_store_says_so(self, path: Path) -> None:
+        store = gz.open(path)
+        features, graph = store.feature_store, store.graph_store
+        store.close()
+        store.close()
+        assert store.closed
+        assert repr(store) == f"Store({str(path)!r}, closed)"
+        words = f"{path}: the store was closed; open it again"
+        for use in (
+            store.data,
+            store.info,
+            store.verify,
+            store.num_nodes,
+            store.num_edges,
+            store.ids,
+            lambda: store.lookup(["n1"]),
+            lambda: store.node_types,
+            lambda: store.edge_types,
+            lambda: store.is_hetero,
+            features.get_all_tensor_attrs,
+            lambda: features[None, "x", None],
+            graph.get_all_edge_attrs,
+            graph.csc,
+            lambda: gz.loader.NeighborLoader(store, [2]),
+        ):
+            with pytest.raises(gz.ClosedStoreError) as caught:
+                use()
+            assert str(caught.value) == words
+        assert isinstance(caught.value, ValueError)
+
+    def test_with(self, path: Path) -> None:
+        with gz.open(path) as store:
+            x = store.data().x
+        assert store.closed
+        assert float(x[0, 0]) == 4
+
+
+class TestWrites:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return make_store(tmp_path / "store")
+
+    def test_the_file_never_changes(self, path: Path) -> None:
+        before = {p: p.read_bytes() for p in path.rglob("*") if p.is_file()}
+        data = gz.open(path).data()
+        data.x[3] = 7
+        data.x.mul_(2)
+        data.y.zero_()
+        data.train_idx += 1
+        data.x.view(torch.int32)[5, 5] = 1
+        data.x.numpy()[6] = -1
+        assert data.x[3].tolist() == [14.0] * 7
+        del data
+        gc.collect()
+        assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
+        assert gz.open(path).data().x[3].tolist() == [1.0] * 7
+
+    def test_loaders_of_this_process_see_them(self, path: Path) -> None:
+        data = gz.open(path).data()
+        data.x[3] = 7
+        batch = gz.loader.NeighborLoader(data, [0], input_nodes=torch.tensor([3, 4]), batch_size=2)
+        assert next(iter(batch)).x[:, 0].tolist() == [7, 1]
+
+    def test_topology_views_cannot_change_sampling(self, path: Path) -> None:
+        store = gz.open(path)
+        indices, indptr = store.graph_store.csc()[:2]
+        sampler = gz.sampler.NeighborSampler(store.data(), [-1])
+        indices.zero_()
+        indptr.fill_(-1)
+        loader = gz.loader.NeighborLoader(store, [-1], batch_size=50, neighbor_sampler=sampler)
+        assert next(iter(loader)).num_edges == 200
+
+
+class TestPickle:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
+            writer.add_node_type(None, 20_000)
+            writer.add_node_attr(None, "x", torch.arange(320_000.0).view(20_000, 16))
+            edges = torch.arange(20_000)
+            writer.add_edge_type(None, build_csc([EdgeChunk(edges, edges % 100)], 20_000, 20_000))
+            writer.finish()
+        return tmp_path / "store"
+
+    def test_by_path(self, path: Path) -> None:
+        store = gz.open(path)
+        data = store.data()
+        for value in (store, data, store.feature_store, store.graph_store):
+            assert len(pickle.dumps(value)) < 2000
+        again = pickle.loads(pickle.dumps(data))
+        assert mapped_file(again.x) == str(path / "node/x.gd")
+        assert torch.equal(again.x, data.x)
+        assert torch.equal(again.edge_index, data.edge_index)
+        assert pickle.loads(pickle.dumps(store)).num_nodes() == 20_000
+        features = pickle.loads(pickle.dumps(store.feature_store))
+        assert torch.equal(features[None, "x", 3], data.x[3])
+        assert int(pickle.loads(pickle.dumps(store.graph_store)).csc()[1][-1]) == 20_000
+
+    def test_changes_travel(self, path: Path) -> None:
+        data = gz.open(path).data()
+        data.y = torch.arange(20_000)
+        data.name = "mine"
+        again = pickle.loads(pickle.dumps(data))
+        assert torch.equal(again.y, data.y)
+        assert again.name == "mine"
+        data.x[7] = -1  # in place
+        assert pickle.loads(pickle.dumps(data)).x[7].tolist() == [-1.0] * 16
+        del data.x
+        assert "x" not in pickle.loads(pickle.dumps(data))
+
+    def test_a_store_that_is_gone(self, path: Path) -> None:
+        text = pickle.dumps(gz.open(path).data())
+        os.rename(path, path.with_name("moved"))
+        with pytest.raises(FileNotFoundError) as caught:
+            pickle.loads(text)
+        assert caught.value.filename == str(path)
+
+
+SHAPES = [(0,), (1,), (5,), (0, 3), (4, 0), (3, 2), (2, 3, 4), (2, 1, 2, 1, 2), (40, 125), (3, 63)]
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental:UserWarning")
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=DTYPES.keys())
+@pytest.mark.parametrize("shape", [(), *SHAPES], ids=str)
+def test_round_trip(tmp_path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Every dtype and shape comes back bit by bit: NaN payloads, denormals, negative zeros."""
+    generator = torch.Generator().manual_seed(len(shape))
+    raw = torch.randint(0, 256, (*shape, dtype.itemsize), generator=generator, dtype=torch.uint8)
+    if dtype == torch.bool:
+        raw = raw % 2
+    value = raw.view(dtype).view(shape)
+    write_column(tmp_path / "c.gd", value)
+    view = view_column(_core.Column.open(str(tmp_path / "c.gd")))
+    assert (view.dtype, view.shape) == (dtype, value.shape)
+
+    def bits(tensor: Tensor) -> Tensor:
+        flat = tensor.contiguous().view(-1)
+        return flat.view(torch.uint8) if tensor.numel() else torch.empty(0, dtype=torch.uint8)
+
+    assert torch.equal(bits(view), bits(value))
+    if shape and shape[0]:
+        rows = torch.arange(shape[0] - 1, -1, -1)
+        taken = gather(view, rows)
+        assert taken.is_contiguous()
+        assert torch.equal(bits(taken), raw.flip(0).view(-1))

@@ -1,0 +1,333 @@
+"""Publication: a store is there whole or not at all, whatever happens to its writer."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from store_files import make_store
+
+import pyg_graphzero as gz
+from pyg_graphzero import _core
+from pyg_graphzero.convert.csc import EdgeChunk, build_csc
+from pyg_graphzero.writer import LOCK_FILE, StoreWriter
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file may grow beyond ``size``: writing fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def write_until(path: Path, limit_at: str, limit: int) -> None:
+    """Writes 2 MB of column, topology and schema; from ``limit_at`` on, files are limited."""
+    edges = torch.arange(100_000)
+    csc = build_csc([EdgeChunk(edges % 1000, edges % 7)], 1000, 1000)
+    with StoreWriter(path, is_hetero=False) as writer:
+        writer.add_node_type(None, 1000)
+        with largest_file(limit if limit_at == "column" else 1 << 30):
+            writer.add_node_attr(None, "x", torch.ones(1000, 500))
+        with largest_file(limit if limit_at == "topology" else 1 << 30):
+            writer.add_edge_type(None, csc)
+        with largest_file(limit if limit_at == "schema" else 1 << 30):
+            writer.finish()
+
+
+@pytest.mark.parametrize(
+    ("limit_at", "limit", "file"),
+    [
+        ("column", 0, "node/x.gd"),
+        ("column", 4096, "node/x.gd"),
+        ("column", 1_500_000, "node/x.gd"),
+        ("column", 2_002_944, "node/x.gd"),  # only the checksum table does not fit
+        ("topology", 5000, "edge/topology.gl"),
+        ("topology", 300_000, "edge/topology.gl"),
+        ("schema", 0, "store.json"),
+        ("schema", 100, "store.json"),
+    ],
+)
+def test_disk_full(tmp_path: Path, limit_at: str, limit: int, file: str) -> None:
+    with pytest.raises(OSError) as caught:
+        write_until(tmp_path / "store", limit_at, limit)
+    assert caught.value.errno == errno.EFBIG
+    assert str(caught.value.filename).endswith(file)
+    assert "cannot write" in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_disk_full_keeps_what_was_there(tmp_path: Path) -> None:
+    make_store(tmp_path / "store")
+    before = sorted(p.name for p in (tmp_path / "store").rglob("*"))
+    with pytest.raises(OSError), largest_file(100):
+        make_store(tmp_path / "store", force=True)
+    assert os.listdir(tmp_path) == ["store"]
+    assert sorted(p.name for p in (tmp_path / "store").rglob("*")) == before
+    assert gz.open(tmp_path / "store").verify().ok
+
+
+@pytest.mark.parametrize("limit", [3000, 1_000_000])
+def test_disk_full_while_adding_a_column(tmp_path: Path, limit: int) -> None:
+    store = gz.open(make_store(tmp_path / "store"), mode="r+")
+    before = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.name != LOCK_FILE)
+    with pytest.raises(OSError), largest_file(limit):
+        store.feature_store[None, "z", None] = torch.ones(50, 10_000)
+    after = sorted(p.name for p in (tmp_path / "store").rglob("*") if p.name != LOCK_FILE)
+    assert after == before
+    assert "z" not in store.data()
+    store.feature_store[None, "w", None] = torch.arange(50)
+    store.close()
+    again = gz.open(tmp_path / "store")
+    assert again.data().w.tolist() == list(range(50))
+    assert "z" not in again.data()
+    assert again.verify().ok
+
+
+def test_exception_inside(tmp_path: Path) -> None:
+    def interrupted() -> None:
+        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
+            writer.add_node_type(None, 5)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert os.listdir(tmp_path) == []
+
+
+def test_existing_targets(tmp_path: Path) -> None:
+    make_store(tmp_path / "store")
+    with pytest.raises(FileExistsError, match="force replaces it") as caught:
+        make_store(tmp_path / "store")
+    assert caught.value.filename == str(tmp_path / "store")
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.jpg").write_bytes(b"meow")
+    with pytest.raises(FileExistsError, match="is not a store, so it is not replaced"):
+        make_store(tmp_path / "photos", force=True)
+    assert (tmp_path / "photos" / "cat.jpg").read_bytes() == b"meow"
+    with pytest.raises(FileNotFoundError, match="parent directory") as missing:
+        make_store(tmp_path / "no" / "such" / "store")
+    assert missing.value.filename == str(tmp_path / "no" / "such" / "store")
+
+
+def test_a_target_that_appears_meanwhile(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
+        writer.add_node_type(None, 5)
+        make_store(tmp_path / "store")
+        with pytest.raises(FileExistsError) as caught:
+            writer.finish()
+        assert caught.value.filename == str(tmp_path / "store")
+    assert os.listdir(tmp_path) == ["store"]
+    assert gz.open(tmp_path / "store").num_nodes() == 50
+
+
+def test_overwriting_does_not_harm_readers(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "store", value=1.0)
+    store = gz.open(path)
+    data = store.data()
+    loader = gz.loader.NeighborLoader(data, [3], batch_size=50)
+    unmapped = gz.open(path)
+    make_store(path, force=True, value=2.0)
+    assert torch.equal(data.x, torch.ones(50, 7))
+    assert torch.equal(next(iter(loader)).x, torch.ones(next(iter(loader)).num_nodes, 7))
+    assert torch.equal(unmapped.data().x, torch.ones(50, 7))
+    assert data.edge_index.shape == (2, 200)
+    assert torch.equal(gz.open(path).data().x, torch.full((50, 7), 2.0))
+    assert os.listdir(tmp_path) == ["store"]
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "store")
+    first = gz.open(path, mode="r+")
+    with pytest.raises(BlockingIOError) as caught:
+        gz.open(path, mode="r+")
+    assert caught.value.filename == str(path / LOCK_FILE)
+    gz.open(path).close()
+    first.close()
+    gz.open(path, mode="r+").close()
+
+
+def test_writers_of_one_name_do_not_delete_each_other(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "store", is_hetero=False) as slow:
+        slow.add_node_type(None, 3)
+        slow.add_node_attr(None, "x", torch.ones(3))
+        with StoreWriter(tmp_path / "store", is_hetero=False) as fast:
+            fast.add_node_type(None, 4)
+        slow.finish()
+    assert gz.open(tmp_path / "store").data().x.tolist() == [1, 1, 1]
+    assert os.listdir(tmp_path) == ["store"]
+
+
+def test_the_lock_is_held_until_the_store_is_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer that starts in the last moment must not take the scratch for abandoned."""
+    publish = _core.publish_directory
+
+    def racing(scratch: str, target: str, replace: bool) -> None:
+        with StoreWriter(target, is_hetero=False):
+            assert Path(scratch, "store.json").exists()
+        publish(scratch, target, replace)
+
+    monkeypatch.setattr(_core, "publish_directory", racing)
+    make_store(tmp_path / "store")
+    assert gz.open(tmp_path / "store").verify().ok
+
+
+def test_abandoned_scratch_is_removed(tmp_path: Path) -> None:
+    for name, content in ((".store.partial-0a", LOCK_FILE), (".store.partial-0b", "x.gd")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / content).write_text("")
+    (tmp_path / ".store2.partial-0c").mkdir()  # of another store
+    make_store(tmp_path / "store")
+    assert sorted(os.listdir(tmp_path)) == [".store2.partial-0c", "store"]
+
+
+def test_kill_at_any_instant(tmp_path: Path) -> None:
+    """Writers killed by SIGKILL at random moments leave the old store, the new one, or none."""
+    script = textwrap.dedent("""
+        import os, random, signal, sys, time
+        from pathlib import Path
+        import torch
+        import pyg_graphzero as gz
+        from pyg_graphzero.writer import StoreWriter
+
+        target = Path(sys.argv[1]) / "store"
+
+        def write(value):
+            with StoreWriter(target, is_hetero=False, force=True) as writer:
+                writer.add_node_type(None, 3000)
+                for i in range(6):
+                    writer.add_node_attr(None, f"x{i}", torch.full((3000, 64), float(value)))
+                writer.finish()
+
+        def seconds(value):
+            begin = time.perf_counter()
+            write(value)
+            return time.perf_counter() - begin
+
+        full, killed, now, rng = seconds(0), 0, 0, random.Random(1)
+        for value in range(1, 25):
+            child = os.fork()
+            if child == 0:
+                write(value)
+                os._exit(0)
+            time.sleep(rng.random() * full * 1.2)
+            os.kill(child, signal.SIGKILL)
+            killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            store = gz.open(target)
+            data = store.data()
+            found = {float(v) for i in range(6) for v in data[f"x{i}"].unique()}
+            assert found in ({now}, {value}), (found, now, value)
+            assert store.verify().ok
+            (now,) = found
+        write(99)
+        assert os.listdir(target.parent) == ["store"], os.listdir(target.parent)
+        assert gz.open(target).data().x5[0, 0] == 99
+        print(killed)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 5
+
+
+class TestArguments:
+    @pytest.fixture
+    def writer(self, tmp_path: Path) -> Iterator[StoreWriter]:
+        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
+            writer.add_node_type(None, 3)
+            yield writer
+
+    def test_rows(self, writer: StoreWriter) -> None:
+        with pytest.raises(ValueError, match=r"'x' of None: found shape \[4, 2\], expected 3 rows"):
+            writer.add_node_attr(None, "x", torch.ones(4, 2))
+        with pytest.raises(ValueError, match=r"found shape \[\], expected 3 rows"):
+            writer.add_node_attr(None, "x", torch.tensor(1.0))
+
+    def test_kinds(self, writer: StoreWriter) -> None:
+        with pytest.raises(TypeError, match="found list, expected a tensor or an array"):
+            writer.add_node_attr(None, "x", [1, 2, 3])
+        with pytest.raises(TypeError, match="found dtype <U1, expected a number or bool type"):
+            writer.add_node_attr(None, "x", np.array(["a", "b", "c"]))
+        with pytest.raises(TypeError, match=r"torch.sparse_coo tensor, expected a dense one"):
+            writer.add_node_attr(None, "x", torch.eye(3).to_sparse())
+        with pytest.raises(TypeError, match="graph attribute 'a': found list, expected a tensor"):
+            writer.add_graph_attr("a", [1])
+
+    def test_arrays_of_any_layout(self, writer: StoreWriter, tmp_path: Path) -> None:
+        writer.add_node_attr(None, "big_endian", np.array([1, 2, 3], ">i4"))
+        writer.add_node_attr(None, "reversed", np.arange(3)[::-1].copy())
+        writer.add_node_attr(None, "transposed", torch.arange(6).view(2, 3).t())
+        writer.add_node_attr(None, "conjugate", torch.tensor([1 + 2j, 0, 0]).conj())
+        frozen = np.arange(3.0)
+        frozen.flags.writeable = False
+        writer.add_node_attr(None, "frozen", frozen)
+        writer.add_node_attr(None, "grad", torch.ones(3, requires_grad=True))
+        writer.finish()
+        data = gz.open(tmp_path / "store").data()
+        assert data.big_endian.tolist() == [1, 2, 3]
+        assert data.reversed.tolist() == [2, 1, 0]
+        assert data.transposed.tolist() == [[0, 3], [1, 4], [2, 5]]
+        assert data.conjugate.tolist() == [1 - 2j, 0, 0]
+        assert data.frozen.tolist() == [0, 1, 2]
+        assert data.grad.tolist() == [1, 1, 1]
+
+    def test_index_sets(self, writer: StoreWriter) -> None:
+        with pytest.raises(IndexError, match=r"train_idx\[1\]: found 3, expected 0 <= id < 3"):
+            writer.add_index_set(None, "train_idx", torch.tensor([0, 3]))
+        with pytest.raises(ValueError, match="expected integers"):
+            writer.add_index_set(None, "train_idx", torch.tensor([0.5]))
+
+    def test_string_ids(self, writer: StoreWriter) -> None:
+        with pytest.raises(ValueError, match="ids: found a missing value"):
+            writer.add_node_ids(None, ["a", None, "c"])
+        with pytest.raises(ValueError, match="expected 3 rows"):
+            writer.add_node_ids(None, ["a", "b"])
+
+    def test_unknown_types(self, writer: StoreWriter) -> None:
+        with pytest.raises(KeyError, match="paper"):
+            writer.add_node_attr("paper", "x", torch.ones(3))
+        with pytest.raises(ValueError, match="is_hetero=False"):
+            writer.add_node_type("paper", 3)
+        with pytest.raises(ValueError, match="was added before"):
+            writer.add_node_type(None, 3)
+
+    def test_names_that_are_no_file_names(self, writer: StoreWriter, tmp_path: Path) -> None:
+        names = ["a/b", "a_b", "../up", "", "ü" * 300, "a.b", ".", "con:"]
+        for i, name in enumerate(names):
+            writer.add_node_attr(None, name, torch.full((3,), i))
+        writer.finish()
+        store = gz.open(tmp_path / "store")
+        fs = store.feature_store
+        assert [int(fs[None, name, None][0]) for name in names] == list(range(len(names)))
+        assert sorted(os.listdir(tmp_path)) == ["store"]
+
+    def test_finish_twice(self, writer: StoreWriter) -> None:
+        writer.finish()
+        with pytest.raises(ValueError, match="finished or aborted before"):
+            writer.finish()
+
+
+def test_copies_of_a_store_open(tmp_path: Path) -> None:
+    shutil.copytree(make_store(tmp_path / "store"), tmp_path / "copy")
+    assert gz.open(tmp_path / "copy").verify().ok
