@@ -161,13 +161,13 @@ def hash_bags(bags: Iterable[Sequence[str]], num_columns: int) -> Tensor:
             if column is None:
                 column = column_of[token] = crc32(token.encode()) % num_columns
             columns.append(column)
-    row = np.repeat(np.arange(len(lengths)), lengths)
-    cells, counts = np.unique(row * num_columns + np.array(columns), return_counts=True)
-    row, column = np.divmod(cells, num_columns)
-    document_frequency = np.bincount(column, minlength=num_columns)
+    token_rows = np.repeat(np.arange(len(lengths)), lengths)
+    cells, counts = np.unique(token_rows * num_columns + np.array(columns), return_counts=True)
+    cell_row, cell_column = np.divmod(cells, num_columns)
+    document_frequency = np.bincount(cell_column, minlength=num_columns)
     weight = np.log(1 + len(lengths) / np.maximum(document_frequency, 1)).astype(np.float32)
     x = np.zeros((len(lengths), num_columns), dtype=np.float32)
-    x[row, column] = np.log1p(counts).astype(np.float32) * weight[column]
+    x[cell_row, cell_column] = np.log1p(counts).astype(np.float32) * weight[cell_column]
     return torch.nn.functional.normalize(torch.from_numpy(x))
 
 

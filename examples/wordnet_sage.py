@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader as StockNeighborLoader
 from torch_geometric.nn import GraphSAGE
+from torch_geometric.utils import to_torch_csr_tensor
 from tqdm import tqdm
 
 import pyg_graphzero as gz
@@ -124,19 +126,23 @@ def train_mini_batch(
 def train_full_batch(data: Data, args: argparse.Namespace) -> float:
     """Trains the same model on the whole graph at once, which needs no sampler."""
     model = build_model(data, args)
-    steps = 2 if args.quick else 80
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse ")
+        # PyG multiplies by a sparse matrix in half the time it takes to gather and scatter.
+        adj_t = to_torch_csr_tensor(data.edge_index.flip(0), size=(data.num_nodes, data.num_nodes))
+    steps = 2 if args.quick else 100
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in tqdm(range(steps), desc="full batch", unit="step", leave=False, disable=None):
         model.train()
         optimizer.zero_grad()
-        logits = model(data.x, data.edge_index)
+        logits = model(data.x, adj_t)
         F.cross_entropy(logits[data.train_mask], data.y[data.train_mask]).backward()
         optimizer.step()
         schedule.step()
     model.eval()
     with torch.no_grad():
-        correct = model(data.x, data.edge_index).argmax(dim=1) == data.y
+        correct = model(data.x, adj_t).argmax(dim=1) == data.y
     return float(correct[data.test_mask].float().mean())
 
 
