@@ -11,8 +11,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
-SOURCES := pyproject.toml CMakeLists.txt constraints.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
+PIP = $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
+SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
 
 .PHONY: demo test lint cpptest sanitize stock clean
 
@@ -44,15 +44,18 @@ sanitize: $(VENV)/.tools
 	done
 
 # torch is pinned first: unpinned it may bring gigabytes of CUDA.
-$(VENV)/.installed: $(SOURCES)
+$(VENV)/.torch: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) torch
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.torch $(SOURCES)
 	$(PIP) -e .
 	touch $@
 
-$(VENV)/.tools: $(VENV)/.installed
+$(VENV)/.tools: $(VENV)/.torch $(SOURCES)
 	$(PIP) -e '.[test,lint]'
-	touch $@
+	touch $@ $(VENV)/.installed
 
 stock: $(VENV)/.installed
 	$(PIP) setuptools wheel
