@@ -143,8 +143,13 @@ void init_storage(nb::module_& m) {
       "path"_a, "first"_a, "count"_a, "num_threads"_a = 0,
       "The bad ones among blocks [first, first + count): (block, offset, bytes, detail).");
   m.def("sync_directory", &sync_directory, "path"_a);
-  m.def("publish_directory", &publish_directory, "from_path"_a, "to_path"_a, "replace"_a,
-        nb::call_guard<nb::gil_scoped_release>());
+  m.def(
+      "publish_directory",
+      [](const std::string& from_path, const std::string& to_path, bool replace) {
+        const nb::gil_scoped_release released;
+        publish_directory(from_path, to_path, replace);
+      },
+      "from_path"_a, "to_path"_a, "replace"_a);
 }
 
 }  // namespace gz::python

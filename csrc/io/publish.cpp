@@ -21,15 +21,44 @@ void sync_directory(const std::string& path) {
   if (result != 0 && code != EINVAL) throw OsError("cannot sync directory", path, code);
 }
 
-void publish_directory(const std::string& from, const std::string& to, bool replace) {
-  sync_directory(from);
-  int result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
-  if (result != 0 && errno == EEXIST && replace) {
-    result = ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE);
+int rename_with_flags(const char* from, const char* to, unsigned flags) {
+  return ::renameat2(AT_FDCWD, from, AT_FDCWD, to, flags);
+}
+
+namespace {
+
+[[noreturn]] void throw_not_moved(const std::string& to, int code) {
+  throw OsError("cannot move the finished store to", to, code);
+}
+
+// For filesystems without the flags: two or three plain renames, undone if the second fails.
+void publish_in_steps(const std::string& from, const std::string& to, bool replace) {
+  const bool exists = std::filesystem::exists(to);
+  if (exists && !replace) throw_not_moved(to, EEXIST);
+  const std::string aside = from + ".old";
+  if (exists && ::rename(to.c_str(), aside.c_str()) != 0) throw_not_moved(to, errno);
+  if (::rename(from.c_str(), to.c_str()) != 0) {
+    const int code = errno;
+    if (exists) ::rename(aside.c_str(), to.c_str());
+    throw_not_moved(to, code);
   }
-  if (result != 0) throw OsError("cannot move the finished store to", to, errno);
-  const std::string parent = std::filesystem::absolute(to).parent_path().string();
-  sync_directory(parent);
+  if (exists && ::rename(aside.c_str(), from.c_str()) != 0) throw_not_moved(from, errno);
+}
+
+}  // namespace
+
+void publish_directory(const std::string& from, const std::string& to, bool replace,
+                       RenameWithFlags rename) {
+  sync_directory(from);
+  int result = rename(from.c_str(), to.c_str(), RENAME_NOREPLACE);
+  if (result != 0 && errno == EEXIST && replace) {
+    result = rename(from.c_str(), to.c_str(), RENAME_EXCHANGE);
+  }
+  if (result != 0) {
+    if (errno != EINVAL && errno != ENOSYS) throw_not_moved(to, errno);
+    publish_in_steps(from, to, replace);
+  }
+  sync_directory(std::filesystem::absolute(to).parent_path().string());
 }
 
 }  // namespace gz

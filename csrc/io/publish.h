@@ -8,9 +8,16 @@ namespace gz {
 // Syncs a directory entry list to the device.
 void sync_directory(const std::string& path);
 
+// What renames in one step, with the flags of renameat2(2): 0, or -1 and errno. A parameter so that
+// tests can be a filesystem that knows no flags.
+using RenameWithFlags = int (*)(const char* from, const char* to, unsigned flags);
+int rename_with_flags(const char* from, const char* to, unsigned flags);
+
 // Renames directory `from` to `to`. With `replace`, an existing `to` is exchanged in one step and
 // ends up at `from`, for the caller to delete; open readers of it keep their files. Without it, an
-// existing `to` raises OsError(EEXIST). REQUIRES: the same filesystem, all files in `from` synced.
-void publish_directory(const std::string& from, const std::string& to, bool replace);
+// existing `to` raises OsError(EEXIST). Where the filesystem cannot exchange (NFS), `to` is absent
+// for an instant. REQUIRES: the same filesystem, all files in `from` synced.
+void publish_directory(const std::string& from, const std::string& to, bool replace,
+                       RenameWithFlags rename = rename_with_flags);
 
 }  // namespace gz

@@ -1,4 +1,5 @@
 // io/ and storage/: writing, opening, damaging and verifying files; maps whose file goes away.
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -202,17 +203,30 @@ TEST(file_errors_name_the_path) {
   CHECK_THROWS(OsError, "cannot lock '" + (dir / "lock"), File::lock(dir / "lock"));
 }
 
-TEST(publishing_is_all_or_nothing) {
+void check_publishing(RenameWithFlags rename) {
   const Scratch dir;
   for (const char* name : {"new", "old", "newer"}) {
     std::filesystem::create_directory(dir / name);
     write_column(dir / (std::string(name) + "/x.gd"), 1, 1);
+    File::create(dir / (std::string(name) + "/" + name));
   }
-  CHECK_THROWS(OsError, "File exists", publish_directory(dir / "new", dir / "old", false));
-  publish_directory(dir / "new", dir / "store", false);
-  CHECK(std::filesystem::exists(dir / "store/x.gd") && !std::filesystem::exists(dir / "new"));
-  publish_directory(dir / "newer", dir / "store", true);
-  CHECK(std::filesystem::exists(dir / "newer/x.gd") && std::filesystem::exists(dir / "store/x.gd"));
+  CHECK_THROWS(OsError, "File exists", publish_directory(dir / "new", dir / "old", false, rename));
+  CHECK(std::filesystem::exists(dir / "old/old") && std::filesystem::exists(dir / "new/new"));
+  publish_directory(dir / "new", dir / "store", false, rename);
+  CHECK(std::filesystem::exists(dir / "store/new") && !std::filesystem::exists(dir / "new"));
+  publish_directory(dir / "newer", dir / "store", true, rename);
+  CHECK(std::filesystem::exists(dir / "newer/new") && std::filesystem::exists(dir / "store/newer"));
+  CHECK_THROWS(OsError, "cannot", publish_directory(dir / "no", dir / "store", true, rename));
+  CHECK(std::filesystem::exists(dir / "store/newer"));
+}
+
+TEST(publishing_is_all_or_nothing) { check_publishing(rename_with_flags); }
+
+TEST(publishing_where_the_filesystem_knows_no_flags) {
+  check_publishing([](const char*, const char*, unsigned) {
+    errno = EINVAL;
+    return -1;
+  });
 }
 
 TEST(a_file_truncated_under_its_map) {
