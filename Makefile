@@ -14,6 +14,9 @@ BIN := $(VENV)/bin
 PIP = $(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt
 SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc -name '*.cpp' -o -name '*.h')
 
+# Threads that spin while they wait make a busy machine ten times slower.
+export OMP_WAIT_POLICY ?= passive
+
 .PHONY: demo test lint cpptest sanitize stock clean
 
 demo: $(VENV)/.installed

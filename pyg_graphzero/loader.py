@@ -334,7 +334,9 @@ def fill_edges(
         if key == "edge_index":
             out.edge_index = torch.stack([row, col])
         elif isinstance(value, OnDemand):
-            if slots is not None and not value.is_built and value.slots is not None:
+            # Slots are those of the files unless the edges in memory were sampled instead.
+            on_disk = name not in sampler.graph.arrays and not value.is_built
+            if slots is not None and on_disk and value.slots is not None:
                 out[key] = gather(value.slots, slots, sampler.num_threads)
             elif e_id is not None:
                 out[key] = gather(value.value(), e_id, sampler.num_threads)

@@ -309,6 +309,16 @@ def test_changed_features_are_what_is_loaded(homo):
     assert (next(iter(loader)).edge_attr == 5).all()
 
 
+def test_changed_edges_are_what_is_sampled(homo):
+    data, store = homo
+    d = store.data()
+    d.edge_index[1] = (d.edge_index[1] + 1) % 300  # in place, other destinations
+    want = torch.stack([data.edge_index[0], (data.edge_index[1] + 1) % 300])
+    for batch in NeighborLoader(d, [5], batch_size=100):
+        assert torch.equal(batch.n_id[batch.edge_index], want[:, batch.e_id])
+        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+
+
 def test_stock_loader_with_our_sampler(homo):
     data, store = homo
     sampler = gz.sampler.NeighborSampler(store.data(), [4, 3])
