@@ -1,10 +1,13 @@
 // The neighbour sampler.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/pair.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <optional>
 
 #include "bindings/arrays.h"
 #include "sampling/neighbor_sampler.h"
@@ -16,6 +19,15 @@ using namespace nb::literals;
 namespace {
 
 using IndexArray = nb::ndarray<nb::pytorch, nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Keeps Python arrays alive; the last reference may go away on a thread without the GIL.
+template <class Held>
+std::shared_ptr<const void> hold(Held held) {
+  return std::shared_ptr<const Held>(new Held(std::move(held)), [](const Held* object) {
+    const nb::gil_scoped_acquire acquired;
+    delete object;
+  });
+}
 
 Csc csc_of(std::shared_ptr<const Topology> file) {
   return {file->indptr(),
@@ -38,15 +50,6 @@ Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num
       (kind != nb::dlpack::dtype_code::Int && kind != nb::dlpack::dtype_code::UInt)) {
     throw std::invalid_argument(name + ": indices must be 32- or 64-bit integers");
   }
-  struct Held {
-    Int64Array indptr;
-    IndexArray indices;
-  };
-  // The last reference may go away on a thread without the GIL.
-  std::shared_ptr<const Held> owner(new Held{indptr, indices}, [](const Held* held) {
-    const nb::gil_scoped_acquire acquired;
-    delete held;
-  });
   return {indptr.data(),
           indices.data(),
           bytes,
@@ -55,7 +58,19 @@ Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num
           static_cast<std::int64_t>(indices.size()),
           std::move(name),
           nullptr,
-          std::move(owner)};
+          hold(std::pair(indptr, indices))};
+}
+
+using Int64s = std::optional<Int64Array>;
+
+const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, const char* what) {
+  if (!values) return nullptr;
+  if (static_cast<std::int64_t>(values->size()) != type.csc.num_edges) {
+    throw std::invalid_argument(type.csc.name + ": " + what + ": found " +
+                                std::to_string(values->size()) + " values, expected " +
+                                std::to_string(type.csc.num_edges));
+  }
+  return values->data();
 }
 
 // Collects edge types before the sampler is built, which is immutable.
@@ -95,35 +110,47 @@ void init_sampling(nb::module_& m) {
           "builder"_a)
       .def(
           "sample",
-          [](const NeighborSampler& self, const std::vector<std::pair<int, Int64Array>>& seeds,
-             std::vector<std::vector<std::int64_t>> num_neighbors, bool replace, std::uint64_t key,
-             int num_threads) {
+          [](const NeighborSampler& self,
+             const std::vector<std::tuple<int, Int64Array, Int64s>>& seeds,
+             std::vector<std::vector<std::int64_t>> num_neighbors, std::uint64_t key, bool replace,
+             bool disjoint, bool last, bool induced, int num_threads) {
             SampleRequest request;
-            for (const auto& [type, nodes] : seeds) request.seeds.push_back({type, as_span(nodes)});
+            for (const auto& [type, nodes, times] : seeds) {
+              request.seeds.push_back({type, as_span(nodes),
+                                       times ? as_span(*times) : std::span<const std::int64_t>{}});
+            }
             request.num_neighbors = std::move(num_neighbors);
-            request.replace = replace;
             request.key = key;
+            request.replace = replace;
+            request.disjoint = disjoint;
+            request.last = last;
+            request.induced = induced;
             request.threads = num_threads;
             Sample sample;
             {
               const nb::gil_scoped_release released;
               sample = self.sample(request);
             }
-            nb::list nodes, edges;
+            nb::list nodes, trees, edges;
             for (auto& n : sample.nodes) nodes.append(to_tensor(std::move(n)));
+            for (auto& t : sample.trees) trees.append(to_tensor(std::move(t)));
             for (auto& e : sample.edges) {
               edges.append(nb::make_tuple(to_tensor(std::move(e.row)), to_tensor(std::move(e.col)),
                                           to_tensor(std::move(e.slot))));
             }
-            return nb::make_tuple(nodes, edges, sample.num_sampled_nodes, sample.num_sampled_edges);
+            return nb::make_tuple(nodes, trees, edges, sample.num_sampled_nodes,
+                                  sample.num_sampled_edges);
           },
-          "seeds"_a, "num_neighbors"_a, "replace"_a, "key"_a, "num_threads"_a = 0,
-          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor]], num_neighbors: "
-                  "Sequence[Sequence[int]], replace: bool, key: int, num_threads: int = 0) -> "
-                  "tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, "
-                  "torch.Tensor]], list[list[int]], list[list[int]]]"),
-          "Samples one batch: (nodes per node type, (row, col, slot) per edge type, nodes sampled "
-          "per node type and hop, edges sampled per edge type and hop).");
+          "seeds"_a, "num_neighbors"_a, "key"_a, "replace"_a = false, "disjoint"_a = false,
+          "last"_a = false, "induced"_a = false, "num_threads"_a = 0,
+          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]],"
+                  " num_neighbors: Sequence[Sequence[int]], key: int, replace: bool = False, "
+                  "disjoint: bool = False, last: bool = False, induced: bool = False, "
+                  "num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], "
+                  "list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], "
+                  "list[list[int]]]"),
+          "Samples one batch: (nodes per node type, their trees if disjoint, (row, col, slot) per "
+          "edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).");
 }
 
 }  // namespace gz::python

@@ -36,6 +36,16 @@ class IdMap {
     }
   }
 
+  // The value stored for `key`, or kNone.
+  static constexpr std::uint32_t kNone = static_cast<std::uint32_t>(-1);
+  std::uint32_t find(Key key) const noexcept {
+    for (std::size_t at = home(key);; at = (at + 1) & mask_) {
+      const Slot& slot = slots_[at];
+      if (slot.key == key) return slot.value;
+      if (slot.key == kEmpty) return kNone;
+    }
+  }
+
   void prefetch(Key key) const noexcept { __builtin_prefetch(&slots_[home(key)], 1); }
 
  private:

@@ -12,12 +12,18 @@
 #include "sampling/id_map.h"
 #include "sampling/rng.h"
 #include "sampling/subset.h"
+#include "sampling/weighted.h"
 
 namespace gz {
 namespace {
 
 constexpr std::int64_t kPrefetchAhead = 24;
 constexpr std::int64_t kFrontierGrain = 2048;
+constexpr std::int64_t kInduceGrain = 256;
+constexpr std::int64_t kEdgeGrain = 16384;
+
+// Marks a place for which no edge of a weight above 0 was left.
+constexpr std::int64_t kMissing = -1;
 
 // Node types above this need 64-bit keys; the highest 32-bit value marks an empty slot.
 constexpr std::int64_t kNarrowNodes = std::numeric_limits<std::uint32_t>::max();
@@ -43,6 +49,7 @@ class NeighborSampler::Run {
     const std::size_t num_node_types = sampler.num_nodes_.size();
     const std::size_t num_edge_types = sampler.edge_types_.size();
     out_.nodes.resize(num_node_types);
+    if (request.disjoint) out_.trees.resize(num_node_types);
     out_.edges.resize(num_edge_types);
     out_.num_sampled_nodes.resize(num_node_types);
     out_.num_sampled_edges.resize(num_edge_types);
@@ -77,11 +84,26 @@ class NeighborSampler::Run {
         out_.num_sampled_nodes[t].push_back(end[t] - begin[t]);
       }
     }
+    if (request_.induced) {
+      for (std::size_t e = 0; e < sampler_.edge_types_.size(); ++e) induce(e);
+    }
     return std::move(out_);
   }
 
  private:
-  bool narrow(std::size_t node_type) const { return sampler_.num_nodes_[node_type] < kNarrowNodes; }
+  // Keys of a node type fit 32 bits. A node of a tree is a pair, for which 64 are taken.
+  bool narrow(std::size_t node_type) const {
+    return !request_.disjoint && sampler_.num_nodes_[node_type] < kNarrowNodes;
+  }
+
+  // What stands for `node` in the id map: the node itself, or the node of its tree.
+  template <class Key>
+  Key key_of(std::int64_t node, std::int64_t tree, std::int64_t num_nodes) const {
+    if constexpr (sizeof(Key) == 8) {
+      if (request_.disjoint) return static_cast<Key>(tree * num_nodes + node);
+    }
+    return static_cast<Key>(node);
+  }
 
   void add_seeds(const Seeds& seeds) {
     const auto type = static_cast<std::size_t>(seeds.node_type);
@@ -96,12 +118,15 @@ class NeighborSampler::Run {
                                 std::to_string(num_nodes));
       }
       const auto at = static_cast<std::uint32_t>(nodes.size());
+      const std::int64_t tree = num_trees_++;
       if (narrow(type)) {
-        ids.narrow.find_or_insert(static_cast<std::uint32_t>(node), at);
+        ids.narrow.find_or_insert(key_of<std::uint32_t>(node, tree, num_nodes), at);
       } else {
-        ids.wide.find_or_insert(static_cast<std::uint64_t>(node), at);
+        ids.wide.find_or_insert(key_of<std::uint64_t>(node, tree, num_nodes), at);
       }
       nodes.push_back(node);
+      if (request_.disjoint) out_.trees[type].push_back(tree);
+      if (!seeds.times.empty()) tree_times_.push_back(seeds.times[i]);
     }
   }
 
@@ -109,9 +134,7 @@ class NeighborSampler::Run {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const std::int64_t k = request_.num_neighbors[e][hop];
     if (begin == end || k == 0 || type.csc.num_edges == 0) return;
-    const std::int64_t total = look_up_degrees(
-        type.csc, out_.nodes[static_cast<std::size_t>(type.dst_type)].data() + begin, end - begin,
-        k);
+    const std::int64_t total = look_up_degrees(type, begin, end - begin, k);
     const auto src = static_cast<std::size_t>(type.src_type);
     // Positions are 32-bit, and each edge may bring a new node.
     if (total >= std::numeric_limits<std::uint32_t>::max() - out_.nodes[src].size()) {
@@ -119,25 +142,37 @@ class NeighborSampler::Run {
     }
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = edges.row.size();
-    edges.row.resize(base + total);
-    edges.col.resize(base + total);
-    edges.slot.resize(base + total);
+    resize(edges, base + total);
     const std::uint64_t key = derive_key(derive_key(request_.key, hop), e);
+    const bool complete = draw(type.order, edges, base, begin, end - begin, k, key);
+    if (!complete) drop_missing(edges, base);
     if (type.csc.index_bytes == 4) {
-      draw_and_fetch<std::uint32_t>(type.csc, edges, base, begin, end - begin, k, key);
+      fetch<std::uint32_t>(type, edges, base);
     } else {
-      draw_and_fetch<std::int64_t>(type.csc, edges, base, begin, end - begin, k, key);
+      fetch<std::int64_t>(type, edges, base);
     }
     if (narrow(src)) {
-      relabel(type.csc, workspace_.ids[src].narrow, out_.nodes[src], edges.row, base);
+      relabel(type, workspace_.ids[src].narrow, edges, base);
     } else {
-      relabel(type.csc, workspace_.ids[src].wide, out_.nodes[src], edges.row, base);
+      relabel(type, workspace_.ids[src].wide, edges, base);
     }
   }
 
-  // Fills first, degree and offset for the frontier; returns how many edges it draws in all.
-  std::int64_t look_up_degrees(const Csc& csc, const std::int64_t* frontier, std::int64_t count,
+  static void resize(Sample::Edges& edges, std::int64_t size) {
+    edges.row.resize(size);
+    edges.col.resize(size);
+    edges.slot.resize(size);
+  }
+
+  // Fills first, degree and offset for `count` nodes from `begin` on; returns how many edges they
+  // draw in all.
+  std::int64_t look_up_degrees(const SampledEdgeType& type, std::int64_t begin, std::int64_t count,
                                std::int64_t k) {
+    const Csc& csc = type.csc;
+    const auto dst = static_cast<std::size_t>(type.dst_type);
+    const std::int64_t* const frontier = out_.nodes[dst].data() + begin;
+    const bool timed = type.order.times != nullptr;
+    const std::int64_t* const trees = timed ? out_.trees[dst].data() + begin : nullptr;
     workspace_.first.resize(count);
     workspace_.degree.resize(count);
     workspace_.offset.resize(count + 1);
@@ -152,14 +187,21 @@ class NeighborSampler::Run {
             __builtin_prefetch(csc.indptr + frontier[i + kPrefetchAhead]);
           }
           const std::int64_t node = frontier[i];
-          const std::int64_t start = csc.indptr[node];
+          std::int64_t start = csc.indptr[node];
           const std::int64_t stop = csc.indptr[node + 1];
           // A damaged indptr must not send the sampler out of its arrays.
           if (start < 0 || stop < start || stop > csc.num_edges) {
             bad.store(node, std::memory_order_relaxed);
             return;
           }
-          const std::int64_t n = stop - start;
+          std::int64_t n = stop - start;
+          if (timed) {
+            n = type.order.count_until(start, n, tree_times_[static_cast<std::size_t>(trees[i])]);
+            if (request_.last && k >= 0 && n > k) {
+              start += n - k;
+              n = k;
+            }
+          }
           first[i] = start;
           degree[i] = n;
           offset[i + 1] = k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k);
@@ -167,6 +209,12 @@ class NeighborSampler::Run {
       });
     });
     if (const std::int64_t node = bad.load(); node >= 0) throw_bad_indptr(csc, node);
+    return sum_offsets(count);
+  }
+
+  // Turns counts in offset[1 … count] into running sums; returns the last.
+  std::int64_t sum_offsets(std::int64_t count) {
+    std::int64_t* const offset = workspace_.offset.data();
     offset[0] = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       if (__builtin_add_overflow(offset[i + 1], offset[i], &offset[i + 1])) throw_too_many();
@@ -174,41 +222,76 @@ class NeighborSampler::Run {
     return offset[count];
   }
 
-  // Chooses slots and reads the neighbours in them; row holds global ids until relabel().
-  template <class Index>
-  void draw_and_fetch(const Csc& csc, Sample::Edges& edges, std::int64_t base,
-                      std::int64_t frontier_begin, std::int64_t count, std::int64_t k,
-                      std::uint64_t key) {
-    const auto* const indices = static_cast<const Index*>(csc.indices);
+  // Chooses ranks into slot, and fills col. False where weights of 0 left places empty, marked
+  // kMissing.
+  bool draw(const EdgeOrder& order, Sample::Edges& edges, std::int64_t base,
+            std::int64_t frontier_begin, std::int64_t count, std::int64_t k, std::uint64_t key) {
     const std::int64_t* const offset = workspace_.offset.data();
+    std::atomic<bool> complete{true};
     parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
       SubsetSampler subset;
-      std::int64_t* const slot = edges.slot.data() + base;
-      std::int64_t* const col = edges.col.data() + base;
-      std::int64_t* const row = edges.row.data() + base;
+      WeightedSampler weighted;
       for (std::int64_t i = from; i < to; ++i) {
-        const std::int64_t at = offset[i];
-        const std::int64_t drawn = offset[i + 1] - at;
+        const std::int64_t wanted = offset[i + 1] - offset[i];
         const std::int64_t first = workspace_.first[i];
         const std::int64_t degree = workspace_.degree[i];
-        std::fill_n(col + at, drawn, frontier_begin + i);
-        if (k >= 0 && request_.replace) {
-          CounterRng rng(key, static_cast<std::uint64_t>(i));
-          for (std::int64_t j = 0; j < drawn; ++j) {
-            slot[at + j] =
+        std::int64_t* const out = edges.slot.data() + base + offset[i];
+        std::fill_n(edges.col.data() + base + offset[i], wanted, frontier_begin + i);
+        if (wanted == 0) continue;
+        CounterRng rng(key, static_cast<std::uint64_t>(i));
+        if (order.cumulative != nullptr && k >= 0) {
+          const std::int64_t drawn =
+              request_.replace
+                  ? weighted.draw_with_replacement(order, rng, first, degree, wanted, out)
+                  : weighted.draw_distinct(order, rng, first, degree, wanted, out);
+          if (drawn < wanted) {
+            std::fill(out + drawn, out + wanted, kMissing);
+            complete.store(false, std::memory_order_relaxed);
+          }
+        } else if (request_.replace && k >= 0) {
+          for (std::int64_t j = 0; j < wanted; ++j) {
+            out[j] =
                 first + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(degree)));
           }
-        } else if (drawn == degree) {
-          for (std::int64_t j = 0; j < drawn; ++j) slot[at + j] = first + j;
+        } else if (wanted == degree) {
+          for (std::int64_t j = 0; j < wanted; ++j) out[j] = first + j;
         } else {
-          CounterRng rng(key, static_cast<std::uint64_t>(i));
-          subset.draw(rng, degree, drawn, first, slot + at);
+          subset.draw(rng, degree, wanted, first, out);
         }
       }
+    });
+    return complete.load();
+  }
+
+  static void drop_missing(Sample::Edges& edges, std::int64_t base) {
+    std::int64_t kept = base;
+    for (std::int64_t j = base; j < edges.slot.size(); ++j) {
+      if (edges.slot[j] == kMissing) continue;
+      edges.slot[kept] = edges.slot[j];
+      edges.col[kept] = edges.col[j];
+      ++kept;
+    }
+    resize(edges, kept);
+  }
+
+  // Ranks to slots, and the neighbours in them: row holds global ids until relabel().
+  template <class Index>
+  void fetch(const SampledEdgeType& type, Sample::Edges& edges, std::int64_t base) {
+    const auto* const indices = static_cast<const Index*>(type.csc.indices);
+    const std::int64_t* const slots = type.order.slots;
+    std::int64_t* const slot = edges.slot.data() + base;
+    std::int64_t* const row = edges.row.data() + base;
+    const std::int64_t count = edges.slot.size() - base;
+    parallel_for(count, kEdgeGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
       guarded([&] {
-        const std::int64_t last = offset[to];
-        for (std::int64_t j = offset[from]; j < last; ++j) {
-          if (j + kPrefetchAhead < last) __builtin_prefetch(indices + slot[j + kPrefetchAhead]);
+        if (slots != nullptr) {
+          for (std::int64_t j = from; j < to; ++j) {
+            if (j + kPrefetchAhead < to) __builtin_prefetch(slots + slot[j + kPrefetchAhead]);
+            slot[j] = slots[slot[j]];
+          }
+        }
+        for (std::int64_t j = from; j < to; ++j) {
+          if (j + kPrefetchAhead < to) __builtin_prefetch(indices + slot[j + kPrefetchAhead]);
           row[j] = static_cast<std::int64_t>(indices[slot[j]]);
         }
       });
@@ -217,24 +300,102 @@ class NeighborSampler::Run {
 
   // Global ids to batch positions, in edge order, appending nodes seen for the first time.
   template <class Key>
-  void relabel(const Csc& csc, IdMap<Key>& ids, Buffer<std::int64_t>& nodes,
-               Buffer<std::int64_t>& row, std::int64_t base) {
-    const std::int64_t last = row.size();
+  void relabel(const SampledEdgeType& type, IdMap<Key>& ids, Sample::Edges& edges,
+               std::int64_t base) {
+    const auto src = static_cast<std::size_t>(type.src_type);
+    const std::int64_t num_src = type.csc.num_src;
+    const std::int64_t last = edges.row.size();
+    Buffer<std::int64_t>& nodes = out_.nodes[src];
+    Buffer<std::int64_t>& row = edges.row;
     std::int64_t fresh = nodes.size();
     nodes.resize(fresh + (last - base));
+    if (request_.disjoint) out_.trees[src].resize(nodes.size());
+    // After the resizing above, which may have moved it.
+    const std::int64_t* const trees =
+        request_.disjoint ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
+    const auto key_at = [&](std::int64_t j) {
+      return key_of<Key>(row[j], trees == nullptr ? 0 : trees[edges.col[j]], num_src);
+    };
     for (std::int64_t j = base; j < last; ++j) {
-      if (j + kPrefetchAhead < last) ids.prefetch(static_cast<Key>(row[j + kPrefetchAhead]));
+      if (j + kPrefetchAhead < last) ids.prefetch(key_at(j + kPrefetchAhead));
       const std::int64_t node = row[j];
-      if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(csc.num_src)) {
-        throw_bad_index(csc, node);
+      if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
+        throw_bad_index(type.csc, node);
       }
-      const std::uint32_t at =
-          ids.find_or_insert(static_cast<Key>(node), static_cast<std::uint32_t>(fresh));
-      row[j] = at;
+      const std::uint32_t at = ids.find_or_insert(key_at(j), static_cast<std::uint32_t>(fresh));
       nodes[fresh] = node;
+      if (trees != nullptr && at == fresh) out_.trees[src][fresh] = trees[edges.col[j]];
+      row[j] = at;
       fresh += at == fresh;
     }
     nodes.resize(fresh);
+    if (request_.disjoint) out_.trees[src].resize(fresh);
+  }
+
+  // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
+  // not later than its seed, if timed), grouped by destination.
+  void induce(std::size_t e) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const auto src = static_cast<std::size_t>(type.src_type);
+    out_.num_sampled_edges[e].clear();
+    resize(out_.edges[e], 0);
+    const std::int64_t count = out_.nodes[static_cast<std::size_t>(type.dst_type)].size();
+    if (count == 0 || type.csc.num_edges == 0) return;
+    look_up_degrees(type, 0, count, -1);
+    if (narrow(src)) {
+      induce(type, workspace_.ids[src].narrow, out_.edges[e], count);
+    } else {
+      induce(type, workspace_.ids[src].wide, out_.edges[e], count);
+    }
+  }
+
+  template <class Key>
+  void induce(const SampledEdgeType& type, const IdMap<Key>& ids, Sample::Edges& edges,
+              std::int64_t count) {
+    // Counted first, then written: nothing may grow where a fault can interrupt.
+    std::int64_t* const offset = workspace_.offset.data();
+    std::fill_n(offset, count + 1, 0);
+    visit_induced(type, ids, count,
+                  [&](std::int64_t col, std::int64_t found, std::int64_t, std::uint32_t) {
+                    offset[col + 1] = found + 1;
+                  });
+    resize(edges, sum_offsets(count));
+    visit_induced(type, ids, count,
+                  [&](std::int64_t col, std::int64_t found, std::int64_t slot, std::uint32_t row) {
+                    const std::int64_t at = offset[col] + found;
+                    edges.row[at] = row;
+                    edges.col[at] = col;
+                    edges.slot[at] = slot;
+                  });
+  }
+
+  // Calls visit(col, how many before it at this col, slot, row) for every edge among sampled nodes.
+  template <class Key, class Visit>
+  void visit_induced(const SampledEdgeType& type, const IdMap<Key>& ids, std::int64_t count,
+                     const Visit& visit) {
+    const auto dst = static_cast<std::size_t>(type.dst_type);
+    const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
+    const auto visit_range = [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t i = from; i < to; ++i) {
+        std::int64_t found = 0;
+        const std::int64_t last = workspace_.first[i] + workspace_.degree[i];
+        for (std::int64_t rank = workspace_.first[i]; rank < last; ++rank) {
+          const std::int64_t slot = type.order.slot(rank);
+          const std::uint32_t at = ids.find(key_of<Key>(
+              source(type.csc, slot), trees == nullptr ? 0 : trees[i], type.csc.num_src));
+          if (at != IdMap<Key>::kNone) visit(i, found++, slot, at);
+        }
+      }
+    };
+    parallel_for(count, kInduceGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
+      guarded([&] { visit_range(from, to); });
+    });
+  }
+
+  static std::int64_t source(const Csc& csc, std::int64_t slot) {
+    return csc.index_bytes == 4
+               ? static_cast<std::int64_t>(static_cast<const std::uint32_t*>(csc.indices)[slot])
+               : static_cast<const std::int64_t*>(csc.indices)[slot];
   }
 
   [[noreturn]] static void throw_too_many() {
@@ -259,6 +420,8 @@ class NeighborSampler::Run {
   const SampleRequest& request_;
   Workspace& workspace_;
   Sample out_;
+  std::int64_t num_trees_ = 0;            // seeds so far
+  std::vector<std::int64_t> tree_times_;  // [seed], if seeds have times
 };
 
 NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
@@ -302,9 +465,20 @@ Sample NeighborSampler::sample(const SampleRequest& request) const {
     }
   }
   for (const Seeds& seeds : request.seeds) {
+    if (!seeds.times.empty() && seeds.times.size() != seeds.nodes.size()) {
+      throw std::invalid_argument("seed times: found " + std::to_string(seeds.times.size()) +
+                                  ", expected " + std::to_string(seeds.nodes.size()));
+    }
     if (seeds.node_type < 0 || static_cast<std::size_t>(seeds.node_type) >= num_nodes_.size()) {
       throw std::invalid_argument("seeds: found node type " + std::to_string(seeds.node_type) +
                                   ", expected 0 <= type < " + std::to_string(num_nodes_.size()));
+    }
+  }
+  const bool timed = std::any_of(edge_types_.begin(), edge_types_.end(),
+                                 [](const auto& type) { return type.order.times != nullptr; });
+  for (const Seeds& seeds : request.seeds) {
+    if (timed && (!request.disjoint || seeds.times.size() != seeds.nodes.size())) {
+      throw std::invalid_argument("edges with times need disjoint sampling and a time per seed");
     }
   }
   // Cheap against a batch, and a better message than the fault that would follow.

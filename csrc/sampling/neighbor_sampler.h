@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "sampling/edge_order.h"
 #include "storage/topology.h"
 
 namespace gz {
@@ -31,11 +32,13 @@ struct SampledEdgeType {
   int src_type;
   int dst_type;
   Csc csc;
+  EdgeOrder order = {};
 };
 
 struct Seeds {
   int node_type;
   std::span<const std::int64_t> nodes;
+  std::span<const std::int64_t> times = {};  // one per seed, or none
 };
 
 struct SampleRequest {
@@ -43,6 +46,9 @@ struct SampleRequest {
   // [edge type][hop]: how many neighbours each frontier node draws; -1: all of them.
   std::vector<std::vector<std::int64_t>> num_neighbors;
   bool replace = false;
+  bool disjoint = false;  // every seed grows a tree of its own; trees share no node
+  bool last = false;      // where edges have times: the newest instead of any
+  bool induced = false;   // afterwards: all edges among the sampled nodes instead of those drawn
   std::uint64_t key = 0;  // names the batch; the same key gives the same sample
   int threads = 0;
 };
@@ -54,10 +60,11 @@ struct Sample {
     Buffer<std::int64_t> col;   // position of the node it was drawn for
     Buffer<std::int64_t> slot;  // index into the edge type's CSC arrays
   };
-  std::vector<Buffer<std::int64_t>> nodes;                   // [node type]: global ids
-  std::vector<Edges> edges;                                  // [edge type]
+  std::vector<Buffer<std::int64_t>> nodes;  // [node type]: global ids
+  std::vector<Buffer<std::int64_t>> trees;  // [node type]: seed number, if disjoint
+  std::vector<Edges> edges;                 // [edge type]
   std::vector<std::vector<std::int64_t>> num_sampled_nodes;  // [node type][hop + 1]
-  std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]
+  std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]; none if induced
 };
 
 // Thread safety: sample() may be called from any number of threads at once.
@@ -74,6 +81,12 @@ class NeighborSampler {
   //   with replacement k edges independently; the cost is O(k), whatever the degree;
   // - edges are grouped by col, hop by hop; new nodes are numbered in the order of their first
   // edge;
+  // - with times (REQUIRES disjoint and a time for every seed), only edges not later than the seed
+  // of
+  //   the tree are there to draw from; `last` takes the newest k of them;
+  // - with weights, each draw is in proportion to weight; an edge of weight 0 is never drawn,
+  // unless
+  //   all neighbours are asked for;
   // - the result depends on the request alone, not on `threads`.
   // Raises std::out_of_range for a seed that is not a node, std::invalid_argument for a bad
   // fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut

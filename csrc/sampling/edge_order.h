@@ -1,0 +1,36 @@
+// What may be drawn from a neighbourhood beyond "every edge alike": edges ranked by time, and
+// weights.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+
+namespace gz {
+
+// Arrays over the ranks of one edge type: rank r of a destination's neighbourhood lies in the same
+// range indptr[v] … indptr[v + 1) as its slots do, in another order. Null arrays: nothing of that.
+struct EdgeOrder {
+  const std::int64_t* slots = nullptr;        // [num_edges]: rank -> CSC slot; null: they are equal
+  const std::int64_t* times = nullptr;        // [num_edges]: rising within a neighbourhood
+  const std::uint64_t* cumulative = nullptr;  // [num_edges]: running sum of integer weights over
+                                              // all ranks; wraps, sums of one range do not
+  std::shared_ptr<const void> owner;
+
+  std::int64_t slot(std::int64_t rank) const noexcept {
+    return slots == nullptr ? rank : slots[rank];
+  }
+
+  // How many of the ranks [first, first + n) are not later than `time`.
+  std::int64_t count_until(std::int64_t first, std::int64_t n, std::int64_t time) const noexcept {
+    const std::int64_t* const begin = times + first;
+    return std::upper_bound(begin, begin + n, time) - begin;
+  }
+
+  // The sum of weights of the ranks before `rank`, of all neighbourhoods.
+  std::uint64_t weight_before(std::int64_t rank) const noexcept {
+    return rank == 0 ? 0 : cumulative[rank - 1];
+  }
+};
+
+}  // namespace gz

@@ -1,0 +1,236 @@
+"""The topology a sampler walks, from a store or a graph in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from pyg_graphzero import _core
+from pyg_graphzero.columns import gather
+from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.convert.csc import EdgeChunk, build_csc
+from pyg_graphzero.data import DiskData, DiskHeteroData, OnDemand, raw_items
+from pyg_graphzero.edge_order import EdgeOrder, comparable_times, rank_edges
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.schema import EdgeType
+
+
+@dataclass
+class SampledGraph:
+    """Node types with sizes, edge types with CSC.
+
+    Homogeneous graphs have the one node type None and at most the one edge type None.
+
+    Attributes:
+        node_types: Number of nodes by type.
+        edge_types: The edge types, in sampling order.
+        backward: Edges are walked from source to destination.
+        contents: The store that holds the topologies, or None.
+        arrays: ``(indptr, indices)`` by edge type where they are in memory.
+        edge_ids: ``int32`` or ``int64 [num_edges]``, the original edge id of every CSC slot; None
+            where slots are ids.
+        orders: Times and weights by edge type.
+        node_times: Comparable times of the nodes by type, where the time attribute is theirs.
+        float_times: Whether times are compared as floats; None without times.
+    """
+
+    node_types: dict[str | None, int]
+    edge_types: list[EdgeType | None]
+    backward: bool = False
+    contents: StoreContents | None = None
+    arrays: dict[EdgeType | None, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    edge_ids: dict[EdgeType | None, Tensor | None] = field(default_factory=dict)
+    orders: dict[EdgeType | None, EdgeOrder] = field(default_factory=dict)
+    node_times: dict[str | None, Tensor] = field(default_factory=dict)
+    float_times: bool | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What lies in the store's files is found again there, not pickled.
+        held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
+        return {**self.__dict__, "edge_ids": held}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.contents is not None:
+            for name in self.edge_types:
+                if name not in self.arrays:
+                    self.edge_ids[name] = self.contents.edge_id(name)
+
+    def ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
+        """The node types an edge type is walked from (neighbours) and to (frontier)."""
+        if name is None:
+            return None, None
+        return (name[2], name[0]) if self.backward else (name[0], name[2])
+
+    def on_disk(self, name: EdgeType | None) -> bool:
+        """Whether slots of an edge type are those of the store's files."""
+        return self.contents is not None and name not in self.arrays
+
+    def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
+        """``indptr`` and ``indices`` of an edge type."""
+        if name in self.arrays:
+            return self.arrays[name]
+        assert self.contents is not None
+        return self.contents.csc(name)
+
+    def build(self) -> _core.NeighborSampler:
+        """The engine's sampler over these arrays."""
+        position = {name: i for i, name in enumerate(self.node_types)}
+        builder = _core.SamplerBuilder(list(self.node_types.values()))
+        for i, name in enumerate(self.edge_types):
+            src_type, dst_type = self.ends(name)
+            src, dst = position[src_type], position[dst_type]
+            if name in self.arrays:
+                indptr, indices = self.arrays[name]
+                num_src = self.node_types[src_type]
+                builder.add_arrays(src, dst, indptr, indices, num_src, f"edge type {name}")
+            else:
+                assert self.contents is not None
+                builder.add_file(src, dst, self.contents.topology(name))
+            if name in self.orders:
+                order = self.orders[name]
+                builder.set_order(i, order.slots, order.times, order.cumulative)
+        return _core.NeighborSampler(builder)
+
+    def in_slots(self, name: EdgeType | None, value: Any, what: str) -> Tensor:
+        """An edge attribute in CSC order, from what a storage holds of it."""
+        if isinstance(value, OnDemand):
+            if self.on_disk(name) and not value.is_built and value.slots is not None:
+                return value.slots
+            value = value.value()
+        rows = torch.as_tensor(value).detach().cpu()
+        num_edges = self.csc(name)[1].numel()
+        if rows.dim() == 0 or rows.size(0) != num_edges:
+            raise ValueError(
+                f"{what} of {name}: found shape {list(rows.shape)}, expected {num_edges} edges"
+            )
+        ids = self.edge_ids.get(name)
+        return rows if ids is None else gather(rows, ids.to(torch.int64))
+
+
+def _node_stores(data: Any) -> dict[str | None, Any]:
+    return {None: data._store} if isinstance(data, Data) else dict(data._node_store_dict)
+
+
+def _edge_stores(data: Any) -> dict[EdgeType | None, Any]:
+    return {None: data._store} if isinstance(data, Data) else dict(data._edge_store_dict)
+
+
+def graph_of(data: Any, backward: bool = False) -> SampledGraph:
+    """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
+
+    In memory, and to walk backwards, the edges are sorted once; features are not touched.
+
+    Raises:
+        UnsupportedError: An edge type has no ``edge_index``.
+        IndexError: An edge names a node that is not there.
+    """
+    node_types = {name: int(store.num_nodes) for name, store in _node_stores(data).items()}
+    on_disk = isinstance(data, (DiskData, DiskHeteroData))
+    contents = data.__dict__["_contents"] if on_disk else None
+    graph = SampledGraph(node_types, [], backward, contents)
+    for name, store in _edge_stores(data).items():
+        edge_index = dict(raw_items(store)).get("edge_index")
+        if edge_index is None:
+            edge_index = _adjacency(store)
+        if edge_index is None:
+            if name is None:
+                continue  # a homogeneous graph without edges
+            raise UnsupportedError(f"edge type {name}: found neither edge_index nor adj_t")
+        graph.edge_types.append(name)
+        if isinstance(edge_index, OnDemand) and not edge_index.is_built and not backward:
+            assert contents is not None
+            graph.edge_ids[name] = contents.edge_id(name)
+            continue
+        if isinstance(edge_index, OnDemand):
+            edge_index = edge_index.value()
+        row, col = torch.as_tensor(edge_index, device="cpu").to(torch.int64).contiguous()
+        src, dst = graph.ends(name)
+        chunk = EdgeChunk(col, row) if backward else EdgeChunk(row, col)
+        csc = build_csc([chunk], node_types[src], node_types[dst], bipartite=src != dst)
+        graph.arrays[name] = (csc.indptr, csc.indices)
+        graph.edge_ids[name] = csc.edge_id
+    return graph
+
+
+def _adjacency(store: Any) -> Tensor | None:
+    """COO of ``adj_t`` (a ``SparseTensor`` or torch's sparse CSR), edges in its own order."""
+    if "adj_t" not in store:
+        return None
+    adj_t = store["adj_t"]
+    if isinstance(adj_t, Tensor):
+        col, row = adj_t.to_sparse_coo().coalesce().indices()
+    else:
+        col, row, _ = adj_t.coo()
+    return torch.stack([row, col])
+
+
+def add_order(
+    graph: SampledGraph,
+    data: Any,
+    time_attr: str | None,
+    weight_attr: str | None,
+    is_sorted: bool = False,
+) -> None:
+    """Ranks the graph's edges by time and gives them weights.
+
+    Args:
+        graph: The graph of ``data``.
+        data: Where the attributes are.
+        time_attr: A node or an edge attribute; types without it are not restricted.
+        weight_attr: An edge attribute; types without it are drawn from uniformly.
+        is_sorted: Neighbourhoods are sorted by time already.
+
+    Raises:
+        ValueError: No type has the attribute, or node and edge types both have it.
+    """
+    node_times: dict[str | None, Any] = {}
+    edge_times: dict[EdgeType | None, Any] = {}
+    weights: dict[EdgeType | None, Any] = {}
+    if time_attr is not None:
+        for node_type, store in _node_stores(data).items():
+            if time_attr in store and store.is_node_attr(time_attr):
+                node_times[node_type] = store[time_attr]
+        edge_times = _edge_values(graph, data, time_attr)
+        if bool(node_times) == bool(edge_times):
+            found = "both node and edge types" if node_times else "no node or edge type"
+            raise ValueError(
+                f"time_attr={time_attr!r}: found it in {found}, expected one of the two"
+            )
+        values = [*node_times.values(), *edge_times.values()]
+        graph.float_times = any(torch.as_tensor(v).dtype.is_floating_point for v in values)
+    if weight_attr is not None:
+        weights = _edge_values(graph, data, weight_attr)
+        if not weights:
+            raise ValueError(f"weight_attr={weight_attr!r}: found in no edge type")
+
+    as_float = bool(graph.float_times)
+    for node_type, value in node_times.items():
+        times = comparable_times(torch.as_tensor(value), f"{time_attr!r} of {node_type}", as_float)
+        graph.node_times[node_type] = times
+    for name in graph.edge_types:
+        src, _ = graph.ends(name)
+        times = None
+        indptr, indices = graph.csc(name)
+        if name in edge_times:
+            times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
+        elif src in graph.node_times:
+            times = gather(graph.node_times[src], indices.to(torch.int64))
+        if times is not None or name in weights:
+            graph.orders[name] = rank_edges(
+                indptr, times, weights.get(name), f"edge type {name}", is_sorted
+            )
+
+
+def _edge_values(graph: SampledGraph, data: Any, attr: str) -> dict[EdgeType | None, Tensor]:
+    """An edge attribute in CSC order, for the edge types that have it."""
+    found = {}
+    stores = _edge_stores(data)
+    for name in graph.edge_types:
+        if attr in stores[name] and (name is not None or stores[name].is_edge_attr(attr)):
+            found[name] = graph.in_slots(name, dict(raw_items(stores[name]))[attr], attr)
+    return found
