@@ -2,115 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
 from torch_geometric.sampler import (
     BaseSampler,
+    EdgeSamplerInput,
     HeteroSamplerOutput,
+    NegativeSampling,
     NodeSamplerInput,
     NumNeighbors,
     SamplerOutput,
 )
+from torch_geometric.sampler.base import SubgraphType
+from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from pyg_graphzero import _core
-from pyg_graphzero.contents import StoreContents
-from pyg_graphzero.convert.csc import EdgeChunk, build_csc
-from pyg_graphzero.data import DiskData, DiskHeteroData, OnDemand, raw_items
-from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.edge_order import comparable_times
+from pyg_graphzero.graph import add_order, graph_of
 from pyg_graphzero.schema import EdgeType
-
-
-@dataclass
-class SampledGraph:
-    """The topology a sampler walks: node types with sizes, edge types with CSC.
-
-    Homogeneous graphs have the one node type None and at most the one edge type None.
-
-    Attributes:
-        node_types: Number of nodes by type.
-        edge_types: The edge types, in sampling order.
-        contents: The store that holds the topologies, or None.
-        arrays: ``(indptr, indices)`` by edge type where they are in memory.
-        edge_ids: ``int32`` or ``int64 [num_edges]``, the original edge id of every CSC slot; None
-            where slots are ids.
-    """
-
-    node_types: dict[str | None, int]
-    edge_types: list[EdgeType | None]
-    contents: StoreContents | None = None
-    arrays: dict[EdgeType | None, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    edge_ids: dict[EdgeType | None, Tensor | None] = field(default_factory=dict)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # What lies in the store's files is found again there, not pickled.
-        held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
-        return {**self.__dict__, "edge_ids": held}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self.contents is not None:
-            for name in self.edge_types:
-                if name not in self.arrays:
-                    self.edge_ids[name] = self.contents.edge_id(name)
-
-    def build(self) -> _core.NeighborSampler:
-        """The engine's sampler over these arrays."""
-        position = {name: i for i, name in enumerate(self.node_types)}
-        builder = _core.SamplerBuilder(list(self.node_types.values()))
-        for name in self.edge_types:
-            src = position[None if name is None else name[0]]
-            dst = position[None if name is None else name[2]]
-            if name in self.arrays:
-                indptr, indices = self.arrays[name]
-                num_src = list(self.node_types.values())[src]
-                builder.add_arrays(src, dst, indptr, indices, num_src, f"edge type {name}")
-            else:
-                assert self.contents is not None
-                builder.add_file(src, dst, self.contents.topology(name))
-        return _core.NeighborSampler(builder)
-
-
-def graph_of(data: Any) -> SampledGraph:
-    """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
-
-    In memory the edges are sorted by destination once; features are not touched.
-
-    Raises:
-        UnsupportedError: ``data`` has no ``edge_index``.
-    """
-    stores = {None: data._store} if isinstance(data, Data) else data._edge_store_dict
-    if isinstance(data, Data):
-        node_types: dict[str | None, int] = {None: int(data.num_nodes)}
-    else:
-        node_types = {name: int(data[name].num_nodes) for name in data.node_types}
-    on_disk = isinstance(data, (DiskData, DiskHeteroData))
-    graph = SampledGraph(node_types, [], data.__dict__["_contents"] if on_disk else None)
-    for name, store in stores.items():
-        edge_index = dict(raw_items(store)).get("edge_index")
-        if edge_index is None:
-            if name is None and "adj_t" not in store and "adj" not in store:
-                continue  # a homogeneous graph without edges
-            raise UnsupportedError(
-                f"edge type {name}: found no edge_index; convert adj_t with "
-                "edge_index = torch.stack(adj_t.coo()[1::-1])"
-            )
-        graph.edge_types.append(name)
-        if isinstance(edge_index, OnDemand) and not edge_index.is_built:
-            assert graph.contents is not None
-            graph.edge_ids[name] = graph.contents.edge_id(name)
-            continue
-        if isinstance(edge_index, OnDemand):
-            edge_index = edge_index.value()
-        src, dst = (None, None) if name is None else (name[0], name[2])
-        row, col = torch.as_tensor(edge_index, device="cpu").to(torch.int64).contiguous()
-        csc = build_csc([EdgeChunk(row, col)], node_types[src], node_types[dst])
-        graph.arrays[name] = (csc.indptr, csc.indices)
-        graph.edge_ids[name] = csc.edge_id
-    return graph
 
 
 def random_key(generator: torch.Generator | None = None) -> int:
@@ -121,19 +34,29 @@ def random_key(generator: torch.Generator | None = None) -> int:
 class NeighborSampler(BaseSampler):
     """Samples the multi-hop neighbourhood of seed nodes.
 
-    Sampling is uniform over in-neighbours, with or without replacement (Hamilton et al. 2017,
-    "Inductive Representation Learning on Large Graphs"). A batch is a function of its key alone:
-    the same for any number of threads.
+    Sampling is over in-neighbours, uniform or by weight, with or without replacement (Hamilton et
+    al. 2017, "Inductive Representation Learning on Large Graphs"). A batch is a function of its key
+    alone: the same for any number of threads.
 
     Args:
         data: ``store.data()``, or ``Data``/``HeteroData`` in memory.
         num_neighbors: Fan-out per hop: a list, a dict of lists by edge type, or PyG's
             ``NumNeighbors``. ``-1`` takes all neighbours, ``0`` none.
+        subgraph_type: ``"directional"``; ``"bidirectional"`` adds the reverse of every sampled
+            edge; ``"induced"`` takes all edges among the sampled nodes.
         replace: Draw with replacement.
+        disjoint: Every seed grows a tree of its own; implied by ``time_attr``.
+        temporal_strategy: ``"uniform"``, or ``"last"`` for the newest neighbours.
+        time_attr: Node or edge attribute with times: no neighbour (edge) later than its seed is
+            drawn. Node times stand in for seed times where none are given.
+        weight_attr: Edge attribute with weights: draws are in proportion to it, edges of weight 0
+            are never drawn unless all neighbours are asked for.
+        is_sorted: Neighbourhoods are sorted by time already.
+        sample_direction: ``"forward"`` draws in-neighbours, ``"backward"`` out-neighbours.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
 
     Raises:
-        ValueError: A fan-out below -1, or lists of different length.
+        ValueError: A fan-out below -1, lists of different length, an attribute that is not there.
 
     Example:
         >>> import torch, pyg_graphzero as gz
@@ -148,13 +71,28 @@ class NeighborSampler(BaseSampler):
         self,
         data: Any,
         num_neighbors: Any,
+        subgraph_type: SubgraphType | str = "directional",
         replace: bool = False,
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        is_sorted: bool = False,
+        sample_direction: str = "forward",
         num_threads: int = 0,
     ) -> None:
-        self.graph = graph_of(data)
+        _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
+        _one_of("sample_direction", sample_direction, ("forward", "backward"))
+        self.subgraph_type = SubgraphType(subgraph_type)
+        self.graph = graph_of(data, backward=sample_direction == "backward")
+        if time_attr is not None or weight_attr is not None:
+            add_order(self.graph, data, time_attr, weight_attr, is_sorted)
         self.is_hetero = isinstance(data, HeteroData)
         self.num_neighbors = num_neighbors
         self.replace = replace
+        self.disjoint = disjoint or time_attr is not None
+        self.temporal_strategy = temporal_strategy
+        self.time_attr = time_attr
         self.num_threads = num_threads
         self._engine = self.graph.build()
 
@@ -196,6 +134,11 @@ class NeighborSampler(BaseSampler):
         self._fanouts = lists
 
     @property
+    def num_nodes(self) -> Any:
+        """Number of nodes: an int, or a dict by type."""
+        return dict(self.graph.node_types) if self.is_hetero else self.graph.node_types[None]
+
+    @property
     def edge_permutation(self) -> Any:
         """Original edge ids by CSC slot, as PyG's own loaders want them (``int64``, in memory)."""
         wide = {
@@ -219,66 +162,164 @@ class NeighborSampler(BaseSampler):
         """Samples one batch.
 
         Args:
-            inputs: The seeds.
+            inputs: The seeds, and their times where the sampler has a ``time_attr``.
             key: Names the batch; the same key gives the same sample. None draws one from torch's
                 generator.
             **kwargs: Ignored, PyG passes none today.
 
         Returns:
             Node ids (seeds first, duplicates kept), ``row``/``col`` within them, ``edge`` as CSC
-            slots (see ``edge_permutation``), and counts per hop.
+            slots (see ``edge_permutation``), ``batch`` if disjoint, and counts per hop.
 
         Raises:
             IndexError: A seed is not a node.
             TypeError: The seeds are not integers.
+            ValueError: Times are missing.
         """
-        seeds = inputs.node
-        if seeds.dtype.is_floating_point or seeds.dtype.is_complex or seeds.dtype == torch.bool:
-            raise TypeError(f"seeds: found {seeds.dtype}, expected integers")
-        seeds = seeds.to(torch.int64).contiguous().view(-1)
+        key = random_key() if key is None else key
+        return self._finish(node_sample(inputs, partial(self._sample, key=key)))
+
+    def sample_from_edges(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None = None,
+        key: int | None = None,
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples around the ends of seed edges, and of negative ones.
+
+        Args:
+            inputs: The seed edges.
+            neg_sampling: How to draw negatives, as PyG has it.
+            key: Names the batch, negatives included; see ``sample_from_nodes``.
+
+        Returns:
+            As ``sample_from_nodes``; ``metadata`` as PyG's ``LinkLoader`` reads it.
+        """
+        key = random_key() if key is None else key
+        times = inputs.time
+        if times is not None:
+            ready = self._seed_times(times, inputs.row.numel())
+            inputs = EdgeSamplerInput(
+                inputs.input_id, inputs.row, inputs.col, inputs.label, ready, inputs.input_type
+            )
+        node_times: Any = self.graph.node_times or None
+        if node_times is not None and not self.is_hetero:
+            node_times = node_times[None]
+        # PyG draws negatives from torch's generator, which every worker has another of.
+        generator = torch.default_generator
+        state = generator.get_state()
+        generator.manual_seed(key % 2**63)
+        try:
+            out = edge_sample(
+                inputs,
+                partial(self._sample, key=key, times_ready=True),
+                self.num_nodes,
+                self.disjoint,
+                node_times,
+                neg_sampling,
+            )
+        finally:
+            generator.set_state(state)
+        if times is not None:  # the caller's times instead of the comparable ones
+            triplet = neg_sampling is not None and neg_sampling.is_triplet()
+            metadata = list(out.metadata)
+            count = metadata[4 if triplet else 3].numel()
+            repeats = -(-count // max(times.numel(), 1))
+            metadata[4 if triplet else 3] = times.repeat(repeats)[:count]
+            out.metadata = tuple(metadata)
+        return self._finish(out)
+
+    def _seed_times(self, times: Tensor, count: int) -> Tensor:
+        if self.graph.float_times is None:
+            raise ValueError("seed times: found some, expected none without a time_attr")
+        if times.numel() != count:
+            raise ValueError(f"seed times: found {times.numel()}, expected {count}")
+        if times.dtype.is_floating_point and not self.graph.float_times:
+            raise ValueError(
+                f"seed times: found {times.dtype}, expected integers as {self.time_attr!r} has them"
+            )
+        return comparable_times(times, "seed times", self.graph.float_times)
+
+    def _sample(
+        self, seed: Any, seed_time: Any = None, *, key: int, times_ready: bool = False
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples around seeds, a tensor or a dict by node type; ``metadata`` is the caller's."""
         types = list(self.graph.node_types)
-        if inputs.input_type not in types:
-            raise KeyError(f"input node type: found {inputs.input_type!r}, expected one of {types}")
-        nodes, edges, node_counts, edge_counts = self._engine.sample(
-            [(types.index(inputs.input_type), seeds)],
+        seeds = seed if isinstance(seed, dict) else {None: seed}
+        times = seed_time if isinstance(seed_time, dict) else {None: seed_time}
+        request = []
+        for node_type, nodes in seeds.items():
+            if node_type not in types:
+                raise KeyError(f"input node type: found {node_type!r}, expected one of {types}")
+            if nodes.dtype.is_floating_point or nodes.dtype.is_complex or nodes.dtype == torch.bool:
+                raise TypeError(f"seeds: found {nodes.dtype}, expected integers")
+            nodes = nodes.to(torch.int64).contiguous().view(-1)
+            given = times.get(node_type)
+            if given is not None and not times_ready:
+                given = self._seed_times(given, nodes.numel())
+            if given is None and self.graph.float_times is not None:
+                given = self._times_of(node_type, nodes)
+            request.append((types.index(node_type), nodes, given))
+        induced = self.subgraph_type == SubgraphType.induced
+        nodes_of, trees, edges, node_counts, edge_counts = self._engine.sample(
+            request,
             self._fanouts,
-            self.replace,
-            random_key() if key is None else key % 2**64,
-            self.num_threads,
+            key % 2**64,
+            replace=self.replace,
+            disjoint=self.disjoint,
+            last=self.temporal_strategy == "last",
+            induced=induced,
+            num_threads=self.num_threads,
         )
-        metadata = (inputs.input_id, inputs.time)
+        names = self.graph.edge_types
+        # Walked backwards, messages still go along the edges.
+        row, col = (1, 0) if self.graph.backward else (0, 1)
         if self.is_hetero:
-            names = self.graph.edge_types
             return HeteroSamplerOutput(
-                node=dict(zip(types, nodes, strict=True)),
-                row={n: e[0] for n, e in zip(names, edges, strict=True)},
-                col={n: e[1] for n, e in zip(names, edges, strict=True)},
+                node=dict(zip(types, nodes_of, strict=True)),
+                row={n: e[row] for n, e in zip(names, edges, strict=True)},
+                col={n: e[col] for n, e in zip(names, edges, strict=True)},
                 edge={n: e[2] for n, e in zip(names, edges, strict=True)},
-                batch=None,
+                batch=dict(zip(types, trees, strict=True)) if self.disjoint else None,
                 num_sampled_nodes=dict(zip(types, node_counts, strict=True)),
-                num_sampled_edges=dict(zip(names, edge_counts, strict=True)),
-                metadata=metadata,
+                num_sampled_edges=None if induced else dict(zip(names, edge_counts, strict=True)),
             )
         empty = torch.empty(0, dtype=torch.int64)
-        row, col, slot = edges[0] if edges else (empty, empty, empty)
+        edge = edges[0] if edges else (empty, empty, empty)
+        counts = edge_counts[0] if edge_counts else []
         return SamplerOutput(
-            node=nodes[0],
-            row=row,
-            col=col,
-            edge=slot,
-            batch=None,
+            node=nodes_of[0],
+            row=edge[row],
+            col=edge[col],
+            edge=edge[2],
+            batch=trees[0] if self.disjoint else None,
             num_sampled_nodes=node_counts[0],
-            num_sampled_edges=edge_counts[0] if edge_counts else [],
-            metadata=metadata,
+            num_sampled_edges=None if induced else counts,
         )
 
-    def sample_from_edges(self, *args: Any, **kwargs: Any) -> Any:
-        """Not available: link seeds are sampled by PyG's own ``LinkNeighborLoader``.
+    def _times_of(self, node_type: str | None, nodes: Tensor) -> Tensor:
+        if node_type not in self.graph.node_times:
+            of = "the seeds" if node_type is None else f"the {node_type!r} seeds"
+            raise ValueError(
+                f"seed times: found none, and {of} have no {self.time_attr!r} of their own; give "
+                "input_time (or edge_label_time)"
+            )
+        own = self.graph.node_times[node_type]
+        outside = nodes[(nodes < 0) | (nodes >= own.numel())]
+        if outside.numel():
+            raise IndexError(
+                f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
+            )
+        return own[nodes]
 
-        Raises:
-            UnsupportedError: Always.
-        """
-        raise UnsupportedError(
-            "sample_from_edges: this release samples from nodes; use "
-            "torch_geometric.loader.LinkNeighborLoader on a graph in memory"
-        )
+    def _finish(
+        self, out: SamplerOutput | HeteroSamplerOutput
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        if self.subgraph_type == SubgraphType.bidirectional:
+            return out.to_bidirectional(keep_orig_edges=False)
+        return out
+
+
+def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}: found {value!r}, expected one of {choices}")
