@@ -123,14 +123,19 @@ class SamplerBuilder:
 
     def add_arrays(self, src_type: int, dst_type: int, indptr: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu', writable=False)], num_src: int, name: str) -> None: ...
 
+    def set_order(self, edge_type: int, slots: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None, times: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None, cumulative: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None) -> None:
+        """
+        Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running sums of integer weights; each int64 [num_edges] or None.
+        """
+
 class NeighborSampler:
     """Multi-hop neighbour sampling over CSC."""
 
     def __init__(self, builder: SamplerBuilder) -> None: ...
 
-    def sample(self, seeds: Sequence[tuple[int, torch.Tensor]], num_neighbors: Sequence[Sequence[int]], replace: bool, key: int, num_threads: int = 0) -> tuple[list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]]]:
+    def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], num_neighbors: Sequence[Sequence[int]], key: int, replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]]]:
         """
-        Samples one batch: (nodes per node type, (row, col, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).
+        Samples one batch: (nodes per node type, their trees if disjoint, (row, col, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).
         """
 
 def gather_rows(table: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:

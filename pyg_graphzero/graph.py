@@ -210,11 +210,12 @@ def add_order(
 
     as_float = bool(graph.float_times)
     for node_type, value in node_times.items():
-        times = comparable_times(torch.as_tensor(value), f"{time_attr!r} of {node_type}", as_float)
-        graph.node_times[node_type] = times
+        graph.node_times[node_type] = comparable_times(
+            torch.as_tensor(value), f"{time_attr!r} of {node_type}", as_float
+        )
     for name in graph.edge_types:
         src, _ = graph.ends(name)
-        times = None
+        times: Tensor | None = None
         indptr, indices = graph.csc(name)
         if name in edge_times:
             times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)

@@ -99,7 +99,21 @@ void init_sampling(nb::module_& m) {
                 {src_type, dst_type, csc_of(indptr, indices, num_src, std::move(name))});
           },
           "src_type"_a, "dst_type"_a, nb::arg("indptr").noconvert(), nb::arg("indices").noconvert(),
-          "num_src"_a, "name"_a);
+          "num_src"_a, "name"_a)
+      .def(
+          "set_order",
+          [](SamplerBuilder& self, std::size_t edge_type, const Int64s& slots, const Int64s& times,
+             const Int64s& cumulative) {
+            SampledEdgeType& type = self.edge_types.at(edge_type);
+            const auto* const sums = checked(cumulative, type, "cumulative");
+            type.order = {checked(slots, type, "slots"), checked(times, type, "times"),
+                          reinterpret_cast<const std::uint64_t*>(sums),
+                          hold(std::tuple(slots, times, cumulative))};
+          },
+          "edge_type"_a, nb::arg("slots").noconvert().none(), nb::arg("times").noconvert().none(),
+          nb::arg("cumulative").noconvert().none(),
+          "Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running "
+          "sums of integer weights; each int64 [num_edges] or None.");
 
   nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
       .def(

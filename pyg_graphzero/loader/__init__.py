@@ -1,0 +1,6 @@
+"""PyG's loaders over a store: the same arguments, the same batches, another engine."""
+
+from pyg_graphzero.loader.link import LinkNeighborLoader
+from pyg_graphzero.loader.neighbor import NeighborLoader
+
+__all__ = ["LinkNeighborLoader", "NeighborLoader"]

@@ -1,0 +1,139 @@
+"""What loaders are given: graphs, seed nodes and seed edges, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.stores import DiskFeatureStore, DiskGraphStore, Store
+
+
+def resolve(data: Any) -> Data | HeteroData:
+    """What a loader was given, as ``Data`` or ``HeteroData``.
+
+    Raises:
+        TypeError: It is none of the inputs the loaders take.
+    """
+    if isinstance(data, Store):
+        return data.data()
+    if isinstance(data, (Data, HeteroData)):
+        return data
+    if (
+        isinstance(data, (tuple, list))
+        and len(data) == 2
+        and isinstance(data[0], DiskFeatureStore)
+        and isinstance(data[1], DiskGraphStore)
+        and data[0].store.path == data[1].store.path
+    ):
+        return data[0].store.data()
+    raise TypeError(
+        f"data: found {type(data).__name__}, expected a Store, its .data(), the (feature_store, "
+        "graph_store) of one store, or Data or HeteroData in memory"
+    )
+
+
+def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
+    """``input_nodes`` as PyG takes them, after checking that they are nodes of the graph."""
+    if isinstance(data, HeteroData):
+        name, nodes = input_nodes, None
+        if isinstance(input_nodes, (tuple, list)) and len(input_nodes) == 2:
+            name, nodes = input_nodes
+        if not isinstance(name, str):
+            raise ValueError(
+                f"input_nodes: found {type(input_nodes).__name__}, expected a node type or "
+                f"(node type, index or mask); node types are {data.node_types}"
+            )
+        if name not in data.node_types:
+            raise ValueError(
+                f"input_nodes: found node type {name!r}, expected one of {data.node_types}"
+            )
+        return name, _check_nodes(nodes, int(data[name].num_nodes))
+    return _check_nodes(input_nodes, int(data.num_nodes))
+
+
+def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
+    if nodes is None:
+        return None
+    nodes = torch.as_tensor(nodes).cpu()
+    if nodes.numel() == 0 and nodes.dtype == torch.get_default_dtype():
+        nodes = nodes.to(torch.int64)  # torch.as_tensor([]) is a float tensor
+    if nodes.dim() != 1 or nodes.dtype.is_floating_point or nodes.dtype.is_complex:
+        raise ValueError(
+            f"input_nodes: found {nodes.dtype} of shape {list(nodes.shape)}, expected integers or "
+            "bool, one-dimensional"
+        )
+    if nodes.dtype == torch.bool:
+        if nodes.numel() != num_nodes:
+            raise ValueError(
+                f"input_nodes: found a mask of {nodes.numel()}, expected {num_nodes} nodes"
+            )
+        return nodes
+    nodes = nodes.to(torch.int64)
+    bad = (nodes < 0) | (nodes >= num_nodes)
+    if bad.any():
+        at = int(bad.nonzero()[0, 0])
+        raise IndexError(
+            f"input_nodes[{at}]: found node {int(nodes[at])}, expected 0 <= node < {num_nodes}"
+        )
+    return nodes
+
+
+def check_input_time(times: Tensor | None, num_seeds: int) -> None:
+    """Seeds need as many times as there are.
+
+    Raises:
+        ValueError: There are more or fewer.
+    """
+    if times is not None and times.numel() != num_seeds:
+        raise ValueError(f"seed times: found {times.numel()}, expected one for each of {num_seeds}")
+
+
+def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | None, Tensor | None]:
+    """The edge type and the seed edges (``int64 [2, n]``, None for all) a link loader was given.
+
+    Args:
+        data: The graph.
+        edges: None (all edges; homogeneous only), a tensor ``[2, n]``, an edge type, or
+            (edge type, tensor or None).
+
+    Raises:
+        ValueError: It is none of these, or no edge type of the graph.
+        IndexError: An end is not a node.
+    """
+    name: Any = None
+    if isinstance(data, HeteroData):
+        if not isinstance(edges, (tuple, list)) or not edges:
+            raise ValueError(
+                f"edge_label_index: found {type(edges).__name__}, expected an edge type or "
+                f"(edge type, tensor); edge types are {data.edge_types}"
+            )
+        name, edges = (edges, None) if isinstance(edges[0], str) else (edges[0], edges[1])
+        name = data._to_canonical(*name)
+        if name not in data.edge_types:
+            raise ValueError(
+                f"edge_label_index: found edge type {name}, expected one of {data.edge_types}"
+            )
+    if edges is None:
+        return name, None
+    edges = torch.as_tensor(edges).cpu()
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
+        raise ValueError(
+            f"edge_label_index: found {edges.dtype} of shape {list(edges.shape)}, expected "
+            "integers [2, n]"
+        )
+    edges = edges.to(torch.int64)
+    ends = (None, None) if name is None else (name[0], name[2])
+    for row, node_type in zip(edges, ends, strict=True):
+        num_nodes = int(data.num_nodes if node_type is None else data[node_type].num_nodes)
+        bad = (row < 0) | (row >= num_nodes)
+        if bad.any():
+            at = int(bad.nonzero()[0, 0])
+            raise IndexError(
+                f"edge_label_index: edge {at}: found node {int(row[at])}, expected "
+                f"0 <= node < {num_nodes}"
+            )
+    return name, edges

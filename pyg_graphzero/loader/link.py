@@ -1,0 +1,236 @@
+"""``LinkNeighborLoader``: seed edges in, batches out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch_geometric.loader
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader.utils import infer_filter_per_worker
+from torch_geometric.sampler import (
+    EdgeSamplerInput,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    SamplerOutput,
+)
+
+from pyg_graphzero.columns import gather
+from pyg_graphzero.loader.assemble import assemble
+from pyg_graphzero.loader.inputs import check_edge_labels, resolve
+from pyg_graphzero.loader.keyed import KeyedLoader, Positions, split_key
+from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.schema import EdgeType
+
+
+class StoredEdges:
+    """All edges of one type as seeds, looked up in the CSC arrays batch by batch.
+
+    Seeds come in the order of the store (by destination); their ``input_id`` is the original edge
+    id. Stands in for PyG's ``EdgeSamplerInput`` without its two rows of ids.
+    """
+
+    def __init__(
+        self,
+        sampler: NeighborSampler,
+        name: EdgeType | None,
+        label: Tensor | None,
+        time: Tensor | None,
+    ) -> None:
+        self.sampler = sampler
+        self.input_type = name
+        self.label = label
+        self.time = time
+        self.indptr, self.indices = sampler.graph.csc(name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        held = ("indptr", "indices")
+        return {k: v for k, v in self.__dict__.items() if k not in held}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.indptr, self.indices = self.sampler.graph.csc(self.input_type)
+
+    def __len__(self) -> int:
+        return self.indices.numel()
+
+    def __getitem__(self, slots: Tensor) -> EdgeSamplerInput:
+        edge_id = self.sampler.original_edge_ids(self.input_type, slots)
+        return EdgeSamplerInput(
+            edge_id,
+            gather(self.indices, slots).to(torch.int64),
+            torch.searchsorted(self.indptr, slots, right=True) - 1,
+            None if self.label is None else self.label[edge_id],
+            None if self.time is None else self.time[edge_id],
+            self.input_type,
+        )
+
+
+class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader):
+    """A mini-batch loader around seed edges; see PyG's class of the same name.
+
+    A subclass of PyG's ``LinkNeighborLoader`` that takes its arguments and yields its batches.
+    Sampling, negatives included, is a function of the batch's key (see ``NeighborLoader``). Where
+    ``edge_label_index`` names all edges of a store, nothing of their size is built in memory: seeds
+    then come by destination, with their original edge id as ``input_id``.
+
+    Args:
+        data: What ``NeighborLoader`` takes.
+        num_neighbors: Fan-out per hop; see ``NeighborLoader``.
+        edge_label_index: Seeds: None (all edges), a tensor ``[2, n]``, an edge type, or
+            (edge type, tensor or None).
+        edge_label: One label per seed.
+        edge_label_time: One time per seed; needs ``time_attr``.
+        replace: Draw with replacement.
+        subgraph_type: ``"directional"``, ``"bidirectional"`` or ``"induced"``.
+        disjoint: Every seed edge grows a tree of its own, named by ``batch.batch``.
+        temporal_strategy: ``"uniform"``, or ``"last"`` for the newest neighbours.
+        neg_sampling: PyG's ``NegativeSampling``, ``"binary"`` or ``"triplet"``.
+        neg_sampling_ratio: Deprecated by PyG: binary negatives per seed.
+        time_attr: Node or edge attribute with times; see ``NeighborLoader``.
+        weight_attr: Edge attribute in proportion to which neighbours are drawn.
+        transform: Called with every batch.
+        transform_sampler_output: Called with every sampler output.
+        is_sorted: Neighbourhoods are sorted by time already.
+        filter_per_worker: Whether features are gathered in the worker process.
+        neighbor_sampler: A PyG ``BaseSampler`` to use instead.
+        directed: Deprecated; False means ``subgraph_type="induced"``.
+        **kwargs: ``input_id``, ``custom_cls`` and the arguments of ``DataLoader``.
+
+    Raises:
+        ValueError: An argument that does not fit the graph.
+        IndexError: An end of a seed edge is not a node.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> data = gz.open(example_store).data()
+        >>> loader = gz.loader.LinkNeighborLoader(
+        ...     data, num_neighbors=[-1], neg_sampling="binary", batch_size=2
+        ... )
+        >>> next(iter(loader)).edge_label.tolist()
+        [1.0, 1.0, 0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        edge_label_index: Any = None,
+        edge_label: Tensor | None = None,
+        edge_label_time: Tensor | None = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        neg_sampling: Any = None,
+        neg_sampling_ratio: float | None = None,
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Any = None,
+        transform_sampler_output: Any = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
+            raise ValueError(
+                f"edge_label_time and time_attr={time_attr!r}: found one without the other, "
+                "expected both or neither"
+            )
+        data = resolve(data)
+        name, edges = check_edge_labels(data, edge_label_index)
+        if neighbor_sampler is None:
+            neighbor_sampler = NeighborSampler(
+                data,
+                num_neighbors,
+                subgraph_type=subgraph_type if directed else "induced",
+                replace=replace,
+                disjoint=disjoint,
+                temporal_strategy=temporal_strategy,
+                time_attr=time_attr,
+                weight_attr=weight_attr,
+                is_sorted=is_sorted,
+            )
+        if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
+            neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
+        self.data = data
+        self.link_sampler = neighbor_sampler
+        self.edge_label_index = edge_label_index  # Lightning reads it
+        self.neg_sampling = NegativeSampling.cast(neg_sampling)
+        self.transform = transform
+        self.transform_sampler_output = transform_sampler_output
+        self.filter_per_worker = filter_per_worker
+        if filter_per_worker is None:
+            self.filter_per_worker = infer_filter_per_worker(data)
+        self.custom_cls = kwargs.pop("custom_cls", None)
+        self.input_data = self._seeds(
+            name, edges, edge_label, edge_label_time, kwargs.pop("input_id", None)
+        )
+        kwargs.pop("dataset", None)
+        kwargs.pop("collate_fn", None)
+        # Not PyG's constructor, which copies both rows of the seed edges.
+        positions: Any = Positions(_count(self.input_data))
+        DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)
+
+    def _seeds(
+        self,
+        name: EdgeType | None,
+        edges: Tensor | None,
+        label: Tensor | None,
+        time: Tensor | None,
+        input_id: Tensor | None,
+    ) -> StoredEdges | EdgeSamplerInput:
+        if self.neg_sampling is not None and label is not None:
+            if self.neg_sampling.is_triplet():
+                raise ValueError("edge_label: found some, expected none with triplet negatives")
+            if label.numel() and label.min() == 0:
+                label = label + 1  # 0 stands for "negative", as in PyG
+        sampler = self.link_sampler
+        seeds: StoredEdges | EdgeSamplerInput
+        on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
+        if edges is None and on_disk and not sampler.graph.backward and input_id is None:
+            seeds = StoredEdges(sampler, name, label, time)
+        else:
+            if edges is None:
+                edges = (self.data if name is None else self.data[name]).edge_index
+            seeds = EdgeSamplerInput(input_id, edges[0], edges[1], label, time, name)
+        count = _count(seeds)
+        for what, values in (("edge_label", label), ("edge_label_time", time)):
+            if values is not None and values.size(0) != count:
+                raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
+        return seeds
+
+    def collate_fn(self, index: Any) -> Any:
+        """Samples one batch, and gathers its features if that is this process's job."""
+        index, key = split_key(index)
+        inputs = self.input_data[index]
+        keyed = {"key": key} if isinstance(self.link_sampler, NeighborSampler) else {}
+        out = self.link_sampler.sample_from_edges(inputs, neg_sampling=self.neg_sampling, **keyed)
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+    def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
+        """Joins sampled nodes and edges with their attributes."""
+        if not isinstance(self.link_sampler, NeighborSampler):
+            return super().filter_fn(out)
+        if self.transform_sampler_output:
+            out = self.transform_sampler_output(out)
+        batch = assemble(self.data, self.link_sampler, out)
+        name = self.input_data.input_type
+        seeds, src, dst = (
+            (batch, batch, batch) if name is None else (batch[name], batch[name[0]], batch[name[2]])
+        )
+        seeds.input_id = out.metadata[0]
+        if self.neg_sampling is not None and self.neg_sampling.is_triplet():
+            src.src_index, dst.dst_pos_index, dst.dst_neg_index = out.metadata[1:4]
+            src.seed_time = dst.seed_time = out.metadata[4]
+        else:
+            seeds.edge_label_index, seeds.edge_label, seeds.edge_label_time = out.metadata[1:4]
+        return batch if self.transform is None else self.transform(batch)
+
+
+def _count(seeds: StoredEdges | EdgeSamplerInput) -> int:
+    return len(seeds) if isinstance(seeds, StoredEdges) else seeds.row.numel()

@@ -1,0 +1,127 @@
+"""``NeighborLoader``: seed nodes in, batches out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch_geometric.loader
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_graphzero.loader.assemble import assemble
+from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time, resolve
+from pyg_graphzero.loader.keyed import KeyedLoader, split_key
+from pyg_graphzero.sampler import NeighborSampler
+
+
+class NeighborLoader(KeyedLoader, torch_geometric.loader.NeighborLoader):
+    """A mini-batch loader with neighbour sampling; see PyG's class of the same name.
+
+    A subclass of PyG's ``NeighborLoader`` that takes its arguments and yields its batches. Sampling
+    and feature gathering run in C++ without the GIL. ``torch.manual_seed`` (or ``generator=``)
+    governs both shuffling and sampling; batches do not depend on ``num_workers`` or threads.
+
+    Args:
+        data: A ``Store``, its ``.data()``, its ``(feature_store, graph_store)``, or ``Data`` or
+            ``HeteroData`` in memory.
+        num_neighbors: Fan-out per hop: a list, a dict by edge type, or ``NumNeighbors``; -1 takes
+            all neighbours.
+        input_nodes: Seeds: None (all nodes), an index, a mask, a node type, or (type, one of them).
+        input_time: Times of the seeds, one each; needs ``time_attr``.
+        replace: Draw with replacement.
+        subgraph_type: ``"directional"``, ``"bidirectional"`` or ``"induced"``.
+        disjoint: Every seed grows a tree of its own, named by ``batch.batch``.
+        temporal_strategy: ``"uniform"``, or ``"last"`` for the newest neighbours.
+        time_attr: Node or edge attribute with times: nothing later than its seed is drawn.
+        weight_attr: Edge attribute in proportion to which neighbours are drawn.
+        transform: Called with every batch.
+        transform_sampler_output: Called with every sampler output.
+        is_sorted: Neighbourhoods are sorted by time already.
+        filter_per_worker: Whether features are gathered in the worker process.
+        neighbor_sampler: A PyG ``BaseSampler`` to use instead.
+        directed: Deprecated; False means ``subgraph_type="induced"``.
+        **kwargs: ``input_id`` (what ``batch.input_id`` shows for each seed), ``custom_cls``, and
+            the arguments of ``torch.utils.data.DataLoader``.
+
+    Raises:
+        ValueError: An argument that does not fit the graph.
+        IndexError: A seed that is not a node.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> data = gz.open(example_store).data()
+        >>> loader = gz.loader.NeighborLoader(data, num_neighbors=[-1], batch_size=4)
+        >>> next(iter(loader)).batch_size
+        4
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        input_nodes: Any = None,
+        input_time: Tensor | None = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Any = None,
+        transform_sampler_output: Any = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        data = resolve(data)
+        if neighbor_sampler is None:
+            neighbor_sampler = NeighborSampler(
+                data,
+                num_neighbors,
+                subgraph_type=subgraph_type if directed else "induced",
+                replace=replace,
+                disjoint=disjoint,
+                temporal_strategy=temporal_strategy,
+                time_attr=time_attr,
+                weight_attr=weight_attr,
+                is_sorted=is_sorted,
+            )
+        super().__init__(
+            data,
+            num_neighbors,
+            input_nodes=check_input_nodes(data, input_nodes),
+            input_time=input_time,
+            time_attr=time_attr,
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            neighbor_sampler=neighbor_sampler,
+            **kwargs,
+        )
+        check_input_time(input_time, self.input_data.node.numel())
+
+    def collate_fn(self, index: Any) -> Any:
+        """Samples one batch, and gathers its features if that is this process's job."""
+        index, key = split_key(index)
+        inputs = self.input_data[index]
+        if isinstance(self.node_sampler, NeighborSampler):
+            out = self.node_sampler.sample_from_nodes(inputs, key=key)
+        else:
+            out = self.node_sampler.sample_from_nodes(inputs)
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+    def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
+        """Joins sampled nodes and edges with their attributes."""
+        if not isinstance(self.node_sampler, NeighborSampler):
+            return super().filter_fn(out)
+        if self.transform_sampler_output:
+            out = self.transform_sampler_output(out)
+        batch = assemble(self.data, self.node_sampler, out)
+        input_type = self.input_data.input_type
+        seeds = batch if input_type is None else batch[input_type]
+        seeds.input_id, seeds.seed_time = out.metadata[:2]
+        seeds.batch_size = out.metadata[0].size(0)
+        return batch if self.transform is None else self.transform(batch)
