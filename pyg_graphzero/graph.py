@@ -195,7 +195,7 @@ def add_order(
         for node_type, store in _node_stores(data).items():
             if time_attr in store and store.is_node_attr(time_attr):
                 node_times[node_type] = store[time_attr]
-        edge_times = _edge_values(graph, data, time_attr)
+        edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
         if bool(node_times) == bool(edge_times):
             found = "both node and edge types" if node_times else "no node or edge type"
             raise ValueError(
@@ -227,11 +227,16 @@ def add_order(
             )
 
 
-def _edge_values(graph: SampledGraph, data: Any, attr: str) -> dict[EdgeType | None, Tensor]:
+def _edge_values(
+    graph: SampledGraph, data: Any, attr: str, may_be_node_level: bool = False
+) -> dict[EdgeType | None, Tensor]:
     """An edge attribute in CSC order, for the edge types that have it."""
     found = {}
     stores = _edge_stores(data)
     for name in graph.edge_types:
-        if attr in stores[name] and (name is not None or stores[name].is_edge_attr(attr)):
-            found[name] = graph.in_slots(name, dict(raw_items(stores[name]))[attr], attr)
+        if attr not in stores[name]:
+            continue
+        if name is None and may_be_node_level and not stores[name].is_edge_attr(attr):
+            continue
+        found[name] = graph.in_slots(name, dict(raw_items(stores[name]))[attr], attr)
     return found

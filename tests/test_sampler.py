@@ -176,8 +176,8 @@ def test_indices_of_either_width(wide):
     builder = _core.SamplerBuilder([50])
     indices = edge_index[0, order].to(torch.int64 if wide else torch.int32)
     builder.add_arrays(0, 0, indptr, indices, 50, "test")
-    nodes, edges, *_ = _core.NeighborSampler(builder).sample(
-        [(0, torch.arange(50))], [[-1]], False, 0
+    nodes, _, edges, *_ = _core.NeighborSampler(builder).sample(
+        [(0, torch.arange(50), None)], [[-1]], 0
     )
     assert torch.equal(nodes[0][edges[0][0]], edge_index[0, order])
 
@@ -211,7 +211,7 @@ def test_fanout_zero_and_bad_fanouts():
         NeighborSampler(data, [2.5])
     sampler = NeighborSampler(data, [3])
     with pytest.raises(ValueError, match="num_neighbors: found -2"):
-        sampler._engine.sample([(0, torch.tensor([1]))], [[-2]], False, 0)
+        sampler._engine.sample([(0, torch.tensor([1]), None)], [[-2]], 0)
 
 
 def test_bad_seeds_name_what_is_wrong():

@@ -58,7 +58,7 @@ def fill_nodes(store: BaseStorage, out: BaseStorage, n_id: Tensor) -> None:
     for key, value in raw_items(store):
         if key == "num_nodes":
             out.num_nodes = n_id.numel()
-        elif isinstance(value, OnDemand) or store.is_edge_attr(key):
+        elif key == "adj_t" or isinstance(value, OnDemand) or store.is_edge_attr(key):
             continue
         elif store.is_node_attr(key):
             out[key] = _select(store, key, value, n_id)
@@ -80,8 +80,14 @@ def fill_edges(
     """The sampled edges and their attributes, joined by original edge id."""
     e_id = None if slots is None else sampler.original_edge_ids(name, slots)
     for key, value in raw_items(store):
-        if key == "edge_index":
+        if key == "edge_index" or (key == "adj_t" and isinstance(value, Tensor)):
             out.edge_index = torch.stack([row, col])
+        elif key == "adj_t":  # torch_sparse's SparseTensor
+            weight = value.storage.value()
+            if weight is not None:
+                weight = None if e_id is None else gather(weight, e_id)
+            sizes = out.size()[::-1]
+            out.adj_t = type(value)(row=col, col=row, value=weight, sparse_sizes=sizes)
         elif isinstance(value, OnDemand):
             on_disk = sampler.graph.on_disk(name) and not value.is_built
             if slots is not None and on_disk and value.slots is not None:

@@ -23,18 +23,28 @@ class KeyedIndex(NamedTuple):
 
 
 class KeyedSampler:
-    """Gives every batch of an epoch its own key, so that it is the same in any process."""
+    """Gives every batch of an epoch its own key, so that it is the same in any process.
 
-    def __init__(self, base: Any, generator: torch.Generator | None) -> None:
+    Args:
+        base: What chooses the seeds of each batch.
+        loader: Knows the generator, and how many batches of a resumed epoch are done.
+    """
+
+    def __init__(self, base: Any, loader: KeyedLoader) -> None:
         self.base = base
-        self.generator = generator
+        self.loader = loader
 
     def __iter__(self) -> Iterator[KeyedIndex]:
+        # Read now, not at the first batch: another iteration may have begun by then.
+        return self._from(self.loader._num_batches)
+
+    def _from(self, done: int) -> Iterator[KeyedIndex]:
         epoch_key = 0
         for number, index in enumerate(self.base):
             if number == 0:  # after the shuffle has drawn, whose order is then stock PyG's
-                epoch_key = random_key(self.generator)
-            yield KeyedIndex(index, (epoch_key + number) % 2**64)
+                epoch_key = random_key(self.loader.generator)
+            if number >= done:
+                yield KeyedIndex(index, (epoch_key + number) % 2**64)
 
     def __len__(self) -> int:
         return len(self.base)
@@ -56,11 +66,31 @@ class Positions(Sequence[Any]):
         return index
 
 
+class CountedIterator(Iterator[Any]):
+    """An epoch's iterator that tells the loader how far it is."""
+
+    def __init__(self, loader: KeyedLoader, iterator: Any) -> None:
+        self.loader = loader
+        self.iterator = iterator
+
+    def __next__(self) -> Any:
+        batch = next(self.iterator)
+        self.loader._num_batches += 1
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.iterator)
+
+
 class KeyedLoader:
     """Mixed into PyG's loaders, in front of them."""
 
     dataset: Any
     generator: torch.Generator | None
+    # The epoch under way: the generator's state before it, and how many batches it has given.
+    _epoch_start: Tensor | None = None
+    _num_batches: int = 0
+    _resumes: bool = False
 
     def __setattr__(self, name: str, value: Any) -> None:
         # PyG hands DataLoader a range; DataLoader forbids changing it later.
@@ -70,7 +100,32 @@ class KeyedLoader:
 
     @property
     def _index_sampler(self) -> KeyedSampler:
-        return KeyedSampler(super()._index_sampler, self.generator)  # type: ignore[misc]
+        return KeyedSampler(super()._index_sampler, self)  # type: ignore[misc]
+
+    def __iter__(self) -> Iterator[Any]:
+        generator = torch.default_generator if self.generator is None else self.generator
+        if self._resumes and self._epoch_start is not None:
+            generator.set_state(self._epoch_start)
+        else:
+            self._epoch_start, self._num_batches = generator.get_state(), 0
+        self._resumes = False
+        return CountedIterator(self, super().__iter__())  # type: ignore[misc]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch under way stands, to go on from in another process.
+
+        Returns:
+            ``generator``: the state of the loader's (or torch's) generator before the epoch;
+            ``num_batches``: how many batches the consumer has had. State that a custom ``sampler``
+            keeps outside that generator is the caller's to save.
+        """
+        return {"generator": self._epoch_start, "num_batches": self._num_batches}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Makes the next iteration go on where ``state_dict`` was taken, with the same batches."""
+        self._epoch_start = state["generator"]
+        self._num_batches = int(state["num_batches"])
+        self._resumes = self._epoch_start is not None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.dataset)} seeds, {len(self)} batches)"  # type: ignore[arg-type]

@@ -1,0 +1,249 @@
+"""LinkNeighborLoader: seed edges, negatives, times, and all edges without a list of them."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+import torch_geometric.loader
+from torch_geometric.data import Data
+from torch_geometric.sampler import NegativeSampling
+
+import pyg_graphzero as gz
+from graphs import check_neighborhood, heterogeneous, homogeneous, write_store
+from pyg_graphzero.loader import LinkNeighborLoader
+
+WRITES = ("author", "writes", "paper")
+
+
+def seeds_of(batch):
+    return batch.n_id[batch.edge_label_index]
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_all_edges_come_once(homo, disjoint):
+    data, store = homo
+    loader = LinkNeighborLoader(store, [3, 2], batch_size=500, shuffle=True, disjoint=disjoint)
+    assert isinstance(loader, torch_geometric.loader.LinkNeighborLoader)
+    assert len(loader.dataset) == 3000
+    seen = []
+    for batch in loader:
+        assert type(batch) is Data
+        # Seeds of a store carry their original edge id.
+        assert torch.equal(seeds_of(batch), data.edge_index[:, batch.input_id])
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+        assert "edge_label" not in batch
+        if disjoint:
+            ends = batch.batch[batch.edge_label_index]
+            assert torch.equal(ends[0], ends[1])
+            assert ends[0].tolist() == list(range(batch.input_id.numel()))
+        seen.append(batch.input_id)
+    assert torch.cat(seen).sort().values.tolist() == list(range(3000))
+
+
+def test_all_edges_of_a_store_are_not_listed(homo):
+    _, store = homo
+    d = store.data()
+    loader = LinkNeighborLoader(d, [2], batch_size=64, edge_label=torch.arange(3000) % 3)
+    batch = next(iter(loader))
+    assert torch.equal(batch.edge_label, batch.input_id % 3)
+    assert not d._store._mapping.raw("edge_index").is_built
+    assert len(pickle.dumps(loader.input_data)) < 60_000  # labels, no edges
+
+
+@pytest.mark.parametrize("source", ["store", "memory"])
+def test_given_edges(homo, source):
+    data, store = homo
+    graph = store if source == "store" else data
+    edges = data.edge_index[:, torch.randperm(3000)[:100]]
+    labels = torch.randint(0, 4, (100,))
+    loader = LinkNeighborLoader(
+        graph, [3, 2], edge_label_index=edges, edge_label=labels, batch_size=40
+    )
+    for i, batch in enumerate(loader):
+        part = slice(40 * i, 40 * i + 40)
+        assert torch.equal(seeds_of(batch), edges[:, part])
+        assert torch.equal(batch.edge_label, labels[part])
+        assert batch.input_id.tolist() == list(range(100))[part]
+        check_neighborhood(
+            *batch.edge_index, batch.e_id, batch.n_id, batch.n_id, data.edge_index, [3, 2],
+            batch.num_sampled_nodes[:-1], batch.num_sampled_edges,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("amount", [1, 2.5])
+def test_binary_negatives(homo, disjoint, amount):
+    data, store = homo
+    loader = LinkNeighborLoader(
+        store, [2], neg_sampling=NegativeSampling("binary", amount), batch_size=64,
+        disjoint=disjoint,
+    )  # fmt: skip
+    batch = next(iter(loader))
+    negatives = -(-int(64 * amount * 2) // 2)
+    assert batch.edge_label.tolist() == [1.0] * 64 + [0.0] * negatives
+    assert torch.equal(seeds_of(batch)[:, :64], data.edge_index[:, batch.input_id])
+    assert ((seeds_of(batch) >= 0) & (seeds_of(batch) < 300)).all()
+
+
+def test_labels_make_room_for_negatives(homo):
+    _, store = homo
+    labels = torch.arange(3000) % 2
+    loader = LinkNeighborLoader(
+        store, [2], edge_label=labels, neg_sampling_ratio=1.0, batch_size=64
+    )
+    batch = next(iter(loader))
+    assert torch.equal(batch.edge_label[:64], labels[batch.input_id] + 1)
+    assert (batch.edge_label[64:] == 0).all()
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_triplets(homo, disjoint):
+    data, store = homo
+    loader = LinkNeighborLoader(
+        store, [2], neg_sampling=NegativeSampling("triplet", 3), batch_size=32, disjoint=disjoint
+    )
+    batch = next(iter(loader))
+    want = data.edge_index[:, batch.input_id]
+    assert torch.equal(batch.n_id[batch.src_index], want[0])
+    assert torch.equal(batch.n_id[batch.dst_pos_index], want[1])
+    assert batch.dst_neg_index.shape == (32, 3)
+    assert "edge_label_index" not in batch
+    with pytest.raises(ValueError, match="expected none with triplet negatives"):
+        LinkNeighborLoader(
+            store, [2], neg_sampling="triplet", edge_label=torch.zeros(3000, dtype=torch.long)
+        )
+
+
+def test_weighted_negatives(homo):
+    weight = torch.zeros(300)
+    weight[[4, 9]] = 1.0
+    loader = LinkNeighborLoader(
+        homo[1], [1], batch_size=64,
+        neg_sampling=NegativeSampling("binary", 1.0, src_weight=weight, dst_weight=weight),
+    )  # fmt: skip
+    batch = next(iter(loader))
+    assert set(seeds_of(batch)[:, 64:].flatten().tolist()) == {4, 9}
+
+
+@pytest.mark.parametrize("form", ["type", "pair with None", "pair", "short"])
+def test_edge_types(hetero, form):
+    data, store = hetero
+    edges = data[WRITES].edge_index
+    given = {
+        "type": WRITES,
+        "pair with None": (WRITES, None),
+        "pair": (WRITES, edges[:, :90]),
+        "short": ("author", "paper"),
+    }[form]
+    loader = LinkNeighborLoader(
+        store, [3, 2], edge_label_index=given, batch_size=90, neg_sampling="binary"
+    )
+    assert len(loader.dataset) == (90 if form == "pair" else 600)
+    batch = next(iter(loader))
+    label = batch[WRITES].edge_label_index[:, :90]
+    ends = torch.stack([batch["author"].n_id[label[0]], batch["paper"].n_id[label[1]]])
+    assert torch.equal(ends, edges[:, batch[WRITES].input_id])
+    assert batch[WRITES].edge_label.tolist() == [1.0] * 90 + [0.0] * 90
+    for name in data.edge_types:
+        src, dst = batch[name[0]].n_id, batch[name[2]].n_id
+        got = torch.stack([src[batch[name].edge_index[0]], dst[batch[name].edge_index[1]]])
+        assert torch.equal(got, data[name].edge_index[:, batch[name].e_id])
+
+
+def test_triplets_between_types(hetero):
+    data, store = hetero
+    loader = LinkNeighborLoader(
+        store, [2], edge_label_index=WRITES, neg_sampling="triplet", batch_size=30
+    )
+    batch = next(iter(loader))
+    want = data[WRITES].edge_index[:, batch[WRITES].input_id]
+    assert torch.equal(batch["author"].n_id[batch["author"].src_index], want[0])
+    assert torch.equal(batch["paper"].n_id[batch["paper"].dst_pos_index], want[1])
+    assert batch["paper"].dst_neg_index.numel() == 30
+
+
+@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
+def test_times_of_links(tmp_path, negatives, dtype):
+    data = homogeneous()
+    data.time = torch.randint(0, 100, (300,)).to(dtype)
+    graph = gz.open(write_store(data, tmp_path / "store"))
+    times = torch.randint(50, 120, (3000,)).to(dtype)
+    loader = LinkNeighborLoader(
+        graph, [4, 4], time_attr="time", edge_label_time=times, neg_sampling=negatives,
+        batch_size=60,
+    )  # fmt: skip
+    for batch in loader:
+        if negatives == "triplet":
+            assert torch.equal(batch.seed_time, times[batch.input_id])
+            limit = batch.seed_time
+        else:
+            repeats = 1 if negatives is None else 2
+            assert torch.equal(batch.edge_label_time, times[batch.input_id].repeat(repeats))
+            limit = batch.edge_label_time[:60]
+        assert batch.batch.max() < 60
+        seen = data.time[batch.n_id[batch.edge_index[0]]]
+        assert (seen <= limit[batch.batch[batch.edge_index[0]]]).all()
+
+
+@pytest.mark.parametrize("negatives", [None, "binary"])
+def test_links_do_not_depend_on_workers(homo, negatives):
+    _, store = homo
+    runs = []
+    for workers in (0, 2):
+        torch.manual_seed(5)
+        loader = LinkNeighborLoader(
+            store, [3, 2], batch_size=700, shuffle=True, neg_sampling=negatives,
+            num_workers=workers,
+        )  # fmt: skip
+        runs.append([(b.n_id, b.e_id, b.edge_label_index) for b in loader])
+    for a, b in zip(*runs, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_negatives_leave_the_generator_alone(homo):
+    loader = LinkNeighborLoader(homo[1], [2], neg_sampling="binary", batch_size=8)
+    torch.manual_seed(1)
+    want = torch.rand(4)
+    torch.manual_seed(1)
+    loader.link_sampler.sample_from_edges(
+        loader.input_data[torch.arange(8)], neg_sampling=loader.neg_sampling, key=3
+    )
+    assert torch.equal(torch.rand(4), want)
+
+
+def test_modes_of_links(homo):
+    data, store = homo
+    for kind in ("induced", "bidirectional"):
+        loader = LinkNeighborLoader(store, [3], subgraph_type=kind, batch_size=50)
+        batch = next(iter(loader))
+        assert torch.equal(seeds_of(batch), data.edge_index[:, batch.input_id])
+    d = store.data()
+    d.w = (torch.arange(3000) % 2).float()
+    batch = next(iter(LinkNeighborLoader(d, [3], weight_attr="w", batch_size=50)))
+    assert (batch.w > 0).all()
+
+
+def test_bad_edges(homo, hetero):
+    _, store = homo
+    with pytest.raises(IndexError, match="edge_label_index: edge 1: found node 300, expected 0 <="):
+        LinkNeighborLoader(store, [2], edge_label_index=torch.tensor([[0, 300], [1, 1]]))
+    with pytest.raises(ValueError, match=r"found torch.int64 of shape \[3\], expected integers"):
+        LinkNeighborLoader(store, [2], edge_label_index=torch.arange(3))
+    with pytest.raises(ValueError, match="edge_label: found 5, expected 3000"):
+        LinkNeighborLoader(store, [2], edge_label=torch.zeros(5))
+    with pytest.raises(ValueError, match="found one without the other"):
+        LinkNeighborLoader(store, [2], edge_label_time=torch.zeros(3000))
+    with pytest.raises(ValueError, match="expected an edge type or"):
+        LinkNeighborLoader(hetero[1], [2])
+    with pytest.raises(ValueError, match=r"found edge type .* expected one of"):
+        LinkNeighborLoader(hetero[1], [2], edge_label_index=("paper", "eats", "paper"))
+
+
+def test_empty_heterogeneous_links():
+    data = heterogeneous()
+    name = ("venue", "hosts", "author")
+    assert list(LinkNeighborLoader(data, [2], edge_label_index=name, batch_size=4)) == []

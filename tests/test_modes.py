@@ -1,0 +1,451 @@
+"""Disjoint, temporal, weighted and induced sampling, held against what the words mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NodeSamplerInput
+from torch_geometric.utils import k_hop_subgraph, subgraph
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous, random_edges, write_store
+from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.sampler import NeighborSampler
+
+
+def sample(sampler, seeds, times=None, key=7, node_type=None):
+    seeds = torch.as_tensor(seeds, dtype=torch.long)
+    times = None if times is None else torch.as_tensor(times)
+    inputs = NodeSamplerInput(torch.arange(len(seeds)), seeds, times, node_type)
+    return sampler.sample_from_nodes(inputs, key=key)
+
+
+def star(degree: int, **attrs) -> Data:
+    """Edges 0 … degree-1, all into node 0."""
+    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
+    return Data(edge_index=edge_index, num_nodes=degree, **attrs)
+
+
+# Disjoint ########################################################################################
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**31), fanout=st.sampled_from([[3, 2], [-1, -1], [2, 2, 2]]))
+def test_trees_share_no_node(seed, fanout):
+    data = Data(edge_index=random_edges(40, 40, 150, seed), num_nodes=40)
+    sampler = NeighborSampler(data, fanout, disjoint=True)
+    seeds = [3, 7, 3, 0]
+    out = sample(sampler, seeds, key=seed)
+    assert out.batch[:4].tolist() == [0, 1, 2, 3]
+    assert torch.equal(out.batch[out.row], out.batch[out.col])  # edges stay in their tree
+    pairs = torch.stack([out.batch, out.node])
+    assert pairs.unique(dim=1).size(1) == out.node.numel()  # a node once in a tree
+    ids = sampler.original_edge_ids(None, out.edge)
+    assert torch.equal(out.node[out.row], data.edge_index[0, ids])
+    assert torch.equal(out.node[out.col], data.edge_index[1, ids])
+    assert sum(out.num_sampled_nodes) == out.node.numel()
+
+
+def test_a_complete_tree_is_the_neighborhood_of_its_seed():
+    data = Data(edge_index=random_edges(60, 60, 200), num_nodes=60)
+    seeds = [5, 0, 40]
+    out = sample(NeighborSampler(data, [-1, -1], disjoint=True), seeds)
+    for tree, seed in enumerate(seeds):
+        want, *_ = k_hop_subgraph(seed, 2, data.edge_index, num_nodes=60)
+        assert sorted(out.node[out.batch == tree].tolist()) == want.tolist()
+
+
+def test_disjoint_heterogeneous():
+    data = heterogeneous()
+    sampler = NeighborSampler(data, [3, 2], disjoint=True)
+    out = sample(sampler, [1, 5, 1], node_type="paper")
+    for name in data.edge_types:
+        src, _, dst = name
+        assert torch.equal(out.batch[src][out.row[name]], out.batch[dst][out.col[name]])
+    for name in data.node_types:
+        pairs = torch.stack([out.batch[name], out.node[name]])
+        assert pairs.unique(dim=1).size(1) == out.node[name].numel()
+
+
+# Temporal ########################################################################################
+
+
+@pytest.mark.parametrize("level", ["node", "edge"])
+@pytest.mark.parametrize("strategy", ["uniform", "last"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64])
+@pytest.mark.parametrize("replace", [False, True])
+def test_nothing_is_later_than_its_seed(tmp_path, level, strategy, dtype, replace):
+    generator = torch.Generator().manual_seed(3)
+    data = Data(edge_index=random_edges(80, 80, 900), num_nodes=80)
+    size = 80 if level == "node" else 900
+    data.time = torch.randint(-50, 50, (size,), generator=generator).to(dtype)
+    if dtype == torch.float64:
+        data.time += 0.25
+    seeds = torch.arange(80)
+    times = torch.randint(-40, 60, (80,), generator=generator).to(dtype)
+    disk = gz.open(write_store(data, tmp_path / "store")).data()
+    outs = []
+    for graph in (data, disk):
+        sampler = NeighborSampler(
+            graph, [4, 3], time_attr="time", temporal_strategy=strategy, replace=replace
+        )
+        outs.append((sampler, sample(sampler, seeds, times)))
+    for sampler, out in outs:
+        ids = sampler.original_edge_ids(None, out.edge)
+        assert torch.equal(out.node[out.row], data.edge_index[0, ids])
+        limit = times[out.batch[out.col]]
+        seen = data.time[ids] if level == "edge" else data.time[out.node[out.row]]
+        assert (seen <= limit).all()
+        assert out.row.numel() > 100
+        check_temporal_counts(data, level, strategy, replace, out, ids, times)
+    assert torch.equal(outs[0][1].node, outs[1][1].node)
+
+
+def check_temporal_counts(data, level, strategy, replace, out, ids, times):
+    """Every node of the first hops draws min(valid, k), and `last` the newest."""
+    edge_time = data.time if level == "edge" else data.time[data.edge_index[0]]
+    for col in range(80):
+        drawn = ids[(out.col == col)]
+        valid = (data.edge_index[1] == out.node[col]) & (edge_time <= times[col])
+        count = int(valid.sum())
+        assert drawn.numel() == (4 if replace and count else min(4, count))
+        assert valid[drawn].all()
+        if strategy == "last" and count:
+            newest = edge_time[valid].sort(descending=True).values[:4]
+            if replace:
+                assert (edge_time[drawn] >= newest.min()).all()
+            else:
+                assert torch.equal(edge_time[drawn].sort(descending=True).values, newest)
+
+
+def test_temporal_draws_are_uniform_among_what_is_valid():
+    data = star(30, time=torch.arange(30).flip(0))
+    sampler = NeighborSampler(data, [5], time_attr="time")
+    counts = torch.zeros(30)
+    for key in range(60):
+        out = sample(sampler, [0] * 50, [11] * 50, key=key)
+        counts += torch.bincount(sampler.original_edge_ids(None, out.edge), minlength=30)
+    assert (counts[:18] == 0).all()  # times 29 … 12
+    assert stats.chisquare(counts[18:].numpy()).pvalue > 1e-6
+
+
+def test_node_times_stand_in_for_seed_times():
+    data = homogeneous()
+    data.time = torch.randint(0, 100, (300,))
+    out = sample(NeighborSampler(data, [3, 3], time_attr="time"), torch.arange(50))
+    assert (data.time[out.node] <= data.time[:50][out.batch]).all()
+
+
+def test_times_of_some_types_only():
+    data = heterogeneous()
+    data["paper"].time = torch.arange(200)
+    sampler = NeighborSampler(data, [5, 5], time_attr="time")
+    out = sample(sampler, [50, 199], [40, 199], node_type="paper")
+    limit = torch.tensor([40, 199])
+    for name in data.edge_types:
+        if name[0] == "paper":
+            drawn = out.node["paper"][out.row[name]]
+            assert (drawn <= limit[out.batch[name[2]][out.col[name]]]).all()
+    assert out.row["author", "writes", "paper"].numel() > 0  # authors have no time
+    with pytest.raises(ValueError, match="the 'author' seeds have no 'time' of their own"):
+        sample(sampler, [1], node_type="author")
+
+
+def test_temporal_batches_of_the_loader(homo):
+    data, store = homo
+    d = store.data()
+    d.when = torch.rand(3000, dtype=torch.float64)
+    times = torch.rand(50, dtype=torch.float64)
+    loader = NeighborLoader(
+        d, [5, 5], input_nodes=data.train_idx, input_time=times, time_attr="when", batch_size=25
+    )
+    for i, batch in enumerate(loader):
+        assert torch.equal(batch.seed_time, times[25 * i : 25 * i + 25])
+        limit = batch.seed_time[batch.batch[batch.edge_index[1]]]
+        assert (batch.when <= limit).all()
+        assert torch.equal(batch.when, d.when[batch.e_id])
+
+
+def test_bad_times():
+    data = homogeneous()
+    data.time = torch.arange(300)
+    data.float_time = torch.rand(300)
+    data.nan = torch.full((3000,), float("nan"))
+    with pytest.raises(ValueError, match="time_attr='no': found it in no node or edge type"):
+        NeighborSampler(data, [1], time_attr="no")
+    with pytest.raises(ValueError, match=r"'nan' of None: row 0: found NaN, expected a time"):
+        NeighborSampler(data, [1], time_attr="nan")
+    sampler = NeighborSampler(data, [1], time_attr="time")
+    with pytest.raises(ValueError, match="seed times: found 2, expected 1"):
+        sample(sampler, [1], [1, 2])
+    with pytest.raises(ValueError, match=r"seed times: found torch.float32, expected integers"):
+        sample(sampler, [1], [1.5])
+    with pytest.raises(IndexError, match="found node 300, expected 0 <= node < 300"):
+        sample(sampler, [300])
+    with pytest.raises(ValueError, match="found some, expected none without a time_attr"):
+        sample(NeighborSampler(data, [1]), [1], [1])
+    with pytest.raises(ValueError, match="input_time"):
+        NeighborLoader(data, [1], input_time=torch.arange(300))
+    with pytest.raises(ValueError, match="seed times: found 3, expected one for each of 300"):
+        NeighborLoader(data, [1], input_time=torch.arange(3), time_attr="time")
+    with pytest.raises(ValueError, match="temporal_strategy: found 'first'"):
+        NeighborLoader(data, [1], temporal_strategy="first")
+    both = heterogeneous()
+    both["paper"].time = torch.arange(200)
+    both["paper", "cites", "paper"].time = torch.arange(900)
+    with pytest.raises(ValueError, match="both node and edge types"):
+        NeighborSampler(both, [1], time_attr="time")
+
+
+# Weighted ########################################################################################
+
+
+@pytest.mark.parametrize("weights", [[1.0, 2, 3, 4, 0, 10], [0.001, 1, 1000, 5, 0, 30]])
+def test_weights_are_the_probabilities(weights):
+    data = star(6, w=torch.tensor(weights))
+    sampler = NeighborSampler(data, [4], weight_attr="w", replace=True)
+    out = sample(sampler, [0] * 20_000)
+    counts = np.bincount(sampler.original_edge_ids(None, out.edge).numpy(), minlength=6)
+    assert counts[4] == 0  # a weight of 0 is never drawn
+    kept = np.array(weights) > 0
+    expected = np.array(weights)[kept] / sum(weights) * counts.sum()
+    if expected.min() >= 1:
+        assert stats.chisquare(counts[kept], expected).pvalue > 1e-6
+
+
+def test_weights_without_replacement_follow_successive_draws():
+    weights = np.array([1.0, 2.0, 3.0, 6.0])
+    data = star(4, w=torch.tensor(weights))
+    sampler = NeighborSampler(data, [2], weight_attr="w")
+    out = sample(sampler, [0] * 30_000)
+    pairs = sampler.original_edge_ids(None, out.edge).view(-1, 2).sort(1).values
+    found, expected = [], []
+    for i in range(4):
+        for j in range(i + 1, 4):
+            found.append(int(((pairs[:, 0] == i) & (pairs[:, 1] == j)).sum()))
+            first, second = weights[i] / 12, weights[j] / 12
+            expected.append(
+                30_000 * (first * weights[j] / (12 - weights[i])
+                          + second * weights[i] / (12 - weights[j]))
+            )  # fmt: skip
+    assert sum(found) == 30_000
+    assert stats.chisquare(found, expected).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_only_edges_with_weight_are_drawn(replace):
+    weights = torch.tensor([0.0, 5, 0, 1e-9, 0, 0, 1e9])
+    data = star(7, w=weights)
+    sampler = NeighborSampler(data, [5], weight_attr="w", replace=replace)
+    for key in range(50):
+        drawn = sampler.original_edge_ids(None, sample(sampler, [0, 1], key=key).edge)
+        assert (weights[drawn] > 0).all()
+        assert drawn.numel() == (5 if replace else 3)
+    nothing = NeighborSampler(star(3, w=torch.zeros(3)), [2, 2], weight_attr="w", replace=replace)
+    out = sample(nothing, [0, 0])
+    assert out.row.numel() == 0
+    assert out.num_sampled_edges == [0, 0]
+    everything = NeighborSampler(data, [-1], weight_attr="w")
+    assert sample(everything, [0]).row.numel() == 7  # asked for all
+
+
+def test_a_weighted_hub_is_drawn_from_without_reading_it_whole():
+    degree = 200_000
+    data = star(degree, w=torch.arange(degree, dtype=torch.float32))
+    sampler = NeighborSampler(data, [10], weight_attr="w")
+    ids = sampler.original_edge_ids(None, sample(sampler, [0] * 2000).edge)
+    halves = np.array([(ids < degree // 2).sum(), (ids >= degree // 2).sum()])
+    assert stats.chisquare(halves, [5000, 15_000]).pvalue > 1e-6
+
+
+def test_weights_on_disk_and_by_type(tmp_path):
+    data = heterogeneous()
+    name = ("author", "writes", "paper")
+    data[name].w = torch.rand(600) * (torch.rand(600) < 0.7)
+    d = gz.open(write_store(data, tmp_path / "store")).data()
+    outs = []
+    for graph in (data, d):
+        loader = NeighborLoader(
+            graph, [4, 3], input_nodes="paper", weight_attr="w", batch_size=64,
+            generator=torch.Generator().manual_seed(1),
+        )  # fmt: skip
+        batch = next(iter(loader))
+        assert (batch[name].w > 0).all()
+        assert torch.equal(batch[name].w, data[name].w[batch[name].e_id])
+        assert batch["paper", "cites", "paper"].edge_index.size(1) > 0  # uniform where none
+        outs.append(batch[name].e_id)
+    assert torch.equal(*outs)
+
+
+def test_weighted_and_temporal():
+    data = star(8, w=torch.tensor([1.0, 1, 0, 5, 1, 1, 9, 1]), t=torch.arange(8))
+    sampler = NeighborSampler(data, [3], weight_attr="w", time_attr="t")
+    out = sample(sampler, [0] * 100, [4] * 100)
+    assert set(out.edge.tolist()) == {0, 1, 3, 4}
+    assert (torch.bincount(out.col, minlength=100)[:100] == 3).all()
+
+
+@pytest.mark.parametrize(
+    ("bad", "shown"), [(-1.0, "-1.0"), (float("nan"), "nan"), (float("inf"), "inf")]
+)
+def test_bad_weights(bad, shown):
+    data = star(3, w=torch.tensor([1.0, bad, 1.0]))
+    message = f"weights of edge type None: edge at slot 1: found {shown}, expected a finite number"
+    with pytest.raises(ValueError, match=message):
+        NeighborSampler(data, [1], weight_attr="w")
+    with pytest.raises(ValueError, match="weight_attr='v': found in no edge type"):
+        NeighborSampler(data, [1], weight_attr="v")
+
+
+# Subgraph types ##################################################################################
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**31), disjoint=st.booleans())
+def test_induced_is_the_subgraph_of_the_sampled_nodes(seed, disjoint):
+    data = Data(edge_index=random_edges(50, 50, 300, seed), num_nodes=50)
+    sampler = NeighborSampler(data, [3, 2], subgraph_type="induced", disjoint=disjoint)
+    out = sample(sampler, [1, 8, 20], key=seed)
+    ids = sampler.original_edge_ids(None, out.edge)
+    assert torch.equal(out.node[out.row], data.edge_index[0, ids])
+    assert torch.equal(out.node[out.col], data.edge_index[1, ids])
+    assert out.num_sampled_edges is None
+    trees = range(3) if disjoint else [None]
+    for tree in trees:
+        inside = out.batch == tree if disjoint else torch.ones_like(out.node, dtype=torch.bool)
+        _, _, mask = subgraph(
+            out.node[inside].unique(), data.edge_index, num_nodes=50, return_edge_mask=True
+        )
+        here = ids[inside[out.col]]
+        assert sorted(here.tolist()) == mask.nonzero().view(-1).tolist()
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_induced_heterogeneous(disjoint):
+    data = heterogeneous()
+    sampler = NeighborSampler(data, [3, 2], subgraph_type="induced", disjoint=disjoint)
+    out = sample(sampler, [1, 8], node_type="paper")
+    for name in data.edge_types:
+        src, _, dst = name
+        ids = sampler.original_edge_ids(name, out.edge[name])
+        edge_index = data[name].edge_index
+        assert torch.equal(out.node[src][out.row[name]], edge_index[0, ids])
+        for tree in range(2) if disjoint else [None]:
+            parts = [
+                out.node[t] if tree is None else out.node[t][out.batch[t] == tree]
+                for t in (src, dst)
+            ]
+            mask = torch.isin(edge_index[0], parts[0]) & torch.isin(edge_index[1], parts[1])
+            here = ids if tree is None else ids[out.batch[dst][out.col[name]] == tree]
+            assert sorted(here.tolist()) == mask.nonzero().view(-1).tolist()
+
+
+def test_bidirectional_has_every_reverse(homo):
+    data, store = homo
+    loader = NeighborLoader(store, [4, 3], subgraph_type="bidirectional", batch_size=20)
+    batch = next(iter(loader))
+    edges = set(map(tuple, batch.edge_index.t().tolist()))
+    assert edges == {(b, a) for a, b in edges}
+    forward = torch.stack([batch.n_id[batch.edge_index[0]], batch.n_id[batch.edge_index[1]]])
+    of_edge = data.edge_index[:, batch.e_id]
+    same = (forward == of_edge).all(0) | (forward == of_edge.flip(0)).all(0)
+    assert same.all()
+    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+
+
+def test_bidirectional_heterogeneous(hetero):
+    _, store = hetero
+    loader = NeighborLoader(
+        store, [4, 3], input_nodes="paper", subgraph_type="bidirectional", batch_size=20
+    )
+    with pytest.warns(UserWarning, match="does not seem to have a reverse edge type"):
+        batch = next(iter(loader))
+    there = batch["author", "writes", "paper"].edge_index
+    back = batch["paper", "rev_writes", "author"].edge_index
+    assert torch.equal(there, back.flip(0))
+
+
+def test_not_directed_means_induced(homo):
+    batch = next(iter(NeighborLoader(homo[1], [2], directed=False, batch_size=50)))
+    _, _, mask = subgraph(batch.n_id, homo[0].edge_index, num_nodes=300, return_edge_mask=True)
+    assert sorted(batch.e_id.tolist()) == mask.nonzero().view(-1).tolist()
+
+
+def test_backward_walks_along_the_edges(homo):
+    data, store = homo
+    for graph in (data, store.data()):
+        sampler = NeighborSampler(graph, [-1, 2], sample_direction="backward")
+        out = sample(sampler, [3, 9])
+        ids = sampler.original_edge_ids(None, out.edge)
+        assert torch.equal(out.node[out.row], data.edge_index[0, ids])
+        assert torch.equal(out.node[out.col], data.edge_index[1, ids])
+        first = ids[: out.num_sampled_edges[0]]
+        want = torch.isin(data.edge_index[0], torch.tensor([3, 9])).nonzero().view(-1)
+        assert sorted(first.tolist()) == want.tolist()
+        loader = NeighborLoader(graph, [2], neighbor_sampler=sampler, batch_size=10)
+        batch = next(iter(loader))
+        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    hetero = heterogeneous()
+    sampler = NeighborSampler(hetero, [-1], sample_direction="backward")
+    out = sample(sampler, [3], node_type="author")
+    name = ("author", "writes", "paper")
+    want = hetero[name].edge_index[1, hetero[name].edge_index[0] == 3]
+    assert sorted(out.node["paper"].tolist()) == sorted(set(want.tolist()))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"disjoint": True},
+        {"subgraph_type": "induced"},
+        {"time_attr": "time"},
+        {"weight_attr": "w"},
+        {"time_attr": "time", "subgraph_type": "induced"},
+    ],
+    ids=lambda a: "+".join(a),
+)
+def test_modes_do_not_depend_on_threads_or_workers(homo, arguments):
+    _, store = homo
+    d = store.data()
+    d.time = torch.arange(300) % 17
+    d.w = torch.arange(3000) % 5
+    one = NeighborSampler(d, [9, 9, 4], num_threads=1, **arguments)
+    two = NeighborSampler(d, [9, 9, 4], num_threads=2, **arguments)
+    seeds = torch.arange(300).repeat(9)
+    a, b = sample(one, seeds), sample(two, seeds)
+    assert torch.equal(a.edge, b.edge)
+    assert torch.equal(a.node, b.node)
+    batches = []
+    for workers in (0, 2):
+        torch.manual_seed(4)
+        loader = NeighborLoader(d, [4, 3], batch_size=100, num_workers=workers, **arguments)
+        batches.append([batch.e_id for batch in loader])
+    assert all(torch.equal(x, y) for x, y in zip(*batches, strict=True))
+
+
+def test_adj_t_is_sampled():
+    data = homogeneous()
+    row, col = data.edge_index
+    pairs = torch.stack([col, row]).unique(dim=1)
+    with torch.sparse.check_sparse_tensor_invariants():
+        adj_t = torch.sparse_coo_tensor(pairs, torch.ones(pairs.size(1)), (300, 300)).coalesce()
+        graph = Data(x=data.x, adj_t=adj_t, num_nodes=300)
+        sampler = NeighborSampler(graph, [-1])
+    out = sample(sampler, [5])
+    assert sorted(out.node.tolist()) == sorted({5, *row[col == 5].tolist()})
+
+
+def test_no_edges_no_harm():
+    data = HeteroData()
+    data["a"].x = torch.randn(3, 2)
+    data["a", "r", "a"].edge_index = torch.empty(2, 0, dtype=torch.long)
+    data["a", "r", "a"].w = torch.empty(0)
+    data["a"].t = torch.arange(3)
+    for arguments in ({"weight_attr": "w"}, {"time_attr": "t"}, {"subgraph_type": "induced"}):
+        out = sample(NeighborSampler(data, [2], **arguments), [0, 1], node_type="a")
+        assert out.row["a", "r", "a"].numel() == 0
