@@ -1,6 +1,7 @@
 """PyG's loaders over a store: the same arguments, the same batches, another engine."""
 
+from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.link import LinkNeighborLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader
 
-__all__ = ["LinkNeighborLoader", "NeighborLoader"]
+__all__ = ["HGTLoader", "LinkNeighborLoader", "NeighborLoader"]
