@@ -2,5 +2,6 @@
 
 from pyg_graphzero.loader.link import LinkNeighborLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 
-__all__ = ["LinkNeighborLoader", "NeighborLoader"]
+__all__ = ["LinkNeighborLoader", "NeighborLoader", "ShaDowKHopSampler"]
