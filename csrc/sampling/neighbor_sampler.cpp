@@ -18,6 +18,7 @@ namespace gz {
 namespace {
 
 constexpr std::int64_t kPrefetchAhead = 24;
+constexpr std::int64_t kNodesAhead = 8;
 constexpr std::int64_t kFrontierGrain = 2048;
 constexpr std::int64_t kInduceGrain = 256;
 constexpr std::int64_t kEdgeGrain = 16384;
@@ -237,6 +238,10 @@ class NeighborSampler::Run {
         const std::int64_t degree = workspace_.degree[i];
         std::int64_t* const out = edges.slot.data() + base + offset[i];
         std::fill_n(edges.col.data() + base + offset[i], wanted, frontier_begin + i);
+        if (order.cumulative != nullptr && i + kNodesAhead < to) {
+          order.prefetch_weights(workspace_.first[i + kNodesAhead],
+                                 workspace_.degree[i + kNodesAhead]);
+        }
         if (wanted == 0) continue;
         CounterRng rng(key, static_cast<std::uint64_t>(i));
         if (order.cumulative != nullptr && k >= 0) {
@@ -377,12 +382,17 @@ class NeighborSampler::Run {
     const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
     const auto visit_range = [&](std::int64_t from, std::int64_t to) {
       for (std::int64_t i = from; i < to; ++i) {
+        if (i + kNodesAhead < to) prefetch_source(type.csc, workspace_.first[i + kNodesAhead]);
+        const auto key_at = [&](std::int64_t slot) {
+          return key_of<Key>(source(type.csc, slot), trees == nullptr ? 0 : trees[i],
+                             type.csc.num_src);
+        };
         std::int64_t found = 0;
         const std::int64_t last = workspace_.first[i] + workspace_.degree[i];
         for (std::int64_t rank = workspace_.first[i]; rank < last; ++rank) {
+          if (rank + kNodesAhead < last) ids.prefetch(key_at(type.order.slot(rank + kNodesAhead)));
           const std::int64_t slot = type.order.slot(rank);
-          const std::uint32_t at = ids.find(key_of<Key>(
-              source(type.csc, slot), trees == nullptr ? 0 : trees[i], type.csc.num_src));
+          const std::uint32_t at = ids.find(key_at(slot));
           if (at != IdMap<Key>::kNone) visit(i, found++, slot, at);
         }
       }
@@ -390,6 +400,10 @@ class NeighborSampler::Run {
     parallel_for(count, kInduceGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
       guarded([&] { visit_range(from, to); });
     });
+  }
+
+  static void prefetch_source(const Csc& csc, std::int64_t slot) {
+    __builtin_prefetch(static_cast<const char*>(csc.indices) + slot * csc.index_bytes);
   }
 
   static std::int64_t source(const Csc& csc, std::int64_t slot) {
