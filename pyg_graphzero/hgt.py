@@ -33,6 +33,20 @@ class HGTSampler(GraphSampler):
     Raises:
         TypeError: The graph is homogeneous.
         ValueError: A negative count, an unknown node type, lists of different length.
+
+    Example:
+        >>> import torch
+        >>> from pyg_graphzero.hgt import HGTSampler
+        >>> from torch_geometric.data import HeteroData
+        >>> from torch_geometric.sampler import NodeSamplerInput
+        >>> data = HeteroData()
+        >>> data["author"].x, data["paper"].x = torch.eye(3), torch.eye(2)
+        >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 1]])
+        >>> sampler = HGTSampler(data, {"author": [1]})
+        >>> seeds = NodeSamplerInput(None, torch.tensor([1]), None, "paper")
+        >>> out = sampler.sample_from_nodes(seeds)
+        >>> out.node["author"].tolist(), out.num_sampled_nodes["author"]
+        ([2], [0, 1])
     """
 
     def __init__(self, data: Any, num_samples: Any, num_threads: int = 0) -> None:

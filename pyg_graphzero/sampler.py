@@ -22,7 +22,9 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from pyg_graphzero import _core
 from pyg_graphzero.edge_order import comparable_times
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.graph import SampledGraph, add_order, graph_of
+from pyg_graphzero.negatives import NonEdgeSampling
 from pyg_graphzero.schema import EdgeType
 
 
@@ -221,6 +223,7 @@ class NeighborSampler(GraphSampler):
         inputs: EdgeSamplerInput,
         neg_sampling: NegativeSampling | None = None,
         key: int | None = None,
+        exclude_edges: bool = False,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """Samples around the ends of seed edges, and of negative ones.
 
@@ -228,9 +231,13 @@ class NeighborSampler(GraphSampler):
             inputs: The seed edges.
             neg_sampling: How to draw negatives, as PyG has it.
             key: Names the batch, negatives included; see ``sample_from_nodes``.
+            exclude_edges: No negative is an edge of the graph.
 
         Returns:
             As ``sample_from_nodes``; ``metadata`` as PyG's ``LinkLoader`` reads it.
+
+        Raises:
+            UnsupportedError: ``exclude_edges`` with node times, or walking backwards.
         """
         key = random_key() if key is None else key
         times = inputs.time
@@ -242,6 +249,15 @@ class NeighborSampler(GraphSampler):
         node_times: Any = self.graph.node_times or None
         if node_times is not None and not self.is_hetero:
             node_times = node_times[None]
+        if exclude_edges and neg_sampling is not None:
+            if node_times is not None or self.graph.backward:
+                raise UnsupportedError(
+                    "exclude_edges: found node times or backward sampling, expected neither; leave "
+                    "exclude_edges out"
+                )
+            neg_sampling = NonEdgeSampling(
+                neg_sampling, self.graph, inputs.input_type, inputs.row, self.disjoint
+            )
         # PyG draws negatives from torch's generator, which every worker has another of.
         generator = torch.default_generator
         state = generator.get_state()

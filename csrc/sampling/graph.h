@@ -28,6 +28,10 @@ struct Csc {
                ? static_cast<std::int64_t>(static_cast<const std::uint32_t*>(indices)[slot])
                : static_cast<const std::int64_t*>(indices)[slot];
   }
+
+  void prefetch_source(std::int64_t slot) const noexcept {
+    __builtin_prefetch(static_cast<const char*>(indices) + slot * index_bytes);
+  }
 };
 
 struct SampledEdgeType {

@@ -41,10 +41,13 @@ struct Known {
     return nodes[at];
   }
 
-  // The position of a sampled node, or kNone.
-  std::uint32_t position(std::int64_t id) const noexcept {
+  // For induce(): the position of a sampled node, or kNone.
+  std::uint32_t find(std::int64_t, std::int64_t id) const noexcept {
     const std::uint32_t at = places.find(static_cast<std::uint64_t>(id));
     return at == kNone ? kNone : nodes[at].position;
+  }
+  void prefetch(std::int64_t, std::int64_t id) const noexcept {
+    places.prefetch(static_cast<std::uint64_t>(id));
   }
 };
 
@@ -173,9 +176,8 @@ class HgtSampler::Run {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     look_up(type, 0, 0);
     const Known& known = known_[static_cast<std::size_t>(type.src_type)];
-    const auto find = [&](std::int64_t, std::int64_t source) { return known.position(source); };
     induce(type, first_.data(), degree_.data(), offset_.data(), degree_.size(), request_.threads,
-           find, out_.edges[e]);
+           known, out_.edges[e]);
   }
 
   // Fills first, degree, and where up to `most` neighbours of each go, for the destinations from

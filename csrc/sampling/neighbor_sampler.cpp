@@ -192,6 +192,10 @@ class NeighborSampler::Run {
         const std::int64_t degree = workspace_.degree[i];
         std::int64_t* const out = edges.slot.data() + base + offset[i];
         std::fill_n(edges.col.data() + base + offset[i], wanted, frontier_begin + i);
+        if (order.cumulative != nullptr && i + kNodesAhead < to) {
+          order.prefetch_weights(workspace_.first[i + kNodesAhead],
+                                 workspace_.degree[i + kNodesAhead]);
+        }
         if (wanted == 0) continue;
         CounterRng rng(key, static_cast<std::uint64_t>(i));
         if (order.cumulative != nullptr && k >= 0) {
@@ -263,6 +267,23 @@ class NeighborSampler::Run {
     if (request_.disjoint) out_.trees[src].resize(fresh);
   }
 
+  // Where the sources of a destination's edges are, in its tree if disjoint.
+  template <class Key>
+  struct Positions {
+    const Run& run;
+    const IdMap<Key>& ids;
+    const std::int64_t* trees;
+    std::int64_t num_src;
+
+    Key key(std::int64_t col, std::int64_t source) const {
+      return run.key_of<Key>(source, trees == nullptr ? 0 : trees[col], num_src);
+    }
+    std::uint32_t find(std::int64_t col, std::int64_t source) const {
+      return ids.find(key(col, source));
+    }
+    void prefetch(std::int64_t col, std::int64_t source) const { ids.prefetch(key(col, source)); }
+  };
+
   // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
   // not later than its seed, if timed), grouped by destination.
   void induce(std::size_t e) {
@@ -285,11 +306,9 @@ class NeighborSampler::Run {
               std::int64_t count) {
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
-    const auto find = [&](std::int64_t i, std::int64_t source) {
-      return ids.find(key_of<Key>(source, trees == nullptr ? 0 : trees[i], type.csc.num_src));
-    };
+    const Positions<Key> positions{*this, ids, trees, type.csc.num_src};
     gz::induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(),
-               count, request_.threads, find, edges);
+               count, request_.threads, positions, edges);
   }
 
   const NeighborSampler& sampler_;

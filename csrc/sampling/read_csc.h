@@ -15,6 +15,7 @@
 namespace gz {
 
 inline constexpr std::int64_t kPrefetchAhead = 24;
+inline constexpr std::int64_t kNodesAhead = 8;
 inline constexpr std::int64_t kFrontierGrain = 2048;
 inline constexpr std::int64_t kInduceGrain = 256;
 inline constexpr std::int64_t kEdgeGrain = 16384;
@@ -76,17 +77,21 @@ void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t
 }
 
 // Calls visit(col, how many before it at this col, slot, row) for every edge among sampled nodes.
-template <class Find, class Visit>
+template <class Positions, class Visit>
 void visit_induced(const SampledEdgeType& type, const std::int64_t* first,
-                   const std::int64_t* degree, std::int64_t count, int threads, const Find& find,
-                   const Visit& visit) {
+                   const std::int64_t* degree, std::int64_t count, int threads,
+                   const Positions& positions, const Visit& visit) {
   std::atomic<bool> outside{false};
   std::atomic<std::int64_t> bad{0};
   const auto visit_range = [&](std::int64_t from, std::int64_t to) {
     for (std::int64_t i = from; i < to; ++i) {
+      if (i + kNodesAhead < to) type.csc.prefetch_source(first[i + kNodesAhead]);
       std::int64_t found = 0;
       const std::int64_t last = first[i] + degree[i];
       for (std::int64_t rank = first[i]; rank < last; ++rank) {
+        if (rank + kNodesAhead < last) {
+          positions.prefetch(i, type.csc.source(type.order.slot(rank + kNodesAhead)));
+        }
         const std::int64_t slot = type.order.slot(rank);
         const std::int64_t source = type.csc.source(slot);
         if (static_cast<std::uint64_t>(source) >= static_cast<std::uint64_t>(type.csc.num_src)) {
@@ -94,7 +99,7 @@ void visit_induced(const SampledEdgeType& type, const std::int64_t* first,
           outside.store(true, std::memory_order_relaxed);
           return;
         }
-        const std::uint32_t at = find(i, source);
+        const std::uint32_t at = positions.find(i, source);
         if (at != IdMap<std::uint32_t>::kNone) visit(i, found++, slot, at);
       }
     }
@@ -118,21 +123,22 @@ inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::
 }
 
 // Sets `edges` to all that join sampled nodes, grouped by destination. Destination i of `count` has
-// the ranks first[i] … + degree[i]; find(i, source) is the position of a neighbour of it, or kNone;
-// offset [count + 1] is room to work in. REQUIRES: find owns nothing, see guarded().
-template <class Find>
+// the ranks first[i] … + degree[i]; positions.find(i, source) is where a neighbour of it is, or
+// kNone, and positions.prefetch(i, source) announces that; offset [count + 1] is room to work in.
+// REQUIRES: neither owns anything, see guarded().
+template <class Positions>
 void induce(const SampledEdgeType& type, const std::int64_t* first, const std::int64_t* degree,
-            std::int64_t* offset, std::int64_t count, int threads, const Find& find,
+            std::int64_t* offset, std::int64_t count, int threads, const Positions& positions,
             Sample::Edges& edges) {
   // Counted first, then written: nothing may grow where a fault can interrupt.
   std::fill_n(offset, count + 1, 0);
-  detail::visit_induced(type, first, degree, count, threads, find,
+  detail::visit_induced(type, first, degree, count, threads, positions,
                         [&](std::int64_t col, std::int64_t found, std::int64_t, std::uint32_t) {
                           offset[col + 1] = found + 1;
                         });
   edges.resize(sum_offsets(offset, count));
   detail::visit_induced(
-      type, first, degree, count, threads, find,
+      type, first, degree, count, threads, positions,
       [&](std::int64_t col, std::int64_t found, std::int64_t slot, std::uint32_t row) {
         const std::int64_t at = offset[col] + found;
         edges.row[at] = row;

@@ -3,5 +3,6 @@
 from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.link import LinkNeighborLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 
-__all__ = ["HGTLoader", "LinkNeighborLoader", "NeighborLoader"]
+__all__ = ["HGTLoader", "LinkNeighborLoader", "NeighborLoader", "ShaDowKHopSampler"]

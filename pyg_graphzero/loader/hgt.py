@@ -38,6 +38,16 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         TypeError: The graph is homogeneous.
         ValueError: An argument that does not fit the graph.
         IndexError: A seed that is not a node.
+
+    Example:
+        >>> import torch, pyg_graphzero as gz
+        >>> from torch_geometric.data import HeteroData
+        >>> data = HeteroData()
+        >>> data["author"].x, data["paper"].x = torch.eye(3), torch.eye(2)
+        >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 1]])
+        >>> loader = gz.loader.HGTLoader(data, {"author": [2]}, "paper", batch_size=1)
+        >>> [batch["author"].n_id.sort().values.tolist() for batch in loader]
+        [[0, 1], [2]]
     """
 
     def __init__(
