@@ -307,6 +307,7 @@ def test_it_is_a_loader_of_both_families(hetero):
     assert isinstance(loader, torch_geometric.loader.HGTLoader)
     assert isinstance(loader, KeyedLoader)
     assert isinstance(loader.node_sampler, HGTSampler)
+    assert loader.num_samples == {"paper": [3], "author": [2]}  # Lightning reads it
     batch = next(iter(loader))
     assert batch.seen
     assert batch["paper"].input_id.min() >= 1000

@@ -73,3 +73,6 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
             filter_per_worker=filter_per_worker,
             **kwargs,
         )
+        # Lightning makes loaders anew from attributes named as their arguments are.
+        self.num_samples = num_samples
+        self.is_sorted = is_sorted

