@@ -92,6 +92,15 @@ def mag_store(tmp_path_factory: pytest.TempPathFactory) -> tuple[HeteroData, Pat
     return data, write_store(data, tmp_path_factory.mktemp("mag") / "store")
 
 
+@pytest.fixture(autouse=True)
+def _one_thread():
+    # These models are so small that threads would mostly wait for each other.
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 class SAGE(torch.nn.Module):
     def __init__(self, channels: list[int]) -> None:
         super().__init__()
@@ -382,6 +391,7 @@ def test_temporal_link_pred(tmp_path):
 def _papers_rank(rank: int, world_size: int, data: Data, train_idx: Tensor, out: str) -> None:
     """One of the processes of the script: its share of the seeds, the whole graph by path."""
     torch.manual_seed(rank)
+    torch.set_num_threads(1)
     own = train_idx.split(-(-train_idx.numel() // world_size))[rank]
     loader = NeighborLoader(
         data, input_nodes=own, num_neighbors=[10, 5], batch_size=64, shuffle=True, drop_last=True

@@ -102,6 +102,10 @@ class NeighborLoader(KeyedLoader, torch_geometric.loader.NeighborLoader):
             **kwargs,
         )
         check_input_time(input_time, self.input_data.node.numel())
+        # Lightning makes loaders anew from attributes named as their arguments are.
+        self.num_neighbors = num_neighbors
+        self.time_attr = time_attr
+        self.neighbor_sampler = neighbor_sampler
 
     def collate_fn(self, index: Any) -> Any:
         """Samples one batch, and gathers its features if that is this process's job."""
