@@ -50,6 +50,8 @@ class ShaDowKHopSampler(KeyedLoader, torch_geometric.loader.ShaDowKHopSampler):
         [0, 2, 4, 7, 8]
     """
 
+    filter_per_worker = True  # collate_fn makes whole batches
+
     def __init__(
         self,
         data: Any,
