@@ -6,11 +6,14 @@ that a batch is the same in whichever process it is made.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
+from torch_geometric.loader.base import DataLoaderIterator
 
 from pyg_graphzero.sampler import random_key
 
@@ -32,17 +35,19 @@ class KeyedSampler:
 
     def __init__(self, base: Any, loader: KeyedLoader) -> None:
         self.base = base
-        self.loader = loader
+        self._loader = weakref.ref(loader)  # see KeyedLoader._get_iterator
 
     def __iter__(self) -> Iterator[KeyedIndex]:
+        loader = self._loader()
+        assert loader is not None, "the iterator in use holds on to the loader"
         # Read now, not at the first batch: another iteration may have begun by then.
-        return self._from(self.loader._num_batches)
+        return self._from(loader._num_batches, loader.generator)
 
-    def _from(self, done: int) -> Iterator[KeyedIndex]:
+    def _from(self, done: int, generator: torch.Generator | None) -> Iterator[KeyedIndex]:
         epoch_key = 0
         for number, index in enumerate(self.base):
             if number == 0:  # after the shuffle has drawn, whose order is then stock PyG's
-                epoch_key = random_key(self.loader.generator)
+                epoch_key = random_key(generator)
             if number >= done:
                 yield KeyedIndex(index, (epoch_key + number) % 2**64)
 
@@ -86,6 +91,9 @@ class KeyedLoader:
     """Mixed into PyG's loaders, in front of them."""
 
     dataset: Any
+    filter_per_worker: bool | None
+    filter_fn: Any
+    persistent_workers: bool
     generator: torch.Generator | None
     # The epoch under way: the generator's state before it, and how many batches it has given.
     _epoch_start: Tensor | None = None
@@ -96,7 +104,22 @@ class KeyedLoader:
         # PyG hands DataLoader a range; DataLoader forbids changing it later.
         if name == "dataset" and isinstance(value, range):
             value = Positions(len(value))
+        # The class has it already; as an attribute it makes the loader refer to itself.
+        if name == "collate_fn" and getattr(value, "__self__", None) is self:
+            return
         super().__setattr__(name, value)
+
+    def _get_iterator(self) -> Any:
+        # The loader keeps an iterator with persistent workers. If that kept the loader, both would
+        # wait for the garbage collector, which closes the workers' queues before anybody can tell
+        # the workers to end: torch then waits five seconds for each.
+        iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
+        if self.persistent_workers:
+            iterator._collate_fn = None  # the workers have theirs
+        if self.filter_per_worker:
+            return iterator
+        filter_fn: Any = weakref.WeakMethod(self.filter_fn)
+        return DataLoaderIterator(iterator, lambda out: filter_fn()(out))
 
     @property
     def _index_sampler(self) -> KeyedSampler:

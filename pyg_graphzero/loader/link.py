@@ -162,7 +162,13 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
         self.data = data
         self.link_sampler = neighbor_sampler
-        self.edge_label_index = edge_label_index  # Lightning reads it
+        # Lightning makes loaders anew from attributes named as their arguments are.
+        self.num_neighbors = num_neighbors
+        self.neighbor_sampler = neighbor_sampler
+        self.edge_label_index = edge_label_index
+        self.edge_label = edge_label
+        self.edge_label_time = edge_label_time
+        self.time_attr = time_attr
         self.neg_sampling = NegativeSampling.cast(neg_sampling)
         self.exclude_edges = exclude_edges
         self.transform = transform

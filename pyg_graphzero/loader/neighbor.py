@@ -99,3 +99,7 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
             **kwargs,
         )
         check_input_time(input_time, self.input_data.node.numel())
+        # Lightning makes loaders anew from attributes named as their arguments are.
+        self.num_neighbors = num_neighbors
+        self.time_attr = time_attr
+        self.neighbor_sampler = neighbor_sampler

@@ -1,0 +1,478 @@
+"""The loaders with what else lives around a PyTorch DataLoader."""
+
+from __future__ import annotations
+
+import os
+import socket
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import (
+    BatchSampler,
+    RandomSampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from torch.utils.data.distributed import DistributedSampler
+from torch_geometric.data import Data
+from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
+from torch_geometric.loader import CachedLoader, ImbalancedSampler, PrefetchLoader, ZipLoader
+from torch_geometric.nn import GAT, GraphSAGE
+
+import pyg_graphzero as gz
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+
+
+def ids(loader) -> list[int]:
+    return [i for batch in loader for i in batch.input_id.tolist()]
+
+
+# Samplers and generators ------------------------------------------------------------------------
+
+
+class Reversed(torch.utils.data.Sampler):
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __iter__(self):
+        return iter(range(self.size - 1, -1, -1))
+
+    def __len__(self) -> int:
+        return self.size
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_custom_sampler(homo, workers):
+    _, store = homo
+    d = store.data()
+    nodes = torch.arange(100, 150)
+    kwargs = {"batch_size": 16, "num_workers": workers}
+    loader = NeighborLoader(d, [3], input_nodes=nodes, sampler=Reversed(50), **kwargs)
+    assert ids(loader) == list(range(49, -1, -1))
+    assert torch.equal(torch.cat([b.n_id[: b.batch_size] for b in loader]), nodes.flip(0))
+    loader = LinkNeighborLoader(d, [3], sampler=Reversed(40), **kwargs)
+    first = LinkNeighborLoader(d, [3], batch_size=40)
+    assert ids(loader) == next(iter(first)).input_id.flip(0).tolist()
+
+
+def test_torch_samplers(homo):
+    _, store = homo
+    d = store.data()
+    subset = NeighborLoader(d, [2], batch_size=3, sampler=SubsetRandomSampler([5, 9, 2, 7]))
+    assert sorted(ids(subset)) == [2, 5, 7, 9]
+    weights = torch.zeros(300)
+    weights[[4, 6]] = 1.0
+    weighted = NeighborLoader(d, [2], batch_size=8, sampler=WeightedRandomSampler(weights, 64))
+    assert set(ids(weighted)) == {4, 6}
+    many = RandomSampler(range(300), replacement=True, num_samples=1000)
+    assert len(ids(NeighborLoader(d, [2], batch_size=100, sampler=many))) == 1000
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_custom_batch_sampler(homo, workers):
+    data, store = homo
+    batches = [[0, 3, 3], [1], list(range(40, 50))]
+    loader = NeighborLoader(
+        store.data(), [4], input_nodes=data.train_idx, batch_sampler=batches, num_workers=workers
+    )
+    assert len(loader) == 3
+    assert [b.input_id.tolist() for b in loader] == batches
+    for batch, index in zip(loader, batches, strict=True):
+        assert torch.equal(batch.n_id[: batch.batch_size], data.train_idx[index])
+    sampler = BatchSampler(SequentialSampler(range(50)), 20, drop_last=True)
+    loader = NeighborLoader(store.data(), [4], input_nodes=data.train_idx, batch_sampler=sampler)
+    assert [b.batch_size for b in loader] == [20, 20]
+    links = LinkNeighborLoader(store.data(), [2], batch_sampler=[[7, 8], [7]], num_workers=workers)
+    assert [b.input_id.numel() for b in links] == [2, 1]
+
+
+@pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
+def test_generator(homo, kind):
+    """The generator given decides the order and the draws; torch's own is left alone."""
+    _, store = homo
+
+    def epoch(seed):
+        loader = kind(
+            store.data(), [3], batch_size=100, shuffle=True,
+            generator=torch.Generator().manual_seed(seed),
+        )  # fmt: skip
+        return [(b.input_id, b.n_id, b.e_id) for b in loader]
+
+    before = torch.get_rng_state()
+    first = epoch(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(77)
+    again, other = epoch(3), epoch(4)
+    for a, b in zip(first, again, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    assert not torch.equal(first[0][0], other[0][0])
+
+
+def test_imbalanced_sampler_balances_classes(tmp_path):
+    y = (torch.arange(2000) % 20 == 0).long()  # one in twenty
+    memory = Data(y=y, edge_index=torch.randint(0, 2000, (2, 6000)), num_nodes=2000)
+    gz.convert(memory, tmp_path / "store", progress=False)
+    data = gz.open(tmp_path / "store").data()
+    loader = NeighborLoader(data, [2], batch_size=500, sampler=ImbalancedSampler(data))
+    drawn = torch.cat([b.y[: b.batch_size] for b in loader])
+    assert drawn.numel() == 2000
+    assert 0.44 < drawn.float().mean() < 0.56  # five standard deviations
+
+
+# PyG's loaders around a loader ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_prefetch_loader(homo, workers):
+    _, store = homo
+    loader = NeighborLoader(store.data(), [4], batch_size=64, shuffle=True, num_workers=workers)
+    torch.manual_seed(1)
+    want = list(loader)
+    torch.manual_seed(1)
+    prefetched = PrefetchLoader(loader, device=torch.device("cpu"))
+    assert len(prefetched) == len(want)
+    for a, b in zip(prefetched, want, strict=True):
+        assert torch.equal(a.e_id, b.e_id)
+        assert torch.equal(a.x, b.x)
+
+
+def test_cached_loader(homo):
+    data, store = homo
+    loader = NeighborLoader(store.data(), [4], batch_size=64)
+    keep = CachedLoader(loader, transform=lambda b: Data(n_id=b.n_id, edge_index=b.edge_index))
+    first, second = list(keep), list(keep)
+    assert all(a is b for a, b in zip(first, second, strict=True))
+    assert set(first[0].to_dict()) == {"n_id", "edge_index"}
+    keep.clear()
+    again = list(keep)
+    assert not torch.equal(again[0].n_id, first[0].n_id)  # drawn anew
+    assert torch.equal(torch.cat([b.n_id[:64] for b in again[:4]]), torch.arange(256))
+    model = GraphSAGE(8, 8, 2, 3).eval()
+    with torch.no_grad():
+        full = NeighborLoader(store.data(), [-1], batch_size=64)
+        got = model.inference(full, cache=True)
+        assert torch.allclose(got, model(data.x, data.edge_index), atol=1e-5)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("per_worker", [False, True])
+def test_zip_loader(homo, workers, per_worker):
+    data, store = homo
+    d = store.data()
+    nodes = NeighborLoader(d, [3, 2], input_nodes=data.train_idx)
+    links = LinkNeighborLoader(d, [2], edge_label_index=data.edge_index[:, :80])
+    loader = ZipLoader(
+        [nodes, links], filter_per_worker=per_worker, batch_size=16, num_workers=workers
+    )
+    assert len(loader) == 4  # the shorter one's
+    for k, (a, b) in enumerate(loader):
+        own = slice(16 * k, min(16 * k + 16, 50))
+        assert torch.equal(a.n_id[: a.batch_size], data.train_idx[own])
+        assert torch.equal(b.n_id[b.edge_label_index], data.edge_index[:, own])
+        for batch in (a, b):
+            assert torch.equal(batch.x, data.x[batch.n_id])
+            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+
+
+# Several processes ------------------------------------------------------------------------------
+
+
+def test_distributed_sampler(homo):
+    data, store = homo
+    seen = []
+    for rank in range(2):
+        sampler = DistributedSampler(range(50), num_replicas=2, rank=rank, shuffle=True, seed=3)
+        loader = NeighborLoader(
+            store.data(), [3], input_nodes=data.train_idx, batch_size=10, sampler=sampler
+        )
+        sampler.set_epoch(0)
+        first = ids(loader)
+        sampler.set_epoch(1)
+        assert ids(loader) != first
+        sampler.set_epoch(0)
+        assert ids(loader) == first
+        seen += first
+    assert sorted(seen) == list(range(50))
+
+
+def _ddp_rank(rank: int, port: int, path: Path, out: str) -> None:
+    torch.set_num_threads(1)
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
+    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
+    try:
+        data = gz.open(path).data()
+        torch.manual_seed(rank)  # ranks differ, but for what DDP synchronises
+        model = DistributedDataParallel(GraphSAGE(8, 16, 2, 5))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        sampler = DistributedSampler(range(50), num_replicas=2, rank=rank, seed=1)
+        loader = NeighborLoader(
+            data, [5, 3], input_nodes=data.train_idx, batch_size=5, sampler=sampler
+        )
+        seeds, losses, gradients = [], [], []
+        for epoch in range(4):
+            sampler.set_epoch(epoch)
+            total = 0.0
+            for batch in loader:
+                optimizer.zero_grad()
+                output = model(batch.x, batch.edge_index)[: batch.batch_size]
+                loss = F.cross_entropy(output, batch.y[: batch.batch_size])
+                loss.backward()
+                optimizer.step()
+                total += float(loss.detach())
+                if epoch == 0:
+                    seeds.append(batch.input_id)
+            losses.append(total)
+            gradients.append(torch.cat([p.grad.view(-1).clone() for p in model.parameters()]))
+        parameters = torch.cat([p.detach().view(-1) for p in model.parameters()])
+        torch.save((torch.cat(seeds), losses, gradients, parameters), f"{out}/{rank}.pt")
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="torch without gloo",
+)
+def test_two_ranks_on_one_store(homo, tmp_path):
+    _, store = homo
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    args = (port, store.path, str(tmp_path))
+    torch.multiprocessing.spawn(_ddp_rank, args=args, nprocs=2, join=True)
+    one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    assert sorted([*one[0].tolist(), *two[0].tolist()]) == list(range(50))
+    assert one[1] != two[1]  # each had batches of its own
+    assert sum(one[1][-1:] + two[1][-1:]) < sum(one[1][:1] + two[1][:1])
+    for a, b in zip(one[2], two[2], strict=True):
+        assert torch.equal(a, b)
+    assert torch.equal(one[3], two[3])
+
+
+# Lightning --------------------------------------------------------------------------------------
+
+
+def lightning():
+    try:
+        import lightning.pytorch as found
+    except ImportError:
+        found = pytest.importorskip("pytorch_lightning", exc_type=ImportError)
+    return found
+
+
+def trainer(**kwargs):
+    return lightning().Trainer(
+        accelerator="cpu", devices=1, logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, **kwargs,
+    )  # fmt: skip
+
+
+def node_model():
+    class Model(lightning().LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = GraphSAGE(8, 16, 2, 5)
+            self.seen: dict[str, list] = {"train": [], "val": [], "predict": []}
+
+        def forward(self, batch):
+            return self.net(batch.x, batch.edge_index)[: batch.batch_size]
+
+        def training_step(self, batch, _):
+            self.seen["train"].append(batch.n_id[: batch.batch_size])
+            return F.cross_entropy(self(batch), batch.y[: batch.batch_size])
+
+        def validation_step(self, batch, _):
+            self.seen["val"].append(batch.n_id[: batch.batch_size])
+
+        def predict_step(self, batch, _):
+            self.seen["predict"].append(batch.n_id[: batch.batch_size])
+            return self(batch)
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    return Model()
+
+
+lightning_warns = pytest.mark.filterwarnings("ignore")  # Lightning's own, about settings
+
+
+@lightning_warns
+def test_lightning_node_data(homo):
+    lightning()
+    data, store = homo
+    d = store.data()
+    module = LightningNodeData(
+        d,
+        input_train_nodes=d.train_mask,
+        input_val_nodes=~d.train_mask,
+        node_sampler=gz.sampler.NeighborSampler(d, [5, 3]),
+        batch_size=32,
+        pin_memory=False,
+    )
+    model = node_model()
+    trainer(max_epochs=2, num_sanity_val_steps=0).fit(model, module)
+    train = data.train_mask.nonzero().view(-1)
+    assert torch.equal(torch.cat(model.seen["train"]).sort().values, train.repeat(2).sort().values)
+    assert torch.equal(torch.cat(model.seen["val"][: len(model.seen["val"]) // 2]), (
+        ~data.train_mask
+    ).nonzero().view(-1))  # fmt: skip
+
+
+@lightning_warns
+def test_lightning_link_data(homo):
+    lightning()
+    data, store = homo
+    d = store.data()
+    edges = data.edge_index[:, :200]
+    module = LightningLinkData(
+        d,
+        input_train_edges=edges,
+        link_sampler=gz.sampler.NeighborSampler(d, [5, 3]),
+        neg_sampling="binary",
+        batch_size=50,
+        pin_memory=False,
+    )
+    seen = []
+
+    class Model(lightning().LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = GraphSAGE(8, 16, 2)
+
+        def training_step(self, batch, _):
+            assert torch.equal(batch.x, data.x[batch.n_id])
+            seen.append(batch.n_id[batch.edge_label_index[:, batch.edge_label == 1]])
+            src, dst = self.net(batch.x, batch.edge_index)[batch.edge_label_index]
+            return F.binary_cross_entropy_with_logits((src * dst).sum(-1), batch.edge_label)
+
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+    trainer(max_epochs=1).fit(Model(), module)
+    got, want = torch.cat(seen, 1), edges
+    assert sorted(map(tuple, got.t().tolist())) == sorted(map(tuple, want.t().tolist()))
+
+
+@lightning_warns
+def test_lightning_makes_loaders_anew(homo):
+    """To predict, Lightning builds every loader again from its attributes, other samplers in it."""
+    data, store = homo
+    lightning()
+    d = store.data()
+    model = node_model()
+    nodes = NeighborLoader(d, [5, 3], input_nodes=data.train_idx, batch_size=16, num_workers=0)
+    outputs = trainer().predict(model, nodes)
+    assert sum(len(out) for out in outputs) == 50
+    assert torch.equal(torch.cat(model.seen["predict"]), data.train_idx)
+
+
+@lightning_warns
+@pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
+def test_lightning_loaders_made_in_a_hook(homo, kind):
+    """In its hooks Lightning wraps constructors to remember their arguments."""
+    data, store = homo
+    seen = []
+
+    class Module(lightning().LightningDataModule):
+        def predict_dataloader(self):
+            return kind(store.data(), [3], batch_size=500)
+
+    class Model(lightning().LightningModule):
+        def predict_step(self, batch, _):
+            assert torch.equal(batch.x, data.x[batch.n_id])
+            seen.append(batch.input_id)
+
+    trainer().predict(Model(), Module())
+    assert torch.cat(seen).unique().numel() == (300 if kind is NeighborLoader else 3000)
+
+
+@lightning_warns
+def test_lightning_adds_a_distributed_sampler(homo):
+    """What its DDP strategy does to a loader: the class called with the arguments it had."""
+    data, store = homo
+    lightning()
+    try:
+        from lightning.pytorch.utilities.data import _update_dataloader
+    except ImportError:
+        from pytorch_lightning.utilities.data import _update_dataloader
+    d = store.data()
+    loaders = (
+        (NeighborLoader, {"input_nodes": data.train_idx}, 50),
+        (LinkNeighborLoader, {"edge_label_index": data.edge_index[:, :60]}, 60),
+        (LinkNeighborLoader, {}, 3000),
+    )
+    for kind, seeds, size in loaders:
+        loader = kind(d, [3, 2], batch_size=8, **seeds)
+        seen = []
+        for rank in range(2):
+            sampler = DistributedSampler(loader.dataset, 2, rank, shuffle=False)
+            again = _update_dataloader(loader, sampler)
+            assert type(again) is kind
+            seen += ids(again)
+        assert sorted(seen) == list(range(size))
+
+
+# Tools ------------------------------------------------------------------------------------------
+
+
+def test_torch_profiler(homo):
+    _, store = homo
+    loader = NeighborLoader(store.data(), [5], batch_size=50)
+    assert len(loader) == 6
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities) as profile:
+        for batch in loader:
+            batch.x.sum()
+    names = {event.key: event.count for event in profile.key_averages()}
+    fetches = [count for name, count in names.items() if "DataLoader" in name and "next" in name]
+    assert fetches, sorted(names)
+    assert names["aten::sum"] >= 6
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+def test_pin_memory_without_a_gpu_is_what_torch_makes_of_it(homo):
+    _, store = homo
+
+    def warned(loader) -> tuple[list, list[str]]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            batches = list(loader)
+        return batches, sorted({str(w.message) for w in caught})
+
+    _, want = warned(torch.utils.data.DataLoader(range(4), pin_memory=True))
+    batches, got = warned(NeighborLoader(store.data(), [3], batch_size=100, pin_memory=True))
+    assert got == want
+    assert len(batches) == 3
+    assert not batches[0].x.is_pinned()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_pinned_batches_on_a_gpu(homo, workers):
+    data, store = homo
+    loader = NeighborLoader(store.data(), [3], batch_size=100, pin_memory=True, num_workers=workers)
+    for batch in loader:
+        assert batch.x.is_pinned()
+    for batch in PrefetchLoader(loader):
+        assert batch.x.is_cuda
+        assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()])
+
+
+@pytest.mark.parametrize("model", [GraphSAGE, GAT])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_basic_gnn_inference(homo, model, workers):
+    data, store = homo
+    net = model(8, 16, num_layers=3, out_channels=5, norm="batch_norm", jk="last").eval()
+    loader = NeighborLoader(
+        store.data(), [-1], batch_size=64, input_nodes=None, num_workers=workers
+    )
+    with torch.no_grad():
+        want = net(data.x, data.edge_index)
+    assert torch.allclose(net.inference(loader), want, atol=1e-5)

@@ -1,0 +1,193 @@
+"""Workers and processes: interruption, loaders given up half-way, and what they leave behind."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import pyg_graphzero as gz
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
+
+
+def run(code: str, *args: object) -> subprocess.Popen:
+    """Python running ``code`` in a process group of its own, as a shell would start it."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error::ResourceWarning", "-c", textwrap.dedent(code)]
+        + [str(a) for a in args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def processes_of_session(session: int) -> list[int]:
+    """Processes still alive in a session; those that are only waited for do not count."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(entry.name))
+    return found
+
+
+def children() -> list[int]:
+    return [process.pid for process in multiprocessing.active_children()]
+
+
+def settles(measure, target, timeout: float = 5.0) -> bool:
+    """Whether a measurement gets to its target: processes take a moment to go."""
+    end = time.monotonic() + timeout
+    while measure() != target:
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+EPOCHS = """
+    import sys
+    import pyg_graphzero as gz
+    data = gz.open(sys.argv[1]).data()
+    kind = getattr(gz.loader, sys.argv[3])
+    loader = kind(data, [20, 20], batch_size=32, num_workers=int(sys.argv[2]))
+    first = True
+    while True:
+        for batch in loader:
+            if first:
+                print("sampling", flush=True)
+                first = False
+"""
+
+
+@pytest.mark.parametrize("kind", ["NeighborLoader", "LinkNeighborLoader"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_ctrl_c_in_the_middle_of_an_epoch(homo, workers, kind):
+    _, store = homo
+    process = run(EPOCHS, store.path, workers, kind)
+    try:
+        assert process.stdout.readline() == "sampling\n", process.stderr.read()
+        time.sleep(0.3)
+        begin = time.monotonic()
+        os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
+        _, err = process.communicate(timeout=30)
+        took = time.monotonic() - begin
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode in (-signal.SIGINT, 130)
+    assert "KeyboardInterrupt" in err
+    assert took < 5
+    assert settles(lambda: processes_of_session(process.pid), [])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_exit_with_an_unfinished_iterator(homo, workers, persistent):
+    if persistent and not workers:
+        pytest.skip("torch wants workers for persistent_workers")
+    code = """
+        import sys
+        import pyg_graphzero as gz
+        loader = gz.loader.NeighborLoader(
+            gz.open(sys.argv[1]).data(), [5], batch_size=8, num_workers=int(sys.argv[2]),
+            persistent_workers=sys.argv[3] == "True",
+        )
+        iterator = iter(loader)
+        print(next(iterator).batch_size)
+    """
+    process = run(code, homo[1].path, workers, persistent)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "8\n", "")
+    assert settles(lambda: processes_of_session(process.pid), [])
+
+
+@pytest.mark.parametrize("kind", [NeighborLoader, LinkNeighborLoader])
+@pytest.mark.parametrize("persistent", [False, True])
+@pytest.mark.parametrize("per_worker", [True, False])
+def test_a_loader_dropped_half_way_leaves_no_worker(homo, kind, persistent, per_worker):
+    """No process, thread, open file or map of the store stays, and nobody waits for it."""
+    _, store = homo
+
+    def use() -> None:
+        loader = kind(
+            gz.open(store.path), [5], batch_size=8, num_workers=2,
+            persistent_workers=persistent, filter_per_worker=per_worker,
+        )  # fmt: skip
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+
+    def maps() -> int:
+        return Path("/proc/self/maps").read_text().count(str(store.path))
+
+    def left() -> tuple[int, int, int]:
+        gc.collect()  # multiprocessing's own queues
+        return threading.active_count(), len(os.listdir("/proc/self/fd")), maps()
+
+    use()
+    before = left()
+    assert settles(children, [])
+    gc.disable()  # what ends the workers is that nobody refers to them
+    try:
+        for _ in range(3):
+            begin = time.monotonic()
+            use()
+            assert time.monotonic() - begin < 4
+            assert settles(children, [], timeout=1)
+    finally:
+        gc.enable()
+    assert settles(left, before), (left(), before)
+
+
+def test_the_loader_lives_as_long_as_its_iterator(homo):
+    _, store = homo
+    iterator = iter(NeighborLoader(store.data(), [5], batch_size=100, num_workers=1))
+    gc.collect()
+    assert len(list(iterator)) == 3
+    iterator = iter(NeighborLoader(store.data(), [5], batch_size=100, filter_per_worker=False))
+    assert len(list(iterator)) == 3
+
+
+def test_forkserver_workers(homo):
+    _, store = homo
+
+    def epoch(**kwargs):
+        torch.manual_seed(3)
+        return list(NeighborLoader(store.data(), [5, 3], batch_size=100, shuffle=True, **kwargs))
+
+    want = epoch()
+    got = epoch(num_workers=1, multiprocessing_context="forkserver")
+    for a, b in zip(got, want, strict=True):
+        assert torch.equal(a.n_id, b.n_id)
+        assert torch.equal(a.e_id, b.e_id)
+        assert torch.equal(a.x, b.x)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_in_a_transform_reaches_the_caller(homo, workers):
+    _, store = homo
+
+    def fail(batch):
+        raise RuntimeError("of the caller's own")
+
+    loader = NeighborLoader(store, [5], batch_size=64, transform=fail, num_workers=workers)
+    with pytest.raises(RuntimeError, match="of the caller's own"):
+        next(iter(loader))
