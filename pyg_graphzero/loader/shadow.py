@@ -77,6 +77,7 @@ class ShaDowKHopSampler(KeyedLoader, torch_geometric.loader.ShaDowKHopSampler):
         self.num_neighbors = num_neighbors
         self.replace = replace
         self.node_idx: Tensor = nodes
+        self.filter_per_worker = True  # batches are whole where they are made
         self.node_sampler = NeighborSampler(
             data, [num_neighbors] * depth, subgraph_type="induced", replace=replace, disjoint=True
         )
