@@ -21,6 +21,7 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from pyg_graphzero import _core
+from pyg_graphzero.columns import engine_array
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.graph import add_order, graph_of
 from pyg_graphzero.schema import EdgeType
@@ -152,9 +153,8 @@ class NeighborSampler(BaseSampler):
         ids = self.graph.edge_ids.get(name)
         if ids is None or slots.numel() == 0:
             return slots
-        return _core.gather_int64(
-            ids.view(torch.uint8).view(-1, ids.element_size()), slots, self.num_threads
-        )
+        column = ids.view(torch.uint8).view(-1, ids.element_size())
+        return _core.gather_int64(engine_array(column), engine_array(slots), self.num_threads)
 
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
@@ -259,7 +259,13 @@ class NeighborSampler(BaseSampler):
                 given = self._seed_times(given, nodes.numel())
             if given is None and self.graph.float_times is not None:
                 given = self._times_of(node_type, nodes)
-            request.append((types.index(node_type), nodes, given))
+            request.append(
+                (
+                    types.index(node_type),
+                    engine_array(nodes),
+                    None if given is None else engine_array(given.contiguous()),
+                )
+            )
         induced = self.subgraph_type == SubgraphType.induced
         nodes_of, trees, edges, node_counts, edge_counts = self._engine.sample(
             request,
