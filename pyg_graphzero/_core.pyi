@@ -115,7 +115,7 @@ def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order
     """The XXH64 digest the engine computes, for tests."""
 
 class SamplerBuilder:
-    """Collects the edge types of a NeighborSampler."""
+    """Collects the edge types of a sampler."""
 
     def __init__(self, num_nodes: Sequence[int]) -> None: ...
 
@@ -136,6 +136,16 @@ class NeighborSampler:
     def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], num_neighbors: Sequence[Sequence[int]], key: int, replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]]]:
         """
         Samples one batch: (nodes per node type, their trees if disjoint, (row, col, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).
+        """
+
+class HgtSampler:
+    """Budgeted sampling over node types."""
+
+    def __init__(self, builder: SamplerBuilder) -> None: ...
+
+    def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], num_samples: Sequence[Sequence[int]], key: int, num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]]]:
+        """
+        Samples one batch, num_samples[node type][hop]; as NeighborSampler.sample, induced.
         """
 
 def gather_rows(table: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:

@@ -77,8 +77,8 @@ class SampledGraph:
         assert self.contents is not None
         return self.contents.csc(name)
 
-    def build(self) -> _core.NeighborSampler:
-        """The engine's sampler over these arrays."""
+    def builder(self) -> _core.SamplerBuilder:
+        """What the engine's samplers over these arrays are built from."""
         position = {name: i for i, name in enumerate(self.node_types)}
         builder = _core.SamplerBuilder(list(self.node_types.values()))
         for i, name in enumerate(self.edge_types):
@@ -94,7 +94,7 @@ class SampledGraph:
             if name in self.orders:
                 order = self.orders[name]
                 builder.set_order(i, order.slots, order.times, order.cumulative)
-        return _core.NeighborSampler(builder)
+        return builder
 
     def in_slots(self, name: EdgeType | None, value: Any, what: str) -> Tensor:
         """An edge attribute in CSC order, from what a storage holds of it."""

@@ -23,7 +23,9 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 from pyg_graphzero import _core
 from pyg_graphzero.columns import engine_array
 from pyg_graphzero.edge_order import comparable_times
-from pyg_graphzero.graph import add_order, graph_of
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.graph import SampledGraph, add_order, graph_of
+from pyg_graphzero.negatives import NonEdgeSampling
 from pyg_graphzero.schema import EdgeType
 
 
@@ -32,7 +34,72 @@ def random_key(generator: torch.Generator | None = None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
 
 
-class NeighborSampler(BaseSampler):
+class GraphSampler(BaseSampler):
+    """What the samplers share: a graph, the engine over it, and seeds that are checked.
+
+    A subclass builds its engine, and samples with ``sample_from_nodes(inputs, key=...)``.
+
+    Args:
+        graph: The topology.
+        is_hetero: Whether samples are heterogeneous.
+        num_threads: Threads inside one batch; 0 uses as many as torch does.
+    """
+
+    def __init__(self, graph: SampledGraph, is_hetero: bool, num_threads: int) -> None:
+        self.graph = graph
+        self.is_hetero = is_hetero
+        self.num_threads = num_threads
+        self._engine = self._build()
+
+    def _build(self) -> Any:
+        raise NotImplementedError
+
+    def sample_from_nodes(
+        self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples one batch around seed nodes; the same ``key`` gives the same sample."""
+        raise NotImplementedError
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k != "_engine"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._engine = self._build()
+
+    @property
+    def num_nodes(self) -> Any:
+        """Number of nodes: an int, or a dict by type."""
+        return dict(self.graph.node_types) if self.is_hetero else self.graph.node_types[None]
+
+    @property
+    def edge_permutation(self) -> Any:
+        """Original edge ids by CSC slot, as PyG's own loaders want them (``int64``, in memory)."""
+        wide = {
+            name: None if ids is None else ids.to(torch.int64)
+            for name, ids in self.graph.edge_ids.items()
+        }
+        return wide if self.is_hetero else wide.get(None)
+
+    def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
+        """Original edge ids (``int64``) of CSC slots."""
+        ids = self.graph.edge_ids.get(name)
+        if ids is None or slots.numel() == 0:
+            return slots
+        column = ids.view(torch.uint8).view(-1, ids.element_size())
+        return _core.gather_int64(engine_array(column), engine_array(slots), self.num_threads)
+
+    def _seeds(self, node_type: str | None, nodes: Tensor) -> tuple[int, Tensor]:
+        """The number of a node type and seeds of it as the engine takes them."""
+        types = list(self.graph.node_types)
+        if node_type not in types:
+            raise KeyError(f"input node type: found {node_type!r}, expected one of {types}")
+        if nodes.dtype.is_floating_point or nodes.dtype.is_complex or nodes.dtype == torch.bool:
+            raise TypeError(f"seeds: found {nodes.dtype}, expected integers")
+        return types.index(node_type), nodes.to(torch.int64).contiguous().view(-1)
+
+
+class NeighborSampler(GraphSampler):
     """Samples the multi-hop neighbourhood of seed nodes.
 
     Sampling is over in-neighbours, uniform or by weight, with or without replacement (Hamilton et
@@ -85,24 +152,18 @@ class NeighborSampler(BaseSampler):
         _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
         _one_of("sample_direction", sample_direction, ("forward", "backward"))
         self.subgraph_type = SubgraphType(subgraph_type)
-        self.graph = graph_of(data, backward=sample_direction == "backward")
+        graph = graph_of(data, backward=sample_direction == "backward")
         if time_attr is not None or weight_attr is not None:
-            add_order(self.graph, data, time_attr, weight_attr, is_sorted)
-        self.is_hetero = isinstance(data, HeteroData)
+            add_order(graph, data, time_attr, weight_attr, is_sorted)
+        super().__init__(graph, isinstance(data, HeteroData), num_threads)
         self.num_neighbors = num_neighbors
         self.replace = replace
         self.disjoint = disjoint or time_attr is not None
         self.temporal_strategy = temporal_strategy
         self.time_attr = time_attr
-        self.num_threads = num_threads
-        self._engine = self.graph.build()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_engine"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._engine = self.graph.build()
+    def _build(self) -> _core.NeighborSampler:
+        return _core.NeighborSampler(self.graph.builder())
 
     @property
     def num_neighbors(self) -> NumNeighbors:
@@ -134,28 +195,6 @@ class NeighborSampler(BaseSampler):
         self._num_neighbors = fanout
         self._fanouts = lists
 
-    @property
-    def num_nodes(self) -> Any:
-        """Number of nodes: an int, or a dict by type."""
-        return dict(self.graph.node_types) if self.is_hetero else self.graph.node_types[None]
-
-    @property
-    def edge_permutation(self) -> Any:
-        """Original edge ids by CSC slot, as PyG's own loaders want them (``int64``, in memory)."""
-        wide = {
-            name: None if ids is None else ids.to(torch.int64)
-            for name, ids in self.graph.edge_ids.items()
-        }
-        return wide if self.is_hetero else wide.get(None)
-
-    def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
-        """Original edge ids (``int64``) of CSC slots."""
-        ids = self.graph.edge_ids.get(name)
-        if ids is None or slots.numel() == 0:
-            return slots
-        column = ids.view(torch.uint8).view(-1, ids.element_size())
-        return _core.gather_int64(engine_array(column), engine_array(slots), self.num_threads)
-
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
@@ -184,6 +223,7 @@ class NeighborSampler(BaseSampler):
         inputs: EdgeSamplerInput,
         neg_sampling: NegativeSampling | None = None,
         key: int | None = None,
+        exclude_edges: bool = False,
     ) -> SamplerOutput | HeteroSamplerOutput:
         """Samples around the ends of seed edges, and of negative ones.
 
@@ -191,9 +231,13 @@ class NeighborSampler(BaseSampler):
             inputs: The seed edges.
             neg_sampling: How to draw negatives, as PyG has it.
             key: Names the batch, negatives included; see ``sample_from_nodes``.
+            exclude_edges: No negative is an edge of the graph.
 
         Returns:
             As ``sample_from_nodes``; ``metadata`` as PyG's ``LinkLoader`` reads it.
+
+        Raises:
+            UnsupportedError: ``exclude_edges`` with node times, or walking backwards.
         """
         key = random_key() if key is None else key
         times = inputs.time
@@ -205,6 +249,15 @@ class NeighborSampler(BaseSampler):
         node_times: Any = self.graph.node_times or None
         if node_times is not None and not self.is_hetero:
             node_times = node_times[None]
+        if exclude_edges and neg_sampling is not None:
+            if node_times is not None or self.graph.backward:
+                raise UnsupportedError(
+                    "exclude_edges: found node times or backward sampling, expected neither; leave "
+                    "exclude_edges out"
+                )
+            neg_sampling = NonEdgeSampling(
+                neg_sampling, self.graph, inputs.input_type, inputs.row, self.disjoint
+            )
         # PyG draws negatives from torch's generator, which every worker has another of.
         generator = torch.default_generator
         state = generator.get_state()
@@ -249,11 +302,7 @@ class NeighborSampler(BaseSampler):
         times = seed_time if isinstance(seed_time, dict) else {None: seed_time}
         request = []
         for node_type, nodes in seeds.items():
-            if node_type not in types:
-                raise KeyError(f"input node type: found {node_type!r}, expected one of {types}")
-            if nodes.dtype.is_floating_point or nodes.dtype.is_complex or nodes.dtype == torch.bool:
-                raise TypeError(f"seeds: found {nodes.dtype}, expected integers")
-            nodes = nodes.to(torch.int64).contiguous().view(-1)
+            number, nodes = self._seeds(node_type, nodes)
             given = times.get(node_type)
             if given is not None and not times_ready:
                 given = self._seed_times(given, nodes.numel())
@@ -261,7 +310,7 @@ class NeighborSampler(BaseSampler):
                 given = self._times_of(node_type, nodes)
             request.append(
                 (
-                    types.index(node_type),
+                    number,
                     engine_array(nodes),
                     None if given is None else engine_array(given.contiguous()),
                 )

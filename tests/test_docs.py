@@ -43,7 +43,20 @@ def test_loading_page(tmp_path, monkeypatch):
         exec(compile(block, "docs/loading.md", "exec"), scope)
 
 
-@pytest.mark.parametrize("name", ["pyg_graphzero", "stores", "loader", "sampler", "convert"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "pyg_graphzero",
+        "stores",
+        "hgt",
+        "loader.hgt",
+        "loader.neighbor",
+        "loader.link",
+        "loader.shadow",
+        "sampler",
+        "convert",
+    ],
+)
 def test_docstring_examples(name, tmp_path, request):
     edge_index = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
     store = write_store(Data(x=torch.eye(4), edge_index=edge_index), tmp_path / "store")

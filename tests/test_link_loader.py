@@ -128,6 +128,45 @@ def test_weighted_negatives(homo):
     assert set(seeds_of(batch)[:, 64:].flatten().tolist()) == {4, 9}
 
 
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_negatives_that_are_not_edges(disjoint, mode):
+    # Half of all pairs are edges, so plain negatives hit many.
+    mask = torch.rand(30, 30) < 0.5
+    data = Data(edge_index=mask.nonzero().t().contiguous(), num_nodes=30)
+    hits = {}
+    for exclude in (False, True):
+        loader = LinkNeighborLoader(
+            data, [2], neg_sampling=NegativeSampling(mode, 3), batch_size=40, disjoint=disjoint,
+            exclude_edges=exclude,
+        )  # fmt: skip
+        hits[exclude] = 0
+        for batch in loader:
+            if mode == "binary":
+                src, dst = seeds_of(batch)[:, batch.input_id.numel() :]
+            else:
+                src = batch.n_id[batch.src_index].view(-1, 1).expand(-1, 3)
+                dst = batch.n_id[batch.dst_neg_index]
+            hits[exclude] += int(mask[src, dst].sum())
+    assert hits[True] == 0
+    assert hits[False] > 100
+
+
+def test_negatives_that_cannot_be(homo):
+    full = Data(edge_index=torch.ones(4, 4).nonzero().t().contiguous(), num_nodes=4)
+    loader = LinkNeighborLoader(full, [1], neg_sampling="binary", exclude_edges=True)
+    with pytest.raises(ValueError, match="negatives: found none for source node"):
+        next(iter(loader))
+    data = homogeneous()
+    data.time = torch.arange(300)
+    loader = LinkNeighborLoader(
+        data, [1], neg_sampling="binary", exclude_edges=True, time_attr="time",
+        edge_label_time=torch.full((3000,), 300),
+    )  # fmt: skip
+    with pytest.raises(gz.UnsupportedError, match="exclude_edges: found node times"):
+        next(iter(loader))
+
+
 @pytest.mark.parametrize("form", ["type", "pair with None", "pair", "short"])
 def test_edge_types(hetero, form):
     data, store = hetero

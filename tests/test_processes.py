@@ -93,7 +93,8 @@ def test_ctrl_c_in_the_middle_of_an_epoch(homo, workers, kind):
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode in (-signal.SIGINT, 130)
+    # Workers are interrupted too; torch may report theirs before the process sees its own.
+    assert process.returncode in ((1, -signal.SIGINT) if workers else (-signal.SIGINT,))
     assert "KeyboardInterrupt" in err
     assert took < 5
     assert settles(lambda: processes_of_session(process.pid), [])

@@ -1,4 +1,4 @@
-// The neighbour sampler.
+// The samplers.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "bindings/arrays.h"
+#include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
 
 namespace gz::python {
@@ -73,6 +74,28 @@ const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, c
   return values->data();
 }
 
+using SeedArrays = std::vector<std::tuple<int, Int64Array, Int64s>>;
+
+std::vector<Seeds> seeds_of(const SeedArrays& arrays) {
+  std::vector<Seeds> seeds;
+  for (const auto& [type, nodes, times] : arrays) {
+    seeds.push_back(
+        {type, as_span(nodes), times ? as_span(*times) : std::span<const std::int64_t>{}});
+  }
+  return seeds;
+}
+
+nb::tuple to_python(Sample sample) {
+  nb::list nodes, trees, edges;
+  for (auto& n : sample.nodes) nodes.append(to_tensor(std::move(n)));
+  for (auto& t : sample.trees) trees.append(to_tensor(std::move(t)));
+  for (auto& e : sample.edges) {
+    edges.append(nb::make_tuple(to_tensor(std::move(e.row)), to_tensor(std::move(e.col)),
+                                to_tensor(std::move(e.slot))));
+  }
+  return nb::make_tuple(nodes, trees, edges, sample.num_sampled_nodes, sample.num_sampled_edges);
+}
+
 // Collects edge types before the sampler is built, which is immutable.
 struct SamplerBuilder {
   std::vector<std::int64_t> num_nodes;
@@ -82,7 +105,7 @@ struct SamplerBuilder {
 }  // namespace
 
 void init_sampling(nb::module_& m) {
-  nb::class_<SamplerBuilder>(m, "SamplerBuilder", "Collects the edge types of a NeighborSampler.")
+  nb::class_<SamplerBuilder>(m, "SamplerBuilder", "Collects the edge types of a sampler.")
       .def(nb::init<std::vector<std::int64_t>>(), "num_nodes"_a)
       .def(
           "add_file",
@@ -124,15 +147,11 @@ void init_sampling(nb::module_& m) {
           "builder"_a)
       .def(
           "sample",
-          [](const NeighborSampler& self,
-             const std::vector<std::tuple<int, Int64Array, Int64s>>& seeds,
+          [](const NeighborSampler& self, const SeedArrays& seeds,
              std::vector<std::vector<std::int64_t>> num_neighbors, std::uint64_t key, bool replace,
              bool disjoint, bool last, bool induced, int num_threads) {
             SampleRequest request;
-            for (const auto& [type, nodes, times] : seeds) {
-              request.seeds.push_back({type, as_span(nodes),
-                                       times ? as_span(*times) : std::span<const std::int64_t>{}});
-            }
+            request.seeds = seeds_of(seeds);
             request.num_neighbors = std::move(num_neighbors);
             request.key = key;
             request.replace = replace;
@@ -145,15 +164,7 @@ void init_sampling(nb::module_& m) {
               const nb::gil_scoped_release released;
               sample = self.sample(request);
             }
-            nb::list nodes, trees, edges;
-            for (auto& n : sample.nodes) nodes.append(to_tensor(std::move(n)));
-            for (auto& t : sample.trees) trees.append(to_tensor(std::move(t)));
-            for (auto& e : sample.edges) {
-              edges.append(nb::make_tuple(to_tensor(std::move(e.row)), to_tensor(std::move(e.col)),
-                                          to_tensor(std::move(e.slot))));
-            }
-            return nb::make_tuple(nodes, trees, edges, sample.num_sampled_nodes,
-                                  sample.num_sampled_edges);
+            return to_python(std::move(sample));
           },
           "seeds"_a, "num_neighbors"_a, "key"_a, "replace"_a = false, "disjoint"_a = false,
           "last"_a = false, "induced"_a = false, "num_threads"_a = 0,
@@ -165,6 +176,38 @@ void init_sampling(nb::module_& m) {
                   "list[list[int]]]"),
           "Samples one batch: (nodes per node type, their trees if disjoint, (row, col, slot) per "
           "edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).");
+
+  nb::class_<HgtSampler>(m, "HgtSampler", "Budgeted sampling over node types.")
+      .def(
+          "__init__",
+          [](HgtSampler* self, const SamplerBuilder& builder) {
+            new (self) HgtSampler(builder.num_nodes, builder.edge_types);
+          },
+          "builder"_a)
+      .def(
+          "sample",
+          [](const HgtSampler& self, const SeedArrays& seeds,
+             std::vector<std::vector<std::int64_t>> num_samples, std::uint64_t key,
+             int num_threads) {
+            HgtRequest request;
+            request.seeds = seeds_of(seeds);
+            request.num_samples = std::move(num_samples);
+            request.key = key;
+            request.threads = num_threads;
+            Sample sample;
+            {
+              const nb::gil_scoped_release released;
+              sample = self.sample(request);
+            }
+            return to_python(std::move(sample));
+          },
+          "seeds"_a, "num_samples"_a, "key"_a, "num_threads"_a = 0,
+          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]],"
+                  " num_samples: Sequence[Sequence[int]], key: int, num_threads: int = 0) -> "
+                  "tuple[list[torch.Tensor], list[torch.Tensor], "
+                  "list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], "
+                  "list[list[int]]]"),
+          "Samples one batch, num_samples[node type][hop]; as NeighborSampler.sample, induced.");
 }
 
 }  // namespace gz::python

@@ -27,6 +27,13 @@ struct EdgeOrder {
     return std::upper_bound(begin, begin + n, time) - begin;
   }
 
+  // Fetches what a search among the ranks [first, first + n) reads first.
+  void prefetch_weights(std::int64_t first, std::int64_t n) const noexcept {
+    __builtin_prefetch(cumulative + first);
+    __builtin_prefetch(cumulative + first + n / 2);
+    __builtin_prefetch(cumulative + first + n - 1);
+  }
+
   // The sum of weights of the ranks before `rank`, of all neighbourhoods.
   std::uint64_t weight_before(std::int64_t rank) const noexcept {
     return rank == 0 ? 0 : cumulative[rank - 1];

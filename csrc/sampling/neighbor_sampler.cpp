@@ -6,21 +6,15 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/errors.h"
 #include "base/parallel.h"
-#include "io/fault_guard.h"
 #include "sampling/id_map.h"
+#include "sampling/read_csc.h"
 #include "sampling/rng.h"
 #include "sampling/subset.h"
 #include "sampling/weighted.h"
 
 namespace gz {
 namespace {
-
-constexpr std::int64_t kPrefetchAhead = 24;
-constexpr std::int64_t kFrontierGrain = 2048;
-constexpr std::int64_t kInduceGrain = 256;
-constexpr std::int64_t kEdgeGrain = 16384;
 
 // Marks a place for which no edge of a weight above 0 was left.
 constexpr std::int64_t kMissing = -1;
@@ -112,11 +106,7 @@ class NeighborSampler::Run {
     Workspace::NodeIds& ids = workspace_.ids[type];
     for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
       const std::int64_t node = seeds.nodes[i];
-      if (node < 0 || node >= num_nodes) {
-        throw std::out_of_range("seed " + std::to_string(i) + ": found node " +
-                                std::to_string(node) + ", expected 0 <= node < " +
-                                std::to_string(num_nodes));
-      }
+      check_seed(i, node, num_nodes);
       const auto at = static_cast<std::uint32_t>(nodes.size());
       const std::int64_t tree = num_trees_++;
       if (narrow(type)) {
@@ -142,26 +132,17 @@ class NeighborSampler::Run {
     }
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = edges.row.size();
-    resize(edges, base + total);
+    edges.resize(base + total);
     const std::uint64_t key = derive_key(derive_key(request_.key, hop), e);
     const bool complete = draw(type.order, edges, base, begin, end - begin, k, key);
     if (!complete) drop_missing(edges, base);
-    if (type.csc.index_bytes == 4) {
-      fetch<std::uint32_t>(type, edges, base);
-    } else {
-      fetch<std::int64_t>(type, edges, base);
-    }
+    fetch_sources(type, edges.slot.data() + base, edges.row.data() + base, edges.slot.size() - base,
+                  request_.threads);
     if (narrow(src)) {
       relabel(type, workspace_.ids[src].narrow, edges, base);
     } else {
       relabel(type, workspace_.ids[src].wide, edges, base);
     }
-  }
-
-  static void resize(Sample::Edges& edges, std::int64_t size) {
-    edges.row.resize(size);
-    edges.col.resize(size);
-    edges.slot.resize(size);
   }
 
   // Fills first, degree and offset for `count` nodes from `begin` on; returns how many edges they
@@ -179,47 +160,21 @@ class NeighborSampler::Run {
     std::int64_t* const first = workspace_.first.data();
     std::int64_t* const degree = workspace_.degree.data();
     std::int64_t* const offset = workspace_.offset.data();
-    std::atomic<std::int64_t> bad{-1};
-    parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
-      guarded([&] {
-        for (std::int64_t i = from; i < to; ++i) {
-          if (i + kPrefetchAhead < to) {
-            __builtin_prefetch(csc.indptr + frontier[i + kPrefetchAhead]);
-          }
-          const std::int64_t node = frontier[i];
-          std::int64_t start = csc.indptr[node];
-          const std::int64_t stop = csc.indptr[node + 1];
-          // A damaged indptr must not send the sampler out of its arrays.
-          if (start < 0 || stop < start || stop > csc.num_edges) {
-            bad.store(node, std::memory_order_relaxed);
-            return;
-          }
-          std::int64_t n = stop - start;
-          if (timed) {
-            n = type.order.count_until(start, n, tree_times_[static_cast<std::size_t>(trees[i])]);
-            if (request_.last && k >= 0 && n > k) {
-              start += n - k;
-              n = k;
-            }
-          }
-          first[i] = start;
-          degree[i] = n;
-          offset[i + 1] = k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k);
+    const auto look_up = [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
+      std::int64_t n = stop - start;
+      if (timed) {
+        n = type.order.count_until(start, n, tree_times_[static_cast<std::size_t>(trees[i])]);
+        if (request_.last && k >= 0 && n > k) {
+          start += n - k;
+          n = k;
         }
-      });
-    });
-    if (const std::int64_t node = bad.load(); node >= 0) throw_bad_indptr(csc, node);
-    return sum_offsets(count);
-  }
-
-  // Turns counts in offset[1 … count] into running sums; returns the last.
-  std::int64_t sum_offsets(std::int64_t count) {
-    std::int64_t* const offset = workspace_.offset.data();
-    offset[0] = 0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (__builtin_add_overflow(offset[i + 1], offset[i], &offset[i + 1])) throw_too_many();
-    }
-    return offset[count];
+      }
+      first[i] = start;
+      degree[i] = n;
+      offset[i + 1] = k < 0 ? n : request_.replace ? (n > 0 ? k : 0) : std::min(n, k);
+    };
+    visit_ranges(csc, frontier, count, request_.threads, look_up);
+    return sum_offsets(offset, count);
   }
 
   // Chooses ranks into slot, and fills col. False where weights of 0 left places empty, marked
@@ -237,6 +192,10 @@ class NeighborSampler::Run {
         const std::int64_t degree = workspace_.degree[i];
         std::int64_t* const out = edges.slot.data() + base + offset[i];
         std::fill_n(edges.col.data() + base + offset[i], wanted, frontier_begin + i);
+        if (order.cumulative != nullptr && i + kNodesAhead < to) {
+          order.prefetch_weights(workspace_.first[i + kNodesAhead],
+                                 workspace_.degree[i + kNodesAhead]);
+        }
         if (wanted == 0) continue;
         CounterRng rng(key, static_cast<std::uint64_t>(i));
         if (order.cumulative != nullptr && k >= 0) {
@@ -271,31 +230,7 @@ class NeighborSampler::Run {
       edges.col[kept] = edges.col[j];
       ++kept;
     }
-    resize(edges, kept);
-  }
-
-  // Ranks to slots, and the neighbours in them: row holds global ids until relabel().
-  template <class Index>
-  void fetch(const SampledEdgeType& type, Sample::Edges& edges, std::int64_t base) {
-    const auto* const indices = static_cast<const Index*>(type.csc.indices);
-    const std::int64_t* const slots = type.order.slots;
-    std::int64_t* const slot = edges.slot.data() + base;
-    std::int64_t* const row = edges.row.data() + base;
-    const std::int64_t count = edges.slot.size() - base;
-    parallel_for(count, kEdgeGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
-      guarded([&] {
-        if (slots != nullptr) {
-          for (std::int64_t j = from; j < to; ++j) {
-            if (j + kPrefetchAhead < to) __builtin_prefetch(slots + slot[j + kPrefetchAhead]);
-            slot[j] = slots[slot[j]];
-          }
-        }
-        for (std::int64_t j = from; j < to; ++j) {
-          if (j + kPrefetchAhead < to) __builtin_prefetch(indices + slot[j + kPrefetchAhead]);
-          row[j] = static_cast<std::int64_t>(indices[slot[j]]);
-        }
-      });
-    });
+    edges.resize(kept);
   }
 
   // Global ids to batch positions, in edge order, appending nodes seen for the first time.
@@ -332,13 +267,30 @@ class NeighborSampler::Run {
     if (request_.disjoint) out_.trees[src].resize(fresh);
   }
 
+  // Where the sources of a destination's edges are, in its tree if disjoint.
+  template <class Key>
+  struct Positions {
+    const Run& run;
+    const IdMap<Key>& ids;
+    const std::int64_t* trees;
+    std::int64_t num_src;
+
+    Key key(std::int64_t col, std::int64_t source) const {
+      return run.key_of<Key>(source, trees == nullptr ? 0 : trees[col], num_src);
+    }
+    std::uint32_t find(std::int64_t col, std::int64_t source) const {
+      return ids.find(key(col, source));
+    }
+    void prefetch(std::int64_t col, std::int64_t source) const { ids.prefetch(key(col, source)); }
+  };
+
   // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
   // not later than its seed, if timed), grouped by destination.
   void induce(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     const auto src = static_cast<std::size_t>(type.src_type);
     out_.num_sampled_edges[e].clear();
-    resize(out_.edges[e], 0);
+    out_.edges[e].resize(0);
     const std::int64_t count = out_.nodes[static_cast<std::size_t>(type.dst_type)].size();
     if (count == 0 || type.csc.num_edges == 0) return;
     look_up_degrees(type, 0, count, -1);
@@ -352,68 +304,11 @@ class NeighborSampler::Run {
   template <class Key>
   void induce(const SampledEdgeType& type, const IdMap<Key>& ids, Sample::Edges& edges,
               std::int64_t count) {
-    // Counted first, then written: nothing may grow where a fault can interrupt.
-    std::int64_t* const offset = workspace_.offset.data();
-    std::fill_n(offset, count + 1, 0);
-    visit_induced(type, ids, count,
-                  [&](std::int64_t col, std::int64_t found, std::int64_t, std::uint32_t) {
-                    offset[col + 1] = found + 1;
-                  });
-    resize(edges, sum_offsets(count));
-    visit_induced(type, ids, count,
-                  [&](std::int64_t col, std::int64_t found, std::int64_t slot, std::uint32_t row) {
-                    const std::int64_t at = offset[col] + found;
-                    edges.row[at] = row;
-                    edges.col[at] = col;
-                    edges.slot[at] = slot;
-                  });
-  }
-
-  // Calls visit(col, how many before it at this col, slot, row) for every edge among sampled nodes.
-  template <class Key, class Visit>
-  void visit_induced(const SampledEdgeType& type, const IdMap<Key>& ids, std::int64_t count,
-                     const Visit& visit) {
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
-    const auto visit_range = [&](std::int64_t from, std::int64_t to) {
-      for (std::int64_t i = from; i < to; ++i) {
-        std::int64_t found = 0;
-        const std::int64_t last = workspace_.first[i] + workspace_.degree[i];
-        for (std::int64_t rank = workspace_.first[i]; rank < last; ++rank) {
-          const std::int64_t slot = type.order.slot(rank);
-          const std::uint32_t at = ids.find(key_of<Key>(
-              source(type.csc, slot), trees == nullptr ? 0 : trees[i], type.csc.num_src));
-          if (at != IdMap<Key>::kNone) visit(i, found++, slot, at);
-        }
-      }
-    };
-    parallel_for(count, kInduceGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
-      guarded([&] { visit_range(from, to); });
-    });
-  }
-
-  static std::int64_t source(const Csc& csc, std::int64_t slot) {
-    return csc.index_bytes == 4
-               ? static_cast<std::int64_t>(static_cast<const std::uint32_t*>(csc.indices)[slot])
-               : static_cast<const std::int64_t*>(csc.indices)[slot];
-  }
-
-  [[noreturn]] static void throw_too_many() {
-    throw std::invalid_argument(
-        "one batch would hold 2^32 nodes or more: lower the fan-out or the "
-        "batch size");
-  }
-
-  [[noreturn]] static void throw_bad_indptr(const Csc& csc, std::int64_t node) {
-    throw FormatError(csc.name, "indptr[" + std::to_string(node) + "]", "a range outside the edges",
-                      "0 <= indptr[v] <= indptr[v + 1] <= " + std::to_string(csc.num_edges) +
-                          "; run `graphzero verify` on the store");
-  }
-
-  [[noreturn]] static void throw_bad_index(const Csc& csc, std::int64_t node) {
-    throw FormatError(
-        csc.name, "indices", "node " + std::to_string(node),
-        "0 <= node < " + std::to_string(csc.num_src) + "; run `graphzero verify` on the store");
+    const Positions<Key> positions{*this, ids, trees, type.csc.num_src};
+    gz::induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(),
+               count, request_.threads, positions, edges);
   }
 
   const NeighborSampler& sampler_;
@@ -427,22 +322,7 @@ class NeighborSampler::Run {
 NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
                                  std::vector<SampledEdgeType> edge_types)
     : num_nodes_(std::move(num_nodes)), edge_types_(std::move(edge_types)) {
-  const auto types = static_cast<int>(num_nodes_.size());
-  for (const SampledEdgeType& type : edge_types_) {
-    if (type.src_type < 0 || type.src_type >= types || type.dst_type < 0 ||
-        type.dst_type >= types) {
-      throw std::invalid_argument(type.csc.name + ": its node types are not among the " +
-                                  std::to_string(types) + " given");
-    }
-    const std::int64_t src = num_nodes_[static_cast<std::size_t>(type.src_type)];
-    const std::int64_t dst = num_nodes_[static_cast<std::size_t>(type.dst_type)];
-    if (type.csc.num_src != src || type.csc.num_dst != dst) {
-      throw FormatError(
-          type.csc.name, "num_src, num_dst",
-          std::to_string(type.csc.num_src) + ", " + std::to_string(type.csc.num_dst),
-          std::to_string(src) + ", " + std::to_string(dst) + " (the sizes of its node types)");
-    }
-  }
+  check_edge_types(num_nodes_, edge_types_);
 }
 
 NeighborSampler::~NeighborSampler() = default;
@@ -469,10 +349,7 @@ Sample NeighborSampler::sample(const SampleRequest& request) const {
       throw std::invalid_argument("seed times: found " + std::to_string(seeds.times.size()) +
                                   ", expected " + std::to_string(seeds.nodes.size()));
     }
-    if (seeds.node_type < 0 || static_cast<std::size_t>(seeds.node_type) >= num_nodes_.size()) {
-      throw std::invalid_argument("seeds: found node type " + std::to_string(seeds.node_type) +
-                                  ", expected 0 <= type < " + std::to_string(num_nodes_.size()));
-    }
+    check_seed_type(seeds.node_type, num_nodes_.size());
   }
   const bool timed = std::any_of(edge_types_.begin(), edge_types_.end(),
                                  [](const auto& type) { return type.order.times != nullptr; });
@@ -481,10 +358,7 @@ Sample NeighborSampler::sample(const SampleRequest& request) const {
       throw std::invalid_argument("edges with times need disjoint sampling and a time per seed");
     }
   }
-  // Cheap against a batch, and a better message than the fault that would follow.
-  for (const SampledEdgeType& type : edge_types_) {
-    if (type.csc.file != nullptr) type.csc.file->check_size();
-  }
+  check_files(edge_types_);
   // A workspace that an error interrupts is dropped, not reused.
   std::unique_ptr<Workspace> workspace = borrow();
   Sample sample = Run(*this, request, *workspace).run();

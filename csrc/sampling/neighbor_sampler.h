@@ -5,41 +5,12 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <span>
-#include <string>
 #include <vector>
 
-#include "base/buffer.h"
-#include "sampling/edge_order.h"
-#include "storage/topology.h"
+#include "sampling/graph.h"
+#include "sampling/sample.h"
 
 namespace gz {
-
-// The in-neighbours of one edge type, wherever they lie.
-struct Csc {
-  const std::int64_t* indptr;  // [num_dst + 1]
-  const void* indices;         // [num_edges], uint32 or int64 as index_bytes says
-  std::uint32_t index_bytes;
-  std::int64_t num_src;
-  std::int64_t num_dst;
-  std::int64_t num_edges;
-  std::string name;                      // file path, or what else to call it in an error
-  std::shared_ptr<const Topology> file;  // null for arrays in memory
-  std::shared_ptr<const void> owner;     // keeps arrays in memory alive
-};
-
-struct SampledEdgeType {
-  int src_type;
-  int dst_type;
-  Csc csc;
-  EdgeOrder order = {};
-};
-
-struct Seeds {
-  int node_type;
-  std::span<const std::int64_t> nodes;
-  std::span<const std::int64_t> times = {};  // one per seed, or none
-};
 
 struct SampleRequest {
   std::vector<Seeds> seeds;
@@ -51,20 +22,6 @@ struct SampleRequest {
   bool induced = false;   // afterwards: all edges among the sampled nodes instead of those drawn
   std::uint64_t key = 0;  // names the batch; the same key gives the same sample
   int threads = 0;
-};
-
-// What was sampled, relabelled. Positions count within their node type, seeds first.
-struct Sample {
-  struct Edges {
-    Buffer<std::int64_t> row;   // position of the neighbour (message source)
-    Buffer<std::int64_t> col;   // position of the node it was drawn for
-    Buffer<std::int64_t> slot;  // index into the edge type's CSC arrays
-  };
-  std::vector<Buffer<std::int64_t>> nodes;  // [node type]: global ids
-  std::vector<Buffer<std::int64_t>> trees;  // [node type]: seed number, if disjoint
-  std::vector<Edges> edges;                 // [edge type]
-  std::vector<std::vector<std::int64_t>> num_sampled_nodes;  // [node type][hop + 1]
-  std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]; none if induced
 };
 
 // Thread safety: sample() may be called from any number of threads at once.

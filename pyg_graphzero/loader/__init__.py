@@ -1,6 +1,8 @@
 """PyG's loaders over a store: the same arguments, the same batches, another engine."""
 
+from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.link import LinkNeighborLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 
-__all__ = ["LinkNeighborLoader", "NeighborLoader"]
+__all__ = ["HGTLoader", "LinkNeighborLoader", "NeighborLoader", "ShaDowKHopSampler"]

@@ -13,13 +13,13 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero.columns import gather
 from pyg_graphzero.data import OnDemand, raw_items
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampler import GraphSampler
 from pyg_graphzero.schema import EdgeType
 
 
 def assemble(
     data: Data | HeteroData,
-    sampler: NeighborSampler,
+    sampler: GraphSampler,
     out: SamplerOutput | HeteroSamplerOutput,
 ) -> Data | HeteroData:
     """A plain ``Data``/``HeteroData`` batch from what was sampled and the attributes of ``data``.
@@ -71,7 +71,7 @@ def fill_nodes(store: BaseStorage, out: BaseStorage, n_id: Tensor) -> None:
 def fill_edges(
     store: BaseStorage,
     out: BaseStorage,
-    sampler: NeighborSampler,
+    sampler: GraphSampler,
     name: EdgeType | None,
     row: Tensor,
     col: Tensor,

@@ -91,7 +91,7 @@ class KeyedLoader:
     """Mixed into PyG's loaders, in front of them."""
 
     dataset: Any
-    filter_per_worker: bool | None
+    filter_per_worker: bool | None = True
     filter_fn: Any
     persistent_workers: bool
     generator: torch.Generator | None

@@ -97,6 +97,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         filter_per_worker: Whether features are gathered in the worker process.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
+        exclude_edges: No negative is an edge of the graph (PyG's may be). Not with node times.
         **kwargs: ``input_id``, ``custom_cls`` and the arguments of ``DataLoader``.
 
     Raises:
@@ -134,6 +135,8 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         filter_per_worker: bool | None = None,
         neighbor_sampler: Any = None,
         directed: bool = True,
+        *,
+        exclude_edges: bool = False,
         **kwargs: Any,
     ) -> None:
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
@@ -167,6 +170,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         self.edge_label_time = edge_label_time
         self.time_attr = time_attr
         self.neg_sampling = NegativeSampling.cast(neg_sampling)
+        self.exclude_edges = exclude_edges
         self.transform = transform
         self.transform_sampler_output = transform_sampler_output
         self.filter_per_worker = filter_per_worker
@@ -214,8 +218,10 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         """Samples one batch, and gathers its features if that is this process's job."""
         index, key = split_key(index)
         inputs = self.input_data[index]
-        keyed = {"key": key} if isinstance(self.link_sampler, NeighborSampler) else {}
-        out = self.link_sampler.sample_from_edges(inputs, neg_sampling=self.neg_sampling, **keyed)
+        more: dict[str, Any] = {}
+        if isinstance(self.link_sampler, NeighborSampler):
+            more = {"key": key, "exclude_edges": self.exclude_edges}
+        out = self.link_sampler.sample_from_edges(inputs, neg_sampling=self.neg_sampling, **more)
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:

@@ -6,16 +6,13 @@ from typing import Any
 
 import torch_geometric.loader
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
-from pyg_graphzero.loader.assemble import assemble
 from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time, resolve
-from pyg_graphzero.loader.keyed import KeyedLoader, split_key
+from pyg_graphzero.loader.nodes import SeedNodeLoader
 from pyg_graphzero.sampler import NeighborSampler
 
 
-class NeighborLoader(KeyedLoader, torch_geometric.loader.NeighborLoader):
+class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
     """A mini-batch loader with neighbour sampling; see PyG's class of the same name.
 
     A subclass of PyG's ``NeighborLoader`` that takes its arguments and yields its batches. Sampling
@@ -106,26 +103,3 @@ class NeighborLoader(KeyedLoader, torch_geometric.loader.NeighborLoader):
         self.num_neighbors = num_neighbors
         self.time_attr = time_attr
         self.neighbor_sampler = neighbor_sampler
-
-    def collate_fn(self, index: Any) -> Any:
-        """Samples one batch, and gathers its features if that is this process's job."""
-        index, key = split_key(index)
-        inputs = self.input_data[index]
-        if isinstance(self.node_sampler, NeighborSampler):
-            out = self.node_sampler.sample_from_nodes(inputs, key=key)
-        else:
-            out = self.node_sampler.sample_from_nodes(inputs)
-        return self.filter_fn(out) if self.filter_per_worker else out
-
-    def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
-        """Joins sampled nodes and edges with their attributes."""
-        if not isinstance(self.node_sampler, NeighborSampler):
-            return super().filter_fn(out)
-        if self.transform_sampler_output:
-            out = self.transform_sampler_output(out)
-        batch = assemble(self.data, self.node_sampler, out)
-        input_type = self.input_data.input_type
-        seeds = batch if input_type is None else batch[input_type]
-        seeds.input_id, seeds.seed_time = out.metadata[:2]
-        seeds.batch_size = out.metadata[0].size(0)
-        return batch if self.transform is None else self.transform(batch)

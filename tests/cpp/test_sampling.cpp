@@ -21,6 +21,7 @@
 #include "sampling/neighbor_sampler.h"
 #include "sampling/rng.h"
 #include "sampling/subset.h"
+#include "sampling_support.h"
 #include "scratch.h"
 
 using namespace gz;
@@ -58,52 +59,6 @@ void compare_id_maps(Key range) {
     CHECK(same);
   }
 }
-
-// Everything of a sample that a caller sees.
-using Seen = std::vector<std::vector<std::int64_t>>;
-
-Seen everything(const Sample& sample) {
-  Seen all = sample.num_sampled_nodes;
-  all.insert(all.end(), sample.num_sampled_edges.begin(), sample.num_sampled_edges.end());
-  const auto add = [&](const Buffer<std::int64_t>& buffer) {
-    all.emplace_back(buffer.span().begin(), buffer.span().end());
-  };
-  for (const auto& nodes : sample.nodes) add(nodes);
-  for (const auto& edges : sample.edges) {
-    add(edges.row);
-    add(edges.col);
-    add(edges.slot);
-  }
-  return all;
-}
-
-Csc csc_of(const std::shared_ptr<const Topology>& file) {
-  return {file->indptr(),
-          file->indices(),
-          file->index_bytes(),
-          static_cast<std::int64_t>(file->num_src()),
-          static_cast<std::int64_t>(file->num_dst()),
-          static_cast<std::int64_t>(file->num_edges()),
-          file->path(),
-          file,
-          nullptr};
-}
-
-// One node type, one edge type: the ring of scratch.h.
-struct Ring {
-  Ring(std::int64_t num_nodes, std::int64_t num_neighbors)
-      : nodes(num_nodes), degree(num_neighbors) {
-    write_ring(path, nodes, degree);
-  }
-  NeighborSampler sampler() const {
-    return NeighborSampler({nodes}, {{0, 0, csc_of(Topology::open(path))}});
-  }
-
-  Scratch dir;
-  std::string path = dir / "ring.gl";
-  std::int64_t nodes;
-  std::int64_t degree;
-};
 
 SampleRequest request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> fanout) {
   SampleRequest made;
@@ -325,6 +280,97 @@ TEST(one_sampler_many_threads) {
   }
   callers.clear();
   CHECK(found == expected);
+}
+
+// In a ring the slots of node v are v * degree + j: times rise with j, and every third weight is 0.
+TEST(times_weights_trees_and_induced_edges) {
+  const Ring ring(2'000, 12);
+  const auto slots = static_cast<std::size_t>(ring.nodes * ring.degree);
+  std::vector<std::int64_t> times(slots);
+  std::vector<std::uint64_t> sums(slots);
+  std::uint64_t sum = 0;  // wraps, which running sums may
+  for (std::size_t i = 0; i < slots; ++i) {
+    times[i] = static_cast<std::int64_t>(i) % ring.degree;
+    sums[i] = sum += static_cast<std::uint64_t>(times[i] % 3) << 60;
+  }
+  const Csc csc = csc_of(Topology::open(ring.path));
+  const auto sampler = [&](EdgeOrder order) {
+    return NeighborSampler({ring.nodes}, {{0, 0, csc, std::move(order)}});
+  };
+  std::vector<std::int64_t> seeds, seed_times;
+  for (std::int64_t v = 0; v < 900; ++v) {
+    seeds.push_back(v * 3 % ring.nodes);
+    seed_times.push_back(v % 14 - 1);
+  }
+  SampleRequest asked = request(seeds, {4, 3});
+  asked.disjoint = true;
+  const auto same_on_threads = [&](const NeighborSampler& of) {
+    asked.threads = 1;
+    const Seen expected = everything(of.sample(asked));
+    asked.threads = 3;
+    CHECK(everything(of.sample(asked)) == expected);
+    return of.sample(asked);
+  };
+
+  EdgeOrder timed;
+  timed.times = times.data();
+  CHECK_THROWS(std::invalid_argument, "a time per seed", sampler(timed).sample(asked));
+  asked.seeds[0].times = seed_times;
+  for (const bool last : {false, true}) {
+    asked.last = last;
+    const Sample sample = same_on_threads(sampler(timed));
+    const Sample::Edges& edges = sample.edges[0];
+    bool good = edges.row.size() > 1000;
+    for (std::int64_t i = 0; i < edges.row.size(); ++i) {
+      const std::int64_t tree = sample.trees[0][edges.col[i]];
+      const std::int64_t limit = seed_times[static_cast<std::size_t>(tree)];
+      const std::int64_t time = edges.slot[i] % ring.degree;
+      good = good && tree == sample.trees[0][edges.row[i]] && time <= limit;
+      if (last) good = good && time > std::min(limit, ring.degree - 1) - 4;
+    }
+    CHECK(good);
+  }
+
+  EdgeOrder weighted;
+  weighted.cumulative = sums.data();
+  asked.seeds[0].times = {};
+  for (const bool replace : {false, true}) {
+    asked.replace = replace;
+    asked.num_neighbors = {{20, 3}};
+    const Sample sample = same_on_threads(sampler(weighted));
+    bool good = sample.num_sampled_edges[0][0] == 900 * (replace ? 20 : 8);
+    for (const std::int64_t slot : sample.edges[0].slot.span()) {
+      good = good && slot % ring.degree % 3 != 0;
+    }
+    CHECK(good);
+  }
+
+  asked.replace = false;
+  asked.induced = true;
+  asked.num_neighbors = {{4, 3}};
+  for (const bool disjoint : {false, true}) {
+    asked.disjoint = disjoint;
+    const Sample sample = same_on_threads(sampler({}));
+    std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> at;
+    const auto tree_of = [&](std::int64_t i) { return disjoint ? sample.trees[0][i] : 0; };
+    for (std::int64_t i = 0; i < sample.nodes[0].size(); ++i) {
+      at.emplace(std::pair(tree_of(i), sample.nodes[0][i]), i);
+    }
+    const auto* const indices = static_cast<const std::uint32_t*>(csc.indices);
+    std::int64_t found = 0;
+    bool good = true;
+    for (std::int64_t i = 0; i < sample.nodes[0].size(); ++i) {
+      const std::int64_t node = sample.nodes[0][i];
+      for (std::int64_t slot = csc.indptr[node]; slot < csc.indptr[node + 1]; ++slot) {
+        const auto hit = at.find({tree_of(i), static_cast<std::int64_t>(indices[slot])});
+        if (hit == at.end()) continue;
+        good = good && found < sample.edges[0].row.size() && sample.edges[0].slot[found] == slot &&
+               sample.edges[0].row[found] == hit->second && sample.edges[0].col[found] == i;
+        ++found;
+      }
+    }
+    CHECK(good && found == sample.edges[0].row.size() && found > 900);
+  }
 }
 
 TEST(several_node_and_edge_types) {

@@ -1,0 +1,64 @@
+#include "sampling/graph.h"
+
+#include <stdexcept>
+
+#include "base/errors.h"
+
+namespace gz {
+
+void check_edge_types(const std::vector<std::int64_t>& num_nodes,
+                      const std::vector<SampledEdgeType>& edge_types) {
+  const auto types = static_cast<int>(num_nodes.size());
+  for (const SampledEdgeType& type : edge_types) {
+    if (type.src_type < 0 || type.src_type >= types || type.dst_type < 0 ||
+        type.dst_type >= types) {
+      throw std::invalid_argument(type.csc.name + ": its node types are not among the " +
+                                  std::to_string(types) + " given");
+    }
+    const std::int64_t src = num_nodes[static_cast<std::size_t>(type.src_type)];
+    const std::int64_t dst = num_nodes[static_cast<std::size_t>(type.dst_type)];
+    if (type.csc.num_src != src || type.csc.num_dst != dst) {
+      throw FormatError(
+          type.csc.name, "num_src, num_dst",
+          std::to_string(type.csc.num_src) + ", " + std::to_string(type.csc.num_dst),
+          std::to_string(src) + ", " + std::to_string(dst) + " (the sizes of its node types)");
+    }
+  }
+}
+
+void check_files(const std::vector<SampledEdgeType>& edge_types) {
+  for (const SampledEdgeType& type : edge_types) {
+    if (type.csc.file != nullptr) type.csc.file->check_size();
+  }
+}
+
+void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {
+  if (node >= 0 && node < num_nodes) return;
+  throw std::out_of_range("seed " + std::to_string(i) + ": found node " + std::to_string(node) +
+                          ", expected 0 <= node < " + std::to_string(num_nodes));
+}
+
+void check_seed_type(int node_type, std::size_t num_node_types) {
+  if (node_type >= 0 && static_cast<std::size_t>(node_type) < num_node_types) return;
+  throw std::invalid_argument("seeds: found node type " + std::to_string(node_type) +
+                              ", expected 0 <= type < " + std::to_string(num_node_types));
+}
+
+void throw_too_many() {
+  throw std::invalid_argument(
+      "one batch would hold 2^32 nodes or more: lower the fan-out or the batch size");
+}
+
+void throw_bad_indptr(const Csc& csc, std::int64_t node) {
+  throw FormatError(csc.name, "indptr[" + std::to_string(node) + "]", "a range outside the edges",
+                    "0 <= indptr[v] <= indptr[v + 1] <= " + std::to_string(csc.num_edges) +
+                        "; run `graphzero verify` on the store");
+}
+
+void throw_bad_index(const Csc& csc, std::int64_t node) {
+  throw FormatError(
+      csc.name, "indices", "node " + std::to_string(node),
+      "0 <= node < " + std::to_string(csc.num_src) + "; run `graphzero verify` on the store");
+}
+
+}  // namespace gz

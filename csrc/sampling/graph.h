@@ -1,0 +1,66 @@
+// What samplers walk: the in-neighbours of every edge type, and what is checked of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sampling/edge_order.h"
+#include "storage/topology.h"
+
+namespace gz {
+
+// The in-neighbours of one edge type, wherever they lie.
+struct Csc {
+  const std::int64_t* indptr;  // [num_dst + 1]
+  const void* indices;         // [num_edges], uint32 or int64 as index_bytes says
+  std::uint32_t index_bytes;
+  std::int64_t num_src;
+  std::int64_t num_dst;
+  std::int64_t num_edges;
+  std::string name;                      // file path, or what else to call it in an error
+  std::shared_ptr<const Topology> file;  // null for arrays in memory
+  std::shared_ptr<const void> owner;     // keeps arrays in memory alive
+
+  std::int64_t source(std::int64_t slot) const noexcept {
+    return index_bytes == 4
+               ? static_cast<std::int64_t>(static_cast<const std::uint32_t*>(indices)[slot])
+               : static_cast<const std::int64_t*>(indices)[slot];
+  }
+
+  void prefetch_source(std::int64_t slot) const noexcept {
+    __builtin_prefetch(static_cast<const char*>(indices) + slot * index_bytes);
+  }
+};
+
+struct SampledEdgeType {
+  int src_type;
+  int dst_type;
+  Csc csc;
+  EdgeOrder order = {};
+};
+
+// Raises std::invalid_argument or FormatError where an edge type does not fit the node types it
+// connects; num_nodes[t] is the size of node type t.
+void check_edge_types(const std::vector<std::int64_t>& num_nodes,
+                      const std::vector<SampledEdgeType>& edge_types);
+
+// Raises FormatError where a file was cut short since it was opened: cheap against a batch, and a
+// better message than the fault that would follow.
+void check_files(const std::vector<SampledEdgeType>& edge_types);
+
+// Raises std::out_of_range unless 0 <= node < num_nodes; `i` is the seed's place.
+void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes);
+
+// Raises std::invalid_argument unless there is a node type of that number.
+void check_seed_type(int node_type, std::size_t num_node_types);
+
+// What a batch is told that would outgrow 32-bit positions.
+[[noreturn]] void throw_too_many();
+
+// What a damaged topology is told to be.
+[[noreturn]] void throw_bad_indptr(const Csc& csc, std::int64_t node);
+[[noreturn]] void throw_bad_index(const Csc& csc, std::int64_t node);
+
+}  // namespace gz

@@ -1,0 +1,240 @@
+#include "sampling/hgt_sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/parallel.h"
+#include "sampling/id_map.h"
+#include "sampling/read_csc.h"
+#include "sampling/rng.h"
+#include "sampling/subset.h"
+
+namespace gz {
+namespace {
+
+constexpr std::uint32_t kNone = IdMap<std::uint64_t>::kNone;
+
+// Every node of one type that has been met: sampled, or with a budget. Order is that of meeting, so
+// nothing hangs on the order of a hash table.
+struct Known {
+  struct Node {
+    std::int64_t id;
+    double budget;
+    std::uint32_t position;  // in the batch; kNone: only in the budget
+  };
+
+  IdMap<std::uint64_t> places;  // id -> index into nodes
+  std::vector<Node> nodes;
+
+  // REQUIRES: 0 <= id < number of nodes.
+  Node& meet(std::int64_t id) {
+    if (nodes.size() >= std::numeric_limits<std::uint32_t>::max() - 1) throw_too_many();
+    const auto fresh = static_cast<std::uint32_t>(nodes.size());
+    const std::uint32_t at = places.find_or_insert(static_cast<std::uint64_t>(id), fresh);
+    if (at == fresh) nodes.push_back({id, 0, kNone});
+    return nodes[at];
+  }
+
+  // For induce(): the position of a sampled node, or kNone.
+  std::uint32_t find(std::int64_t, std::int64_t id) const noexcept {
+    const std::uint32_t at = places.find(static_cast<std::uint64_t>(id));
+    return at == kNone ? kNone : nodes[at].position;
+  }
+  void prefetch(std::int64_t, std::int64_t id) const noexcept {
+    places.prefetch(static_cast<std::uint64_t>(id));
+  }
+};
+
+struct Candidate {
+  double arrival;
+  std::uint32_t index;  // into Known::nodes
+
+  bool operator<(const Candidate& other) const noexcept {
+    return arrival != other.arrival ? arrival < other.arrival : index < other.index;
+  }
+};
+
+}  // namespace
+
+// One call of sample(): the request, what has been sampled, and the budgets.
+class HgtSampler::Run {
+ public:
+  Run(const HgtSampler& sampler, const HgtRequest& request)
+      : sampler_(sampler), request_(request), known_(sampler.num_nodes_.size()) {
+    out_.nodes.resize(sampler.num_nodes_.size());
+    out_.num_sampled_nodes.resize(sampler.num_nodes_.size());
+    out_.edges.resize(sampler.edge_types_.size());
+    out_.num_sampled_edges.resize(sampler.edge_types_.size());
+  }
+
+  Sample run() {
+    for (const Seeds& seeds : request_.seeds) add_seeds(seeds);
+    const std::size_t num_types = out_.nodes.size();
+    std::vector<std::int64_t> begin(num_types, 0);
+    for (std::size_t t = 0; t < num_types; ++t) {
+      out_.num_sampled_nodes[t].push_back(out_.nodes[t].size());
+    }
+    const std::size_t hops = request_.num_samples.empty() ? 0 : request_.num_samples.front().size();
+    for (std::size_t hop = 0; hop < hops; ++hop) {
+      const std::uint64_t key = derive_key(request_.key, hop);
+      // The types take turns only between these two steps: their order does not matter.
+      for (std::size_t e = 0; e < sampler_.edge_types_.size(); ++e) {
+        const auto dst = static_cast<std::size_t>(sampler_.edge_types_[e].dst_type);
+        fill_budget(sampler_.edge_types_[e], begin[dst], derive_key(key, num_types + e));
+      }
+      for (std::size_t t = 0; t < num_types; ++t) {
+        begin[t] = out_.nodes[t].size();
+        take(t, request_.num_samples[t][hop], derive_key(key, t));
+        out_.num_sampled_nodes[t].push_back(out_.nodes[t].size() - begin[t]);
+      }
+    }
+    for (std::size_t e = 0; e < sampler_.edge_types_.size(); ++e) join(e);
+    return std::move(out_);
+  }
+
+ private:
+  void add_seeds(const Seeds& seeds) {
+    const auto type = static_cast<std::size_t>(seeds.node_type);
+    for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
+      check_seed(i, seeds.nodes[i], sampler_.num_nodes_[type]);
+      Known::Node& node = known_[type].meet(seeds.nodes[i]);
+      const auto at = static_cast<std::uint32_t>(out_.nodes[type].size());
+      if (node.position == kNone) node.position = at;
+      out_.nodes[type].push_back(node.id);
+    }
+  }
+
+  // Adds the neighbours of the destinations from position `begin` on to the budget of their type.
+  void fill_budget(const SampledEdgeType& type, std::int64_t begin, std::uint64_t key) {
+    const std::int64_t total = look_up(type, begin, kMaxNeighbors);
+    if (total == 0) return;
+    slot_.resize(total);
+    source_.resize(total);
+    const std::int64_t count = offset_.size() - 1;
+    parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
+      SubsetSampler subset;
+      for (std::int64_t i = from; i < to; ++i) {
+        const std::int64_t wanted = offset_[i + 1] - offset_[i];
+        std::int64_t* const out = slot_.data() + offset_[i];
+        if (wanted == degree_[i]) {
+          for (std::int64_t j = 0; j < wanted; ++j) out[j] = first_[i] + j;
+        } else {
+          CounterRng rng(key, static_cast<std::uint64_t>(i));
+          subset.draw(rng, degree_[i], wanted, first_[i], out);
+        }
+      }
+    });
+    fetch_sources(type, slot_.data(), source_.data(), total, request_.threads);
+
+    Known& known = known_[static_cast<std::size_t>(type.src_type)];
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double share = 1.0 / static_cast<double>(offset_[i + 1] - offset_[i]);
+      for (std::int64_t j = offset_[i]; j < offset_[i + 1]; ++j) {
+        if (j + kPrefetchAhead < total) {
+          known.places.prefetch(static_cast<std::uint64_t>(source_[j + kPrefetchAhead]));
+        }
+        if (static_cast<std::uint64_t>(source_[j]) >=
+            static_cast<std::uint64_t>(type.csc.num_src)) {
+          throw_bad_index(type.csc, source_[j]);
+        }
+        known.meet(source_[j]).budget += share;
+      }
+    }
+  }
+
+  // Moves up to k nodes of a type from its budget into the sample. Successive draws in proportion
+  // to weight are the order in which exponential clocks of these rates ring (Efraimidis & Spirakis
+  // 2006, "Weighted random sampling with a reservoir").
+  void take(std::size_t type, std::int64_t k, std::uint64_t key) {
+    std::vector<Known::Node>& nodes = known_[type].nodes;
+    candidates_.clear();
+    if (k == 0) return;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].position != kNone) continue;
+      const double weight = nodes[i].budget * nodes[i].budget;
+      const double uniform =
+          (static_cast<double>(CounterRng(key, i).next() >> 11) + 0.5) * 0x1.0p-53;
+      candidates_.push_back({-std::log(uniform) / weight, static_cast<std::uint32_t>(i)});
+    }
+    const std::int64_t count = std::min(k, static_cast<std::int64_t>(candidates_.size()));
+    std::partial_sort(candidates_.begin(), candidates_.begin() + count, candidates_.end());
+    for (std::int64_t j = 0; j < count; ++j) {
+      Known::Node& node = nodes[candidates_[static_cast<std::size_t>(j)].index];
+      node.position = static_cast<std::uint32_t>(out_.nodes[type].size());
+      out_.nodes[type].push_back(node.id);
+    }
+  }
+
+  // All edges of one type that join sampled nodes.
+  void join(std::size_t e) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    look_up(type, 0, 0);
+    const Known& known = known_[static_cast<std::size_t>(type.src_type)];
+    induce(type, first_.data(), degree_.data(), offset_.data(), degree_.size(), request_.threads,
+           known, out_.edges[e]);
+  }
+
+  // Fills first, degree, and where up to `most` neighbours of each go, for the destinations from
+  // position `begin` on; returns how many neighbours that are.
+  std::int64_t look_up(const SampledEdgeType& type, std::int64_t begin, std::int64_t most) {
+    const Buffer<std::int64_t>& nodes = out_.nodes[static_cast<std::size_t>(type.dst_type)];
+    const std::int64_t count = type.csc.num_edges == 0 ? 0 : nodes.size() - begin;
+    first_.resize(count);
+    degree_.resize(count);
+    offset_.resize(count + 1);
+    visit_ranges(type.csc, nodes.data() + begin, count, request_.threads,
+                 [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
+                   first_[i] = start;
+                   degree_[i] = stop - start;
+                   offset_[i + 1] = std::min(stop - start, most);
+                 });
+    return sum_offsets(offset_.data(), count);
+  }
+
+  const HgtSampler& sampler_;
+  const HgtRequest& request_;
+  std::vector<Known> known_;  // [node type]
+  std::vector<Candidate> candidates_;
+  Buffer<std::int64_t> first_;   // [destination]: where its neighbours start
+  Buffer<std::int64_t> degree_;  // [destination]
+  Buffer<std::int64_t> offset_;  // [destination + 1]: where its neighbours go in slot and source
+  Buffer<std::int64_t> slot_;
+  Buffer<std::int64_t> source_;
+  Sample out_;
+};
+
+HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types)
+    : num_nodes_(std::move(num_nodes)), edge_types_(std::move(edge_types)) {
+  check_edge_types(num_nodes_, edge_types_);
+  for (SampledEdgeType& type : edge_types_) type.order = {};
+}
+
+Sample HgtSampler::sample(const HgtRequest& request) const {
+  if (request.num_samples.size() != num_nodes_.size()) {
+    throw std::invalid_argument("num_samples: found " + std::to_string(request.num_samples.size()) +
+                                " lists, expected one per node type (" +
+                                std::to_string(num_nodes_.size()) + ")");
+  }
+  for (const auto& hops : request.num_samples) {
+    if (hops.size() != request.num_samples.front().size()) {
+      throw std::invalid_argument("num_samples: node types differ in their number of hops");
+    }
+    for (const std::int64_t k : hops) {
+      if (k < 0) {
+        throw std::invalid_argument("num_samples: found " + std::to_string(k) +
+                                    ", expected a count or 0");
+      }
+    }
+  }
+  for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
+  check_files(edge_types_);
+  return Run(*this, request).run();
+}
+
+}  // namespace gz

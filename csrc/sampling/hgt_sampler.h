@@ -1,0 +1,51 @@
+// Budgeted sampling over node types (Hu et al. 2020, "Heterogeneous Graph Transformer", Algorithms
+// 1 and 2): about as many nodes of every type, and those that many sampled nodes point to.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sampling/graph.h"
+#include "sampling/sample.h"
+
+namespace gz {
+
+struct HgtRequest {
+  std::vector<Seeds> seeds;  // their times are not looked at
+  // [node type][hop]: how many nodes are added.
+  std::vector<std::vector<std::int64_t>> num_samples;
+  std::uint64_t key = 0;  // names the batch; the same key gives the same sample
+  int threads = 0;
+};
+
+// Thread safety: sample() may be called from any number of threads at once.
+class HgtSampler {
+ public:
+  // A sampled node with more neighbours by one edge type than this lets only so many of them, drawn
+  // at random, into the budget, as torch-sparse does.
+  static constexpr std::int64_t kMaxNeighbors = 50;
+
+  // As NeighborSampler's; orders are not looked at.
+  HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
+
+  // Contract:
+  // - every seed keeps its place in nodes, duplicates too;
+  // - each sampled node (each occurrence of a seed) adds, by every edge type into it, 1 / n to the
+  //   budget of each of its n neighbours that are not sampled (n is kMaxNeighbors and they are
+  //   drawn, where there are more); parallel edges count each;
+  // - a hop takes min(num_samples, how many have a budget) nodes of each type, one after the other
+  //   without replacement, each in proportion to budget squared; then what they took adds to the
+  //   budgets of the next hop;
+  // - the edges are all that join sampled nodes, grouped by col; num_sampled_edges stays empty;
+  // - the result depends on the request alone, not on `threads`.
+  // Raises as NeighborSampler::sample.
+  Sample sample(const HgtRequest& request) const;
+
+ private:
+  class Run;
+
+  std::vector<std::int64_t> num_nodes_;
+  std::vector<SampledEdgeType> edge_types_;
+};
+
+}  // namespace gz

@@ -1,0 +1,38 @@
+// What goes into a sampler and what comes out of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+
+namespace gz {
+
+struct Seeds {
+  int node_type;
+  std::span<const std::int64_t> nodes;
+  std::span<const std::int64_t> times = {};  // one per seed, or none
+};
+
+// What was sampled, relabelled. Positions count within their node type, seeds first.
+struct Sample {
+  struct Edges {
+    Buffer<std::int64_t> row;   // position of the neighbour (message source)
+    Buffer<std::int64_t> col;   // position of the node it was drawn for
+    Buffer<std::int64_t> slot;  // index into the edge type's CSC arrays
+
+    void resize(std::int64_t size) {
+      row.resize(size);
+      col.resize(size);
+      slot.resize(size);
+    }
+  };
+  std::vector<Buffer<std::int64_t>> nodes;  // [node type]: global ids
+  std::vector<Buffer<std::int64_t>> trees;  // [node type]: seed number, if disjoint
+  std::vector<Edges> edges;                 // [edge type]
+  std::vector<std::vector<std::int64_t>> num_sampled_nodes;  // [node type][hop + 1]
+  std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]; none if induced
+};
+
+}  // namespace gz

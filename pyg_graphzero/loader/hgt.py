@@ -1,0 +1,78 @@
+"""``HGTLoader``: seed nodes in, batches with about as many nodes of every type out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch_geometric.loader
+from torch_geometric.loader import NodeLoader
+
+from pyg_graphzero.hgt import HGTSampler
+from pyg_graphzero.loader.inputs import check_input_nodes, resolve
+from pyg_graphzero.loader.nodes import SeedNodeLoader
+
+
+class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
+    """A mini-batch loader for heterogeneous graphs; see PyG's class of the same name.
+
+    A subclass of PyG's ``HGTLoader`` that takes its arguments and yields its batches, without
+    torch-sparse. How nodes are chosen is said at ``HGTSampler`` (Hu et al. 2020, "Heterogeneous
+    Graph Transformer"). Batches are as ``NeighborLoader``'s, with ``num_sampled_nodes`` per hop
+    and all edges among the sampled nodes, so no ``num_sampled_edges``; they do not depend on
+    ``num_workers`` or threads.
+
+    Args:
+        data: A heterogeneous ``Store``, its ``.data()``, its ``(feature_store, graph_store)``, or
+            ``HeteroData`` in memory.
+        num_samples: Nodes to add per hop: a list for every node type, or a dict of lists of equal
+            length by node type; 0 adds none, types that are not in the dict get none.
+        input_nodes: Seeds: a node type, or (node type, index or mask or None).
+        is_sorted: Taken for PyG's sake: stores are sorted, and edges in memory are sorted once.
+        transform: Called with every batch.
+        transform_sampler_output: Called with every sampler output.
+        filter_per_worker: Whether features are gathered in the worker process.
+        **kwargs: ``input_id`` (what ``batch[type].input_id`` shows for each seed), and the
+            arguments of ``torch.utils.data.DataLoader``.
+
+    Raises:
+        TypeError: The graph is homogeneous.
+        ValueError: An argument that does not fit the graph.
+        IndexError: A seed that is not a node.
+
+    Example:
+        >>> import torch, pyg_graphzero as gz
+        >>> from torch_geometric.data import HeteroData
+        >>> data = HeteroData()
+        >>> data["author"].x, data["paper"].x = torch.eye(3), torch.eye(2)
+        >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 1]])
+        >>> loader = gz.loader.HGTLoader(data, {"author": [2]}, "paper", batch_size=1)
+        >>> [batch["author"].n_id.sort().values.tolist() for batch in loader]
+        [[0, 1], [2]]
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_samples: Any,
+        input_nodes: Any,
+        is_sorted: bool = False,
+        transform: Any = None,
+        transform_sampler_output: Any = None,
+        filter_per_worker: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        data = resolve(data)
+        # Not PyG's constructor, which asks for torch-sparse.
+        NodeLoader.__init__(
+            self,
+            data,
+            HGTSampler(data, num_samples),
+            input_nodes=check_input_nodes(data, input_nodes),
+            transform=transform,
+            transform_sampler_output=transform_sampler_output,
+            filter_per_worker=filter_per_worker,
+            **kwargs,
+        )
+        # Lightning makes loaders anew from attributes named as their arguments are.
+        self.num_samples = num_samples
+        self.is_sorted = is_sorted

@@ -1,0 +1,60 @@
+// What the tests of the samplers share: a ring to sample from, and samples to compare.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sampling/neighbor_sampler.h"
+#include "scratch.h"
+
+namespace gz::test {
+
+// Everything of a sample that a caller sees.
+using Seen = std::vector<std::vector<std::int64_t>>;
+
+inline Seen everything(const Sample& sample) {
+  Seen all = sample.num_sampled_nodes;
+  all.insert(all.end(), sample.num_sampled_edges.begin(), sample.num_sampled_edges.end());
+  const auto add = [&](const Buffer<std::int64_t>& buffer) {
+    all.emplace_back(buffer.span().begin(), buffer.span().end());
+  };
+  for (const auto& nodes : sample.nodes) add(nodes);
+  for (const auto& edges : sample.edges) {
+    add(edges.row);
+    add(edges.col);
+    add(edges.slot);
+  }
+  return all;
+}
+
+inline Csc csc_of(const std::shared_ptr<const Topology>& file) {
+  return {file->indptr(),
+          file->indices(),
+          file->index_bytes(),
+          static_cast<std::int64_t>(file->num_src()),
+          static_cast<std::int64_t>(file->num_dst()),
+          static_cast<std::int64_t>(file->num_edges()),
+          file->path(),
+          file,
+          nullptr};
+}
+
+// One node type, one edge type: the ring of scratch.h.
+struct Ring {
+  Ring(std::int64_t num_nodes, std::int64_t num_neighbors)
+      : nodes(num_nodes), degree(num_neighbors) {
+    write_ring(path, nodes, degree);
+  }
+  NeighborSampler sampler() const {
+    return NeighborSampler({nodes}, {{0, 0, csc_of(Topology::open(path))}});
+  }
+
+  Scratch dir;
+  std::string path = dir / "ring.gl";
+  std::int64_t nodes;
+  std::int64_t degree;
+};
+
+}  // namespace gz::test

@@ -1,0 +1,141 @@
+// sampling/hgt_sampler: its contract over files, garbage and threads. Distribution: test_hgt.py.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "check.h"
+#include "sampling/hgt_sampler.h"
+#include "sampling_support.h"
+#include "scratch.h"
+
+using namespace gz;
+using namespace gz::test;
+
+namespace {
+
+HgtSampler sampler_of(const Ring& ring) {
+  return HgtSampler({ring.nodes}, {{0, 0, csc_of(Topology::open(ring.path))}});
+}
+
+HgtRequest request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> num_samples) {
+  HgtRequest made;
+  made.seeds = {{0, seeds}};
+  made.num_samples = {std::move(num_samples)};
+  made.key = 7;
+  return made;
+}
+
+}  // namespace
+
+TEST(hgt_keeps_its_contract) {
+  // 20 neighbours all get budget, 80 are more than do; of the latter, edges are complete too.
+  for (const std::int64_t degree : {20, 80}) {
+    const Ring ring(5000, degree);
+    const std::vector<std::int64_t> seeds{7, 4999, 7, 0};  // a duplicate keeps its place
+    for (const std::int64_t k : {0LL, 3LL, 1000LL}) {
+      const Sample sample = sampler_of(ring).sample(request(seeds, {k, 2}));
+      const auto& nodes = sample.nodes[0];
+      const auto& [row, col, slot] = sample.edges[0];
+      CHECK(std::equal(seeds.begin(), seeds.end(), nodes.data()));
+      CHECK(sample.num_sampled_nodes[0][0] == 4);
+      CHECK(sample.num_sampled_nodes[0][2] == 2);
+      if (k <= 3) CHECK(sample.num_sampled_nodes[0][1] == k);
+      if (k > 3) CHECK(sample.num_sampled_nodes[0][1] >= std::min<std::int64_t>(degree, 50));
+      const std::set<std::int64_t> sampled(nodes.data(), nodes.data() + nodes.size());
+      CHECK(static_cast<std::int64_t>(sampled.size()) == nodes.size() - 1);
+      std::int64_t expected = 0;
+      for (std::int64_t i = 0; i < nodes.size(); ++i) {
+        for (std::int64_t j = 0; j < degree; ++j) {
+          expected += static_cast<std::int64_t>(sampled.count((nodes[i] + j + 1) % 5000));
+        }
+      }
+      CHECK(row.size() == expected && col.size() == expected && slot.size() == expected);
+      bool right = true;
+      for (std::int64_t i = 0; i < row.size(); ++i) {
+        const std::int64_t v = nodes[col[i]];
+        right = right && slot[i] / degree == v &&
+                nodes[row[i]] == (v + slot[i] % degree + 1) % 5000 &&
+                (i == 0 || col[i - 1] <= col[i]);
+      }
+      CHECK(right);
+    }
+  }
+}
+
+TEST(hgt_refuses_bad_requests) {
+  const Ring ring(10, 2);
+  const HgtSampler sampler = sampler_of(ring);
+  const std::vector<std::int64_t> good{1}, negative{1, -1}, beyond{10};
+  CHECK_THROWS(std::out_of_range, "seed 1: found node -1, expected 0 <= node < 10",
+               sampler.sample(request(negative, {1})));
+  CHECK_THROWS(std::out_of_range, "seed 0: found node 10", sampler.sample(request(beyond, {1})));
+  CHECK_THROWS(std::invalid_argument, "num_samples: found -1", sampler.sample(request(good, {-1})));
+  HgtRequest elsewhere = request(good, {1});
+  elsewhere.seeds[0].node_type = 1;
+  CHECK_THROWS(std::invalid_argument, "node type 1", sampler.sample(elsewhere));
+  CHECK(sampler.sample(request(good, {INT64_MAX})).nodes[0].size() == 3);
+  CHECK_THROWS(FormatError, "num_src, num_dst",
+               HgtSampler({11}, {{0, 0, csc_of(Topology::open(ring.path))}}));
+}
+
+TEST(hgt_over_garbage) {
+  std::vector<std::int64_t> seeds(1000);
+  for (std::size_t i = 0; i < seeds.size(); ++i) seeds[i] = static_cast<std::int64_t>(i);
+  for (const std::vector<std::int64_t>& hops : {std::vector<std::int64_t>{}, {3}}) {
+    const Ring ring(1000, 10);
+    for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
+      overwrite(ring.path, kHeaderBytes + 8 * 500, std::string(8 * 501, byte));
+      CHECK_THROWS(FormatError, "ring.gl: indptr[", sampler_of(ring).sample(request(seeds, hops)));
+    }
+    const Ring other(1000, 10);
+    overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
+    CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
+                 sampler_of(other).sample(request(seeds, hops)));
+  }
+}
+
+TEST(hgt_over_a_file_that_is_cut) {
+  const std::vector<std::int64_t> seeds{99'999};
+  for (const std::vector<std::int64_t>& hops : {std::vector<std::int64_t>{}, {3}}) {
+    // With the check of the file's size out of the way, the guard is what is left.
+    const Ring ring(100'000, 5);
+    Csc csc = csc_of(Topology::open(ring.path));
+    const auto file = std::exchange(csc.file, nullptr);
+    const HgtSampler unchecked({100'000}, {{0, 0, csc}});
+    const HgtSampler checked = sampler_of(ring);
+    std::filesystem::resize_file(ring.path, kHeaderBytes + 100);
+    CHECK_THROWS(OsError, "was truncated", unchecked.sample(request(seeds, hops)));
+    CHECK_THROWS(FormatError, "file size: found 4196", checked.sample(request(seeds, hops)));
+  }
+}
+
+TEST(hgt_does_not_depend_on_threads) {
+  const Ring ring(50'000, 80);
+  const HgtSampler sampler = sampler_of(ring);
+  std::vector<std::int64_t> seeds;
+  for (std::int64_t v = 0; v < 5000; ++v) seeds.push_back(v * 7 % 50'000);
+  HgtRequest asked = request(seeds, {500, 500});
+  asked.threads = 1;
+  const Seen expected = everything(sampler.sample(asked));
+  std::vector<Seen> found(4);
+  std::vector<std::jthread> callers;
+  for (std::size_t t = 0; t < found.size(); ++t) {
+    callers.emplace_back([&, t] {
+      HgtRequest mine = asked;
+      mine.threads = static_cast<int>(t) + 1;
+      found[t] = everything(sampler.sample(mine));
+    });
+  }
+  callers.clear();
+  for (const Seen& seen : found) CHECK(seen == expected);
+  asked.key = 8;
+  CHECK(everything(sampler.sample(asked)) != expected);
+}

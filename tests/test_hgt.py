@@ -1,0 +1,441 @@
+"""HGT sampling, held against its definition, its exact probabilities, and itself elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+import torch_geometric.loader
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from store_files import overwrite
+from torch_geometric.data import HeteroData
+from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, random_edges, write_store
+from pyg_graphzero.hgt import HGTSampler
+from pyg_graphzero.loader import HGTLoader
+from pyg_graphzero.loader.keyed import KeyedLoader
+
+MAX_NEIGHBORS = 50  # of a hub get budget
+
+
+def sample(sampler, seeds, node_type="paper", key=7):
+    seeds = torch.as_tensor(seeds, dtype=torch.long)
+    inputs = NodeSamplerInput(torch.arange(len(seeds)), seeds, None, node_type)
+    return sampler.sample_from_nodes(inputs, key=key)
+
+
+def small(seed: int) -> HeteroData:
+    """A graph without hubs, so that budgets follow from the edges alone."""
+    data = HeteroData()
+    data["a"].num_nodes, data["b"].num_nodes, data["c"].num_nodes = 30, 20, 9
+    data["a", "to", "a"].edge_index = random_edges(30, 30, 60, seed)
+    data["b", "to", "a"].edge_index = random_edges(20, 30, 40, seed + 1)
+    data["a", "to", "b"].edge_index = random_edges(30, 20, 45, seed + 2)
+    data["c", "to", "b"].edge_index = random_edges(9, 20, 25, seed + 3)
+    data["c", "also", "b"].edge_index = random_edges(9, 20, 12, seed + 4)
+    return data
+
+
+def budgets(data, sampled):
+    """What the sampled nodes (by type, occurrences counted) leave to each other node."""
+    found = {name: {} for name in data.node_types}
+    for name in data.edge_types:
+        src, _, dst = name
+        row, col = data[name].edge_index.tolist()
+        for node in sampled[dst]:
+            neighbors = [r for r, c in zip(row, col, strict=True) if c == node]
+            for r in neighbors:
+                if r not in sampled[src]:
+                    found[src][r] = found[src].get(r, 0.0) + 1 / len(neighbors)
+    return found
+
+
+def check_edges(data, sampler, out):
+    """The edges are all that join sampled nodes, duplicates at every place of their destination."""
+    for name in data.edge_types:
+        src, _, dst = name
+        edge_index = data[name].edge_index
+        ids = sampler.original_edge_ids(name, out.edge[name])
+        assert torch.equal(out.node[src][out.row[name]], edge_index[0, ids])
+        assert torch.equal(out.node[dst][out.col[name]], edge_index[1, ids])
+        assert (out.col[name].diff() >= 0).all()
+        inside = torch.isin(edge_index[0], out.node[src])
+        want = [
+            (place, int(e))
+            for place, node in enumerate(out.node[dst].tolist())
+            for e in (inside & (edge_index[1] == node)).nonzero().view(-1)
+        ]
+        assert sorted(zip(out.col[name].tolist(), ids.tolist(), strict=True)) == sorted(want)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    counts=st.lists(st.sampled_from([0, 1, 3, 1000]), max_size=3),
+    seeds=st.lists(st.integers(0, 29), max_size=6),
+)
+def test_a_sample_is_what_the_definition_says(seed, counts, seeds):
+    data = small(seed)
+    num_samples = {"a": counts, "b": counts[::-1], "c": [2] * len(counts)}
+    sampler = HGTSampler(data, num_samples)
+    out = sample(sampler, seeds, "a", key=seed)
+    assert out.node["a"][: len(seeds)].tolist() == seeds
+    assert out.num_sampled_edges is None
+    done = dict.fromkeys(data.node_types, 0)
+    for hop in range(len(counts) + 1):
+        nodes = {name: out.node[name].tolist()[: done[name]] for name in data.node_types}
+        budget = budgets(data, nodes)
+        for name in data.node_types:
+            drawn = out.num_sampled_nodes[name][hop]
+            fresh = out.node[name].tolist()[done[name] : done[name] + drawn]
+            if hop == 0:
+                assert drawn == (len(seeds) if name == "a" else 0)
+            else:
+                assert drawn == min(num_samples[name][hop - 1], len(budget[name]))
+                assert set(fresh) <= set(budget[name])  # reached from earlier nodes
+                assert len(set(fresh)) == drawn
+            done[name] += drawn
+    assert done == {name: out.node[name].numel() for name in data.node_types}
+    check_edges(data, sampler, out)
+
+
+def test_duplicate_seeds_keep_their_place():
+    data = heterogeneous()
+    sampler = HGTSampler(data, [4, 4])
+    out = sample(sampler, [5, 0, 5, 5])
+    assert out.node["paper"][:4].tolist() == [5, 0, 5, 5]
+    assert 5 not in out.node["paper"][4:].tolist()
+    check_edges(data, sampler, out)
+
+
+def test_nothing_to_sample():
+    data = heterogeneous()
+    sampler = HGTSampler(data, {})
+    out = sample(sampler, [3, 9])
+    assert {name: n.numel() for name, n in out.node.items()} == {
+        "paper": 2, "author": 0, "venue": 0,
+    }  # fmt: skip
+    check_edges(data, sampler, out)
+    out = sample(HGTSampler(data, {"author": [2, 0]}), torch.arange(200))
+    assert out.num_sampled_nodes == {"paper": [200, 0, 0], "author": [0, 2, 0], "venue": [0, 0, 0]}
+    assert sample(sampler, []).node["paper"].numel() == 0
+
+
+# Distribution ####################################################################################
+
+
+def shares() -> tuple[HeteroData, list[float]]:
+    """Seeds 0 and 1 of type t, and the budgets of type s they make by two edge types."""
+    data = HeteroData()
+    data["t"].num_nodes, data["s"].num_nodes = 2, 6
+    data["s", "one", "t"].edge_index = torch.tensor([[0, 1, 2, 1, 1, 3, 4], [0, 0, 0, 1, 1, 1, 1]])
+    data["s", "two", "t"].edge_index = torch.tensor([[3, 4], [0, 1]])
+    third = 1 / 3
+    return data, [third, third + 0.5, third, 0.25 + 1.0, 0.25 + 1.0, 0.0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_first_hop_has_the_exact_probabilities(count):
+    data, budget = shares()
+    weight = [b * b for b in budget[:5]]
+    sampler = HGTSampler(data, {"s": [count]})
+    found: dict[tuple[int, ...], int] = dict.fromkeys(itertools.permutations(range(5), count), 0)
+    draws = 20_000
+    for key in range(draws):
+        found[tuple(sample(sampler, [0, 1], "t", key).node["s"].tolist())] += 1
+    expected = []
+    for order in found:
+        probability, left = 1.0, sum(weight)
+        for node in order:
+            probability *= weight[node] / left
+            left -= weight[node]
+        expected.append(draws * probability)
+    # The rare orders together: χ² wants a handful of each.
+    counts = list(found.values())
+    rare = [i for i, e in enumerate(expected) if e < 10]
+    kept = [i for i, e in enumerate(expected) if e >= 10]
+    tail = [sum(counts[i] for i in rare)], [sum(expected[i] for i in rare)]
+    seen = [counts[i] for i in kept] + (tail[0] if rare else [])
+    want = [expected[i] for i in kept] + (tail[1] if rare else [])
+    assert stats.chisquare(seen, want).pvalue > 1e-6
+
+
+def test_a_hub_lets_some_neighbors_into_the_budget():
+    degree = 400
+    data = HeteroData()
+    data["hub"].num_nodes, data["leaf"].num_nodes = 1, degree
+    data["leaf", "to", "hub"].edge_index = torch.stack(
+        [torch.arange(degree), torch.zeros(degree, dtype=torch.long)]
+    )
+    sampler = HGTSampler(data, {"leaf": [1000, 1000]})
+    counts = torch.zeros(degree)
+    for key in range(2000):
+        out = sample(sampler, [0], "hub", key)
+        assert out.num_sampled_nodes["leaf"] == [0, MAX_NEIGHBORS, 0]
+        counts[out.node["leaf"]] += 1
+        assert out.edge["leaf", "to", "hub"].numel() == MAX_NEIGHBORS
+    # Without replacement counts vary less than a multinomial's: correct the statistic for it.
+    expected = 2000 * MAX_NEIGHBORS / degree
+    shrink = 1 - (MAX_NEIGHBORS - 1) / (degree - 1)
+    statistic = float(((counts - expected) ** 2 / expected).sum() / shrink)
+    assert 1e-6 < stats.chi2.sf(statistic, degree - 1) < 1 - 1e-6
+    # All edges among sampled nodes are there, whatever got budget.
+    data["hub", "back", "leaf"].edge_index = data["leaf", "to", "hub"].edge_index.flip(0)
+    sampler = HGTSampler(data, [1])
+    out = sample(sampler, torch.arange(degree), "leaf")
+    assert out.row["leaf", "to", "hub"].numel() == degree
+
+
+# The same everywhere #############################################################################
+
+
+def equal(a, b):
+    for part in ("node", "row", "col", "edge"):
+        x, y = getattr(a, part), getattr(b, part)
+        assert x.keys() == y.keys()
+        assert all(torch.equal(x[k], y[k]) for k in x)
+    assert a.num_sampled_nodes == b.num_sampled_nodes
+
+
+def test_the_key_alone_decides(hetero):
+    _, store = hetero
+    seeds = torch.arange(200).repeat(40)  # enough for several threads' shares
+    one = HGTSampler(store.data(), [20, 30, 10], num_threads=1)
+    two = HGTSampler(store.data(), [20, 30, 10], num_threads=2)
+    equal(sample(one, seeds[:8]), sample(two, seeds[:8]))
+    equal(sample(one, seeds), sample(two, seeds))
+    first, other = sample(one, seeds[:8]), sample(one, seeds[:8], key=8)
+    assert not torch.equal(first.node["paper"], other.node["paper"])
+    equal(first, sample(pickle.loads(pickle.dumps(one)), seeds[:8]))
+
+
+def test_the_store_and_memory_sample_the_same(hetero):
+    data, store = hetero
+    disk, memory = HGTSampler(store.data(), [6, 6]), HGTSampler(data, [6, 6])
+    a, b = sample(disk, torch.arange(20)), sample(memory, torch.arange(20))
+    for name in data.node_types:
+        assert torch.equal(a.node[name], b.node[name])
+    for name in data.edge_types:
+        assert torch.equal(a.row[name], b.row[name])
+        assert torch.equal(
+            disk.original_edge_ids(name, a.edge[name]), memory.original_edge_ids(name, b.edge[name])
+        )
+
+
+def batches(data, workers=0, **arguments):
+    torch.manual_seed(5)
+    loader = HGTLoader(
+        data, [8, 6], ("paper", torch.arange(100)), batch_size=32, shuffle=True,
+        num_workers=workers, **arguments,
+    )  # fmt: skip
+    return list(loader)
+
+
+def same_batches(some, others):
+    assert len(some) == len(others) > 0
+    for a, b in zip(some, others, strict=True):
+        assert a.node_types == b.node_types
+        for x, y in zip(a.stores, b.stores, strict=True):
+            for key in x:
+                if isinstance(x[key], torch.Tensor):
+                    assert torch.equal(x[key], y[key]), key
+                else:
+                    assert x[key] == y[key], key
+
+
+def test_batches_do_not_depend_on_workers(hetero):
+    _, store = hetero
+    same_batches(batches(store), batches(store, workers=2))
+    same_batches(batches(store), batches(store, workers=2, filter_per_worker=True))
+
+
+# The loader ######################################################################################
+
+
+def test_a_batch(hetero):
+    data, store = hetero
+    pair = (store.feature_store, store.graph_store)
+    inputs = [data, store, store.data(), pair]
+    all_batches = [batches(given) for given in inputs]
+    for others in all_batches[1:]:
+        same_batches(all_batches[0], others)
+    for batch in all_batches[1]:
+        assert type(batch) is HeteroData
+        size = batch["paper"].batch_size
+        assert torch.equal(batch["paper"].n_id[:size], batch["paper"].input_id)
+        for name in data.node_types:
+            assert batch[name].num_nodes == batch[name].n_id.numel()
+            assert sum(batch[name].num_sampled_nodes) == batch[name].num_nodes
+            assert len(batch[name].num_sampled_nodes) == 3
+        assert torch.equal(batch["paper"].x, data["paper"].x[batch["paper"].n_id])
+        assert torch.equal(batch["author"].x, data["author"].x[batch["author"].n_id])
+        for name in data.edge_types:
+            src, _, dst = name
+            n_id = torch.stack([batch[src].n_id[batch[name].edge_index[0]],
+                                batch[dst].n_id[batch[name].edge_index[1]]])  # fmt: skip
+            assert torch.equal(n_id, data[name].edge_index[:, batch[name].e_id])
+            assert "num_sampled_edges" not in batch[name]
+        writes = batch["author", "writes", "paper"]
+        assert torch.equal(
+            writes.edge_attr, data["author", "writes", "paper"].edge_attr[writes.e_id]
+        )
+
+
+def test_it_is_a_loader_of_both_families(hetero):
+    data, store = hetero
+
+    def seen(batch):
+        batch.seen = True
+        return batch
+
+    loader = HGTLoader(
+        store, {"paper": [3], "author": [2]}, ("paper", data["paper"].train_mask), batch_size=10,
+        is_sorted=True, input_id=torch.arange(int(data["paper"].train_mask.sum())) + 1000,
+        transform=seen,
+        transform_sampler_output=lambda out: out,
+    )  # fmt: skip
+    assert isinstance(loader, torch_geometric.loader.HGTLoader)
+    assert isinstance(loader, KeyedLoader)
+    assert isinstance(loader.node_sampler, HGTSampler)
+    assert loader.num_samples == {"paper": [3], "author": [2]}  # Lightning reads it
+    batch = next(iter(loader))
+    assert batch.seen
+    assert batch["paper"].input_id.min() >= 1000
+    assert batch["venue"].num_nodes == 0
+    assert loader(torch.tensor([0, 1]))["paper"].batch_size == 2
+    whole = HGTLoader(store, [2], "venue", batch_size=7)
+    assert [b["venue"].batch_size for b in whole] == [7]
+
+
+def test_resume(hetero):
+    _, store = hetero
+
+    def make():
+        return HGTLoader(store, [4], "paper", batch_size=50, shuffle=True)
+
+    loader = make()
+    iterator = iter(loader)
+    next(iterator)
+    state = copy.deepcopy(loader.state_dict())
+    rest = list(iterator)
+    resumed = make()
+    resumed.load_state_dict(state)
+    same_batches(rest, list(resumed))
+
+
+# Bad input #######################################################################################
+
+
+@pytest.mark.parametrize(
+    ("num_samples", "message"),
+    [
+        ([3, -1], r"num_samples\[1\] of 'paper': found -1, expected a count or 0"),
+        ([2.5], r"num_samples\[0\] of 'paper': found 2.5"),
+        ({"author": [True]}, r"num_samples\[0\] of 'author': found True"),
+        ({"paper": 3}, "num_samples of 'paper': found 3, expected a list of counts"),
+        ({"pape": [3]}, "found node type 'pape', expected some of"),
+        ({"paper": [3], "author": [3, 3]}, "expected the same number for every node type"),
+    ],
+)
+def test_bad_counts(hetero, num_samples, message):
+    with pytest.raises(ValueError, match=message):
+        HGTLoader(hetero[1], num_samples, "paper")
+
+
+def test_the_engine_checks_its_counts():
+    engine = HGTSampler(heterogeneous(), [1])._engine
+    with pytest.raises(ValueError, match="num_samples: found -1, expected a count or 0"):
+        engine.sample([], [[-1]] * 3, 0)
+    with pytest.raises(ValueError, match="num_samples: found 1 lists, expected one per node type"):
+        engine.sample([], [[1]], 0)
+    with pytest.raises(ValueError, match="differ in their number of hops"):
+        engine.sample([], [[1], [1], [1, 1]], 0)
+    with pytest.raises(ValueError, match="found node type 3, expected 0 <= type < 3"):
+        engine.sample([(3, torch.tensor([0]), None)], [[1]] * 3, 0)
+
+
+def test_bad_seeds_and_graphs(homo, hetero):
+    sampler = HGTSampler(heterogeneous(), [3])
+    with pytest.raises(IndexError, match="seed 1: found node 200, expected 0 <= node < 200"):
+        sample(sampler, [1, 200])
+    with pytest.raises(IndexError, match="seed 0: found node -1"):
+        sample(sampler, [-1])
+    with pytest.raises(KeyError, match="input node type: found 'papers'"):
+        sample(sampler, [1], "papers")
+    inputs = NodeSamplerInput(None, torch.tensor([0.5]), None, "paper")
+    with pytest.raises(TypeError, match=r"seeds: found torch.float32, expected integers"):
+        sampler.sample_from_nodes(inputs)
+    edges = EdgeSamplerInput(None, torch.tensor([0]), torch.tensor([0]))
+    with pytest.raises(gz.UnsupportedError, match=r"use gz.loader.LinkNeighborLoader"):
+        sampler.sample_from_edges(edges)
+    for data in (homo[0], homo[1]):
+        with pytest.raises(TypeError, match=r"homogeneous one use gz.loader.NeighborLoader"):
+            HGTLoader(data, [3], None)
+    with pytest.raises(ValueError, match="input_nodes: found node type 'pap'"):
+        HGTLoader(hetero[1], [3], "pap")
+    with pytest.raises(IndexError, match=r"input_nodes\[0\]: found node 7"):
+        HGTLoader(hetero[1], [3], ("venue", [7]))
+
+
+@pytest.mark.parametrize("hops", [[], [4]], ids=["edges", "budget"])
+def test_damaged_topologies(tmp_path, hops):
+    data = HeteroData()
+    data["a"].num_nodes = data["b"].num_nodes = 50
+    data["a", "to", "b"].edge_index = random_edges(50, 50, 200)
+    pristine = write_store(data, tmp_path / "pristine")
+    for number, (at, damage, found) in enumerate(
+        [
+            (4096 + 8 * 20, struct.pack("<q", -1), "a range outside the edges"),
+            (4096 + 8 * 20, struct.pack("<q", 2**40), "a range outside the edges"),
+            (8192, b"\xff" * 800, "node 4294967295"),
+        ]
+    ):
+        store = Path(shutil.copytree(pristine, tmp_path / str(number)))
+        path = next(store.rglob("*.gl"))
+        overwrite(path, at, damage)
+        sampler = HGTSampler(gz.open(store).data(), {"a": hops})
+        with pytest.raises(gz.FormatError, match=f"found {found}") as caught:
+            sample(sampler, torch.arange(50), "b")
+        assert caught.value.path == str(path)
+
+
+def test_a_topology_cut_short(tmp_path):
+    store = write_store(heterogeneous(), tmp_path / "store")
+    sampler = HGTSampler(gz.open(store).data(), [4])
+    sample(sampler, [1])
+    for path in store.rglob("*.gl"):
+        with path.open("r+b") as file:
+            file.truncate(4096)
+    with pytest.raises(gz.FormatError, match="file size: found 4096 bytes"):
+        sample(sampler, [1])
+
+
+# torch-sparse ####################################################################################
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_torch_sparse_takes_the_same_when_it_takes_all(seed):
+    pytest.importorskip("torch_sparse", reason="torch-sparse is not installed")
+    data = small(seed)  # no hub, no duplicate seeds: where torch-sparse is exact
+    theirs = torch_geometric.loader.HGTLoader(
+        data, [1000, 1000], ("a", torch.arange(4)), batch_size=4
+    )
+    ours = HGTLoader(data, [1000, 1000], ("a", torch.arange(4)), batch_size=4)
+    a, b = next(iter(theirs)), next(iter(ours))
+    for name in data.node_types:
+        assert sorted(a[name].n_id.tolist()) == sorted(b[name].n_id.tolist())
+    for name in data.edge_types:
+        assert sorted(a[name].e_id.tolist()) == sorted(b[name].e_id.tolist())
+        assert b[name].edge_index.size(1) == a[name].edge_index.size(1)
+    assert a["a"].batch_size == b["a"].batch_size
+    assert torch.equal(a["a"].input_id, b["a"].input_id)
