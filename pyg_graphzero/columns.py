@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -155,5 +156,19 @@ def gather(table: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
         return table.index_select(0, index)
     if out.numel():
         flat = out.view(index.numel(), -1).view(torch.uint8)
-        _core.gather_rows(rows.view(torch.uint8), index.contiguous(), flat, num_threads)
+        _core.gather_rows(
+            engine_array(rows.view(torch.uint8)),
+            engine_array(index.contiguous()),
+            engine_array(flat),
+            num_threads,
+        )
     return out
+
+
+def engine_array(tensor: Tensor) -> Any:
+    """The memory of a CPU tensor, as an engine call should be given it.
+
+    A tensor is handed over by its ``__dlpack__``, which is Python code; a Ctrl-C that falls in
+    there is lost, because the bindings take any exception for "not supported". NumPy's is C code.
+    """
+    return tensor.numpy()

@@ -148,13 +148,19 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
             continue
         if isinstance(edge_index, OnDemand):
             edge_index = edge_index.value()
-        row, col = torch.as_tensor(edge_index, device="cpu").to(torch.int64).contiguous()
+        row, col = plain(torch.as_tensor(edge_index, device="cpu")).to(torch.int64).contiguous()
         src, dst = graph.ends(name)
         chunk = EdgeChunk(col, row) if backward else EdgeChunk(row, col)
         csc = build_csc([chunk], node_types[src], node_types[dst], bipartite=src != dst)
         graph.arrays[name] = (csc.indptr, csc.indices)
         graph.edge_ids[name] = csc.edge_id
     return graph
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor itself, where PyG has wrapped one (``EdgeIndex``, ``Index``)."""
+    unwrap = getattr(tensor, "as_tensor", None)
+    return tensor if unwrap is None else unwrap()
 
 
 def _adjacency(store: Any) -> Tensor | None:

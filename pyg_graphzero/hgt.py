@@ -9,6 +9,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NodeSamplerInput
 
 from pyg_graphzero import _core
+from pyg_graphzero.columns import engine_array
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.graph import graph_of
 from pyg_graphzero.sampler import GraphSampler, random_key
@@ -113,7 +114,7 @@ class HGTSampler(GraphSampler):
         """
         number, seeds = self._seeds(inputs.input_type, inputs.node)
         nodes, _, edges, counts, _ = self._engine.sample(
-            [(number, seeds, None)],
+            [(number, engine_array(seeds), None)],
             list(self._num_samples.values()),
             (random_key() if key is None else key) % 2**64,
             num_threads=self.num_threads,

@@ -21,6 +21,7 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from pyg_graphzero import _core
+from pyg_graphzero.columns import engine_array
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.graph import SampledGraph, add_order, graph_of
@@ -85,9 +86,8 @@ class GraphSampler(BaseSampler):
         ids = self.graph.edge_ids.get(name)
         if ids is None or slots.numel() == 0:
             return slots
-        return _core.gather_int64(
-            ids.view(torch.uint8).view(-1, ids.element_size()), slots, self.num_threads
-        )
+        column = ids.view(torch.uint8).view(-1, ids.element_size())
+        return _core.gather_int64(engine_array(column), engine_array(slots), self.num_threads)
 
     def _seeds(self, node_type: str | None, nodes: Tensor) -> tuple[int, Tensor]:
         """The number of a node type and seeds of it as the engine takes them."""
@@ -308,7 +308,13 @@ class NeighborSampler(GraphSampler):
                 given = self._seed_times(given, nodes.numel())
             if given is None and self.graph.float_times is not None:
                 given = self._times_of(node_type, nodes)
-            request.append((number, nodes, given))
+            request.append(
+                (
+                    number,
+                    engine_array(nodes),
+                    None if given is None else engine_array(given.contiguous()),
+                )
+            )
         induced = self.subgraph_type == SubgraphType.induced
         nodes_of, trees, edges, node_counts, edge_counts = self._engine.sample(
             request,

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from torch_geometric import EdgeIndex, Index
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NodeSamplerInput
 from torch_geometric.utils import k_hop_subgraph, subgraph
@@ -438,6 +439,22 @@ def test_adj_t_is_sampled():
         sampler = NeighborSampler(graph, [-1])
     out = sample(sampler, [5])
     assert sorted(out.node.tolist()) == sorted({5, *row[col == 5].tolist()})
+
+
+def test_edge_index_objects_are_sampled():
+    data = homogeneous()
+    want = data.edge_index
+    data.edge_index = EdgeIndex(want, sparse_size=(300, 300))
+    for loader in (
+        NeighborLoader(data, [3, 2], batch_size=30, input_nodes=Index(torch.arange(60))),
+        gz.loader.LinkNeighborLoader(data, [3], batch_size=30),
+        gz.loader.LinkNeighborLoader(data, [3], batch_size=30, edge_label_index=data.edge_index),
+        gz.loader.ShaDowKHopSampler(data, 2, 3, batch_size=30),
+    ):
+        batch = next(iter(loader))
+        assert type(batch.edge_index) is torch.Tensor
+        assert torch.equal(batch.n_id[batch.edge_index], want[:, batch.e_id])
+        assert str(loader) == f"{type(loader).__name__}()"
 
 
 def test_no_edges_no_harm():

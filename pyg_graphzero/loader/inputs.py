@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from pyg_graphzero.graph import plain
 from pyg_graphzero.schema import EdgeType
 from pyg_graphzero.stores import DiskFeatureStore, DiskGraphStore, Store
 
@@ -58,7 +59,7 @@ def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
     if nodes is None:
         return None
-    nodes = torch.as_tensor(nodes).cpu()
+    nodes = plain(torch.as_tensor(nodes)).cpu()
     if nodes.numel() == 0 and nodes.dtype == torch.get_default_dtype():
         nodes = nodes.to(torch.int64)  # torch.as_tensor([]) is a float tensor
     if nodes.dim() != 1 or nodes.dtype.is_floating_point or nodes.dtype.is_complex:
@@ -119,7 +120,7 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
             )
     if edges is None:
         return name, None
-    edges = torch.as_tensor(edges).cpu()
+    edges = plain(torch.as_tensor(edges)).cpu()
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
         raise ValueError(
             f"edge_label_index: found {edges.dtype} of shape {list(edges.shape)}, expected "

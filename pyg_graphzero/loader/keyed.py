@@ -91,7 +91,7 @@ class KeyedLoader:
     """Mixed into PyG's loaders, in front of them."""
 
     dataset: Any
-    filter_per_worker: bool | None
+    filter_per_worker: bool | None = True
     filter_fn: Any
     persistent_workers: bool
     generator: torch.Generator | None
@@ -151,7 +151,7 @@ class KeyedLoader:
         self._resumes = self._epoch_start is not None
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.dataset)} seeds, {len(self)} batches)"  # type: ignore[arg-type]
+        return f"{type(self).__name__}()"  # as PyG's loaders print
 
 
 def split_key(index: Any) -> tuple[Tensor, int | None]:

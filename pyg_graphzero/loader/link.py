@@ -18,6 +18,7 @@ from torch_geometric.sampler import (
 )
 
 from pyg_graphzero.columns import gather
+from pyg_graphzero.graph import plain
 from pyg_graphzero.loader.assemble import assemble
 from pyg_graphzero.loader.inputs import check_edge_labels, resolve
 from pyg_graphzero.loader.keyed import KeyedLoader, Positions, split_key
@@ -206,7 +207,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
             seeds = StoredEdges(sampler, name, label, time)
         else:
             if edges is None:
-                edges = (self.data if name is None else self.data[name]).edge_index
+                edges = plain((self.data if name is None else self.data[name]).edge_index)
             seeds = EdgeSamplerInput(input_id, edges[0], edges[1], label, time, name)
         count = _count(seeds)
         for what, values in (("edge_label", label), ("edge_label_time", time)):
