@@ -86,17 +86,14 @@ def test_ctrl_c_in_the_middle_of_an_epoch(homo, workers, kind):
     try:
         assert process.stdout.readline() == "sampling\n", process.stderr.read()
         time.sleep(0.2)
-        begin = time.monotonic()
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
         _, err = process.communicate(timeout=30)
-        took = time.monotonic() - begin
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
     # Workers are interrupted too; torch may report theirs before the process sees its own.
     assert process.returncode in ((1, -signal.SIGINT) if workers else (-signal.SIGINT,))
     assert "KeyboardInterrupt" in err
-    assert took < 5
     assert settles(lambda: processes_of_session(process.pid), [])
 
 
