@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, FeatureStore, GraphStore
+from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
 
 from pyg_graphzero import _core
 from pyg_graphzero.columns import gather
@@ -154,6 +155,46 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
         csc = build_csc([chunk], node_types[src], node_types[dst], bipartite=src != dst)
         graph.arrays[name] = (csc.indptr, csc.indices)
         graph.edge_ids[name] = csc.edge_id
+    return graph
+
+
+def graph_of_stores(feature_store: FeatureStore, graph_store: GraphStore) -> SampledGraph:
+    """The graph of somebody else's stores; its edges are fetched once, as CSC.
+
+    Raises:
+        ValueError: The stores do not say how many nodes a type has.
+    """
+    edge_attrs = graph_store.get_all_edge_attrs()
+    names = list(dict.fromkeys(attr.edge_type for attr in edge_attrs))
+    rows, colptrs, ids = graph_store.csc()
+    node_types: dict[str | None, int] = {}
+    if names == [None]:
+        rows, colptrs, ids = {None: rows}, {None: colptrs}, {None: ids}
+        sizes = [max(attr.size) for attr in edge_attrs if attr.size is not None]
+        if not sizes:
+            raise ValueError("graph store: found no size, expected one in its edge attributes")
+        node_types[None] = max(sizes)
+    else:
+        groups = [attr.group_name for attr in feature_store.get_all_tensor_attrs()]
+        ends = [end for name in names for end in (name[0], name[2])]
+        for node_type in dict.fromkeys([g for g in groups if isinstance(g, str)] + ends):
+            count = num_nodes_of_stores(feature_store, graph_store, node_type)
+            node_types[node_type] = int(count)
+    graph = SampledGraph(node_types, names)
+    for name in names:
+        src, dst = graph.ends(name)
+        colptr = colptrs[name].to(torch.int64).cpu()
+        # A store that sizes its CSC by the largest id leaves trailing nodes out.
+        missing = node_types[dst] + 1 - colptr.numel()
+        colptr = torch.cat([colptr, colptr[-1:].expand(max(missing, 0))]).contiguous()
+        row = rows[name].to(torch.int64).cpu().contiguous()
+        if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < node_types[src]:
+            raise IndexError(
+                f"edge type {name}: found source ids from {int(row.min())} to {int(row.max())}, "
+                f"expected 0 <= id < {node_types[src]}"
+            )
+        graph.arrays[name] = (colptr, row)
+        graph.edge_ids[name] = ids[name]
     return graph
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import HeteroData
 from torch_geometric.sampler import (
     BaseSampler,
     EdgeSamplerInput,
@@ -24,7 +23,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.columns import engine_array
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.graph import SampledGraph, add_order, graph_of
+from pyg_graphzero.graph import SampledGraph, add_order, graph_of, graph_of_stores
 from pyg_graphzero.negatives import NonEdgeSampling
 from pyg_graphzero.schema import EdgeType
 
@@ -152,10 +151,18 @@ class NeighborSampler(GraphSampler):
         _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
         _one_of("sample_direction", sample_direction, ("forward", "backward"))
         self.subgraph_type = SubgraphType(subgraph_type)
-        graph = graph_of(data, backward=sample_direction == "backward")
+        if isinstance(data, tuple):
+            if time_attr is not None or weight_attr is not None or sample_direction != "forward":
+                raise UnsupportedError(
+                    "data: found stores of another package, with times, weights or backward "
+                    "sampling; convert the graph, or give it as Data or HeteroData"
+                )
+            graph = graph_of_stores(*data)
+        else:
+            graph = graph_of(data, backward=sample_direction == "backward")
         if time_attr is not None or weight_attr is not None:
             add_order(graph, data, time_attr, weight_attr, is_sorted)
-        super().__init__(graph, isinstance(data, HeteroData), num_threads)
+        super().__init__(graph, None not in graph.node_types, num_threads)
         self.num_neighbors = num_neighbors
         self.replace = replace
         self.disjoint = disjoint or time_attr is not None

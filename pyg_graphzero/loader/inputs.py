@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
+from torch_geometric.loader.utils import get_edge_label_index
 
 from pyg_graphzero.graph import plain
 from pyg_graphzero.schema import EdgeType
 from pyg_graphzero.stores import DiskFeatureStore, DiskGraphStore, Store
 
 
-def resolve(data: Any) -> Data | HeteroData:
-    """What a loader was given, as ``Data`` or ``HeteroData``.
+def resolve(data: Any) -> Any:
+    """What a loader was given, as ``Data`` or ``HeteroData``; stores of others as a pair.
 
     Raises:
         TypeError: It is none of the inputs the loaders take.
@@ -23,22 +24,23 @@ def resolve(data: Any) -> Data | HeteroData:
         return data.data()
     if isinstance(data, (Data, HeteroData)):
         return data
-    if (
-        isinstance(data, (tuple, list))
-        and len(data) == 2
-        and isinstance(data[0], DiskFeatureStore)
-        and isinstance(data[1], DiskGraphStore)
-        and data[0].store.path == data[1].store.path
-    ):
-        return data[0].store.data()
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        features, graph = data
+        ours = isinstance(features, DiskFeatureStore) and isinstance(graph, DiskGraphStore)
+        if ours and features.store.path == graph.store.path:
+            return features.store.data()
+        if isinstance(features, FeatureStore) and isinstance(graph, GraphStore):
+            return features, graph
     raise TypeError(
-        f"data: found {type(data).__name__}, expected a Store, its .data(), the (feature_store, "
-        "graph_store) of one store, or Data or HeteroData in memory"
+        f"data: found {type(data).__name__}, expected a Store, its .data(), a pair of feature "
+        "store and graph store, or Data or HeteroData in memory"
     )
 
 
 def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
     """``input_nodes`` as PyG takes them, after checking that they are nodes of the graph."""
+    if isinstance(data, tuple):
+        return input_nodes  # the sampler knows the sizes
     if isinstance(data, HeteroData):
         name, nodes = input_nodes, None
         if isinstance(input_nodes, (tuple, list)) and len(input_nodes) == 2:
@@ -106,6 +108,9 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
         IndexError: An end is not a node.
     """
     name: Any = None
+    if isinstance(data, tuple):
+        found: tuple[EdgeType | None, Tensor] = get_edge_label_index(data, edges)
+        return found
     if isinstance(data, HeteroData):
         if not isinstance(edges, (tuple, list)) or not edges:
             raise ValueError(

@@ -227,7 +227,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
         """Joins sampled nodes and edges with their attributes."""
-        if not isinstance(self.link_sampler, NeighborSampler):
+        if not isinstance(self.link_sampler, NeighborSampler) or isinstance(self.data, tuple):
             return super().filter_fn(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)

@@ -34,7 +34,7 @@ class SeedNodeLoader(KeyedLoader):
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
         """Joins sampled nodes and edges with their attributes."""
-        if not isinstance(self.node_sampler, GraphSampler):
+        if not isinstance(self.node_sampler, GraphSampler) or isinstance(self.data, tuple):
             stock: Any = super()
             return stock.filter_fn(out)
         if self.transform_sampler_output:
