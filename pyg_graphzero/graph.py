@@ -227,7 +227,7 @@ def add_order(
 
     Args:
         graph: The graph of ``data``.
-        data: Where the attributes are.
+        data: Where the attributes are; stores of others have times of nodes only.
         time_attr: A node or an edge attribute; types without it are not restricted.
         weight_attr: An edge attribute; types without it are drawn from uniformly.
         is_sorted: Neighbourhoods are sorted by time already.
@@ -239,10 +239,13 @@ def add_order(
     edge_times: dict[EdgeType | None, Any] = {}
     weights: dict[EdgeType | None, Any] = {}
     if time_attr is not None:
-        for node_type, store in _node_stores(data).items():
-            if time_attr in store and store.is_node_attr(time_attr):
-                node_times[node_type] = store[time_attr]
-        edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
+        if isinstance(data, tuple):
+            node_times = _times_in(data[0], time_attr)
+        else:
+            for node_type, store in _node_stores(data).items():
+                if time_attr in store and store.is_node_attr(time_attr):
+                    node_times[node_type] = store[time_attr]
+            edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
         if bool(node_times) == bool(edge_times):
             found = "both node and edge types" if node_times else "no node or edge type"
             raise ValueError(
@@ -272,6 +275,16 @@ def add_order(
             graph.orders[name] = rank_edges(
                 indptr, times, weights.get(name), f"edge type {name}", is_sorted
             )
+
+
+def _times_in(feature_store: FeatureStore, time_attr: str) -> dict[str | None, Any]:
+    """The times of nodes in somebody else's store, fetched whole."""
+    found = {}
+    for attr in feature_store.get_all_tensor_attrs():
+        if attr.attr_name == time_attr and not isinstance(attr.group_name, tuple):
+            attr.index = None
+            found[attr.group_name] = feature_store.get_tensor(attr)
+    return found
 
 
 def _edge_values(

@@ -152,10 +152,10 @@ class NeighborSampler(GraphSampler):
         _one_of("sample_direction", sample_direction, ("forward", "backward"))
         self.subgraph_type = SubgraphType(subgraph_type)
         if isinstance(data, tuple):
-            if time_attr is not None or weight_attr is not None or sample_direction != "forward":
+            if weight_attr is not None or sample_direction != "forward":
                 raise UnsupportedError(
-                    "data: found stores of another package, with times, weights or backward "
-                    "sampling; convert the graph, or give it as Data or HeteroData"
+                    "data: found stores of another package, with weights or backward sampling; "
+                    "convert the graph, or give it as Data or HeteroData"
                 )
             graph = graph_of_stores(*data)
         else:

@@ -61,6 +61,20 @@ def test_homogeneous_stores():
         assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
 
 
+def test_times_of_stores():
+    data = heterogeneous()
+    del data["venue"], data["paper", "in", "venue"], data["venue", "hosts", "author"]
+    features, graph = stores_of(data, "coo", MyFeatureStore(), MyGraphStore())
+    features.put_tensor(torch.arange(200), group_name="paper", attr_name="time", index=None)
+    loader = NeighborLoader(
+        (features, graph), [5, 5], input_nodes="paper", time_attr="time", batch_size=50
+    )
+    for batch in loader:
+        paper = batch["paper"]
+        assert (paper.time <= paper.n_id[:50][paper.batch]).all()
+        assert torch.equal(paper.time, paper.n_id)
+
+
 def test_links_of_stores():
     data = heterogeneous()
     del data["venue"], data["paper", "in", "venue"], data["venue", "hosts", "author"]
@@ -77,7 +91,7 @@ def test_what_they_cannot_do():
     data = homogeneous()
     features, graph = MyFeatureStore(), MyGraphStore()
     graph.put_edge_index(tuple(data.edge_index), edge_type=None, layout="coo", size=(300, 300))
-    with pytest.raises(gz.UnsupportedError, match="stores of another package, with times, weights"):
+    with pytest.raises(gz.UnsupportedError, match="stores of another package, with weights"):
         NeighborLoader((features, graph), [3], input_nodes=torch.arange(9), weight_attr="w")
     with pytest.raises(IndexError, match="found node 300"):
         next(iter(NeighborLoader((features, graph), [3], input_nodes=torch.tensor([300]))))
