@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import partial
 from typing import Any
 
@@ -50,14 +51,15 @@ class GraphSampler(BaseSampler):
         self.num_threads = num_threads
         self._engine = self._build()
 
+    @abstractmethod
     def _build(self) -> Any:
-        raise NotImplementedError
+        """The engine's sampler over ``self.graph``."""
 
+    @abstractmethod
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
         """Samples one batch around seed nodes; the same ``key`` gives the same sample."""
-        raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_engine"}

@@ -30,18 +30,6 @@ std::shared_ptr<const void> hold(Held held) {
   });
 }
 
-Csc csc_of(std::shared_ptr<const Topology> file) {
-  return {file->indptr(),
-          file->indices(),
-          file->index_bytes(),
-          static_cast<std::int64_t>(file->num_src()),
-          static_cast<std::int64_t>(file->num_dst()),
-          static_cast<std::int64_t>(file->num_edges()),
-          file->path(),
-          file,
-          nullptr};
-}
-
 Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num_src,
            std::string name) {
   if (indptr.size() == 0) throw std::invalid_argument(name + ": indptr is empty");

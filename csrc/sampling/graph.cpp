@@ -6,6 +6,18 @@
 
 namespace gz {
 
+Csc csc_of(std::shared_ptr<const Topology> file) {
+  return {file->indptr(),
+          file->indices(),
+          file->index_bytes(),
+          static_cast<std::int64_t>(file->num_src()),
+          static_cast<std::int64_t>(file->num_dst()),
+          static_cast<std::int64_t>(file->num_edges()),
+          file->path(),
+          file,
+          nullptr};
+}
+
 void check_edge_types(const std::vector<std::int64_t>& num_nodes,
                       const std::vector<SampledEdgeType>& edge_types) {
   const auto types = static_cast<int>(num_nodes.size());

@@ -34,6 +34,9 @@ struct Csc {
   }
 };
 
+// The arrays of an opened file, which it keeps open.
+Csc csc_of(std::shared_ptr<const Topology> file);
+
 struct SampledEdgeType {
   int src_type;
   int dst_type;

@@ -29,18 +29,6 @@ inline Seen everything(const Sample& sample) {
   return all;
 }
 
-inline Csc csc_of(const std::shared_ptr<const Topology>& file) {
-  return {file->indptr(),
-          file->indices(),
-          file->index_bytes(),
-          static_cast<std::int64_t>(file->num_src()),
-          static_cast<std::int64_t>(file->num_dst()),
-          static_cast<std::int64_t>(file->num_edges()),
-          file->path(),
-          file,
-          nullptr};
-}
-
 // One node type, one edge type: the ring of scratch.h.
 struct Ring {
   Ring(std::int64_t num_nodes, std::int64_t num_neighbors)
