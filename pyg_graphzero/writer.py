@@ -7,6 +7,7 @@ and replacing `store.json` in one rename.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import secrets
@@ -409,7 +410,7 @@ def _make_scratch(target: Path) -> tuple[Path, _core.LockFile]:
 
 def _remove_abandoned(target: Path) -> None:
     """Deletes scratch directories whose writer died: nobody holds their lock any more."""
-    scratches: Sequence[Path] = list(target.parent.glob(f".{target.name}.partial-*"))
+    scratches: Sequence[Path] = list(target.parent.glob(f".{glob.escape(target.name)}.partial-*"))
     for scratch in scratches:
         try:
             lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))

@@ -197,6 +197,18 @@ def test_abandoned_scratch_is_removed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == [".store2.partial-0c", "store"]
 
 
+def test_only_scratch_of_the_same_store_is_removed(tmp_path: Path) -> None:
+    """A name with wildcards is no pattern; what a publication set aside is nobody's scratch."""
+    kept = [".a.partial-0a", "[a].replaced"]
+    for name in kept:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / LOCK_FILE).write_text("")
+    (tmp_path / ".[a].partial-0b").mkdir()
+    (tmp_path / ".[a].partial-0b" / LOCK_FILE).write_text("")
+    make_store(tmp_path / "[a]")
+    assert sorted(os.listdir(tmp_path)) == sorted([*kept, "[a]"])
+
+
 def test_kill_at_any_instant(tmp_path: Path) -> None:
     """Writers killed by SIGKILL at random moments leave the old store, the new one, or none."""
     script = textwrap.dedent("""

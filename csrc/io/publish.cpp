@@ -35,7 +35,8 @@ namespace {
 void publish_in_steps(const std::string& from, const std::string& to, bool replace) {
   const bool exists = std::filesystem::exists(to);
   if (exists && !replace) throw_not_moved(to, EEXIST);
-  const std::string aside = from + ".old";
+  // Not a name that the next writer would take for an abandoned scratch directory.
+  const std::string aside = to + ".replaced";
   if (exists && ::rename(to.c_str(), aside.c_str()) != 0) throw_not_moved(to, errno);
   if (::rename(from.c_str(), to.c_str()) != 0) {
     const int code = errno;

@@ -16,7 +16,8 @@ int rename_with_flags(const char* from, const char* to, unsigned flags);
 // Renames directory `from` to `to`. With `replace`, an existing `to` is exchanged in one step and
 // ends up at `from`, for the caller to delete; open readers of it keep their files. Without it, an
 // existing `to` raises OsError(EEXIST). Where the filesystem cannot exchange (NFS), `to` is absent
-// for an instant. REQUIRES: the same filesystem, all files in `from` synced.
+// for an instant, and a kill then leaves the old one as `to`.replaced. REQUIRES: the same
+// filesystem, all files in `from` synced.
 void publish_directory(const std::string& from, const std::string& to, bool replace,
                        RenameWithFlags rename = rename_with_flags);
 

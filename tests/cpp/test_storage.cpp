@@ -223,10 +223,22 @@ void check_publishing(RenameWithFlags rename) {
 TEST(publishing_is_all_or_nothing) { check_publishing(rename_with_flags); }
 
 TEST(publishing_where_the_filesystem_knows_no_flags) {
-  check_publishing([](const char*, const char*, unsigned) {
+  const RenameWithFlags no_flags = [](const char*, const char*, unsigned) {
     errno = EINVAL;
     return -1;
-  });
+  };
+  check_publishing(no_flags);
+  // A store that a kill left aside is in the way, and stays.
+  const Scratch dir;
+  for (const char* name : {"new", "store", "store.replaced"}) {
+    std::filesystem::create_directory(dir / name);
+    File::create(dir / (std::string(name) + "/x"));
+  }
+  CHECK_THROWS(OsError, "cannot move",
+               publish_directory(dir / "new", dir / "store", true, no_flags));
+  for (const char* name : {"new/x", "store/x", "store.replaced/x"}) {
+    CHECK(std::filesystem::exists(dir / name));
+  }
 }
 
 TEST(a_file_truncated_under_its_map) {
