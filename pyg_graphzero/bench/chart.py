@@ -6,6 +6,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pyg_graphzero.bench.table import number
+
 _KINDS = {"anon": "anonymous", "shmem": "shared", "file": "file"}
 
 
@@ -36,7 +38,7 @@ def write_chart(report: dict[str, Any], path: Path) -> str | None:
         at = cases.index(each["case"]) + height * (row - (len(names) - 1) / 2)
         rate = 1 / median(each["seconds_per_batch"])
         speed.barh(at, rate, height, color=f"C{row}")
-        speed.annotate(f" {rate:,.3g}", (rate, at), va="center", fontsize=8)
+        speed.annotate(f" {number(rate)}", (rate, at), va="center", fontsize=8)
         left = 0.0
         for shade, kind in enumerate(_KINDS):
             width = each["memory"]["run"][kind] / 2**30

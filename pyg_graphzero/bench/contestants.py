@@ -6,6 +6,7 @@ there are or what they are called.
 
 from __future__ import annotations
 
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from pathlib import Path
@@ -153,6 +154,7 @@ class StockPyG(_Loaders):
     def open(self, store: Path) -> None:
         """Copies the graph into memory."""
         self.data = _in_memory(open_store(store).data())
+        gc.collect()  # and lets go of the store
 
     def sampler(self, fanout: list[int], threads: int) -> Any:
         """PyG's sampler; torch's number of threads is all it goes by."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch_geometric.datasets
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
@@ -86,6 +85,8 @@ def _sizes(spec: str) -> list[int]:
 
 def _dataset(name: str, root: Path) -> Data:
     """A PyG dataset whose files are there; nothing is downloaded."""
+    import torch_geometric.datasets  # takes a while, and is for this only
+
     class_name, own_name = _DATASETS[name]
     base = getattr(torch_geometric.datasets, class_name)
 

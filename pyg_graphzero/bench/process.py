@@ -82,10 +82,10 @@ def bytes_read(root: int) -> dict[int, int]:
     return found
 
 
-def cpu_seconds() -> float:
-    """CPU time of this process and its descendants, those that have ended included."""
+def _cpu_of_others() -> float:
+    """CPU time of this process's descendants, those that have ended included."""
     own = os.times()
-    total = time.process_time() + own.children_user + own.children_system
+    total = own.children_user + own.children_system
     for pid in tree(os.getpid())[1:]:
         try:
             fields = _stat(pid)
@@ -93,6 +93,31 @@ def cpu_seconds() -> float:
             continue
         total += _TICK * (int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS]))
     return total
+
+
+class Clock:
+    """Wall and CPU time of a ``with`` block, the latter of all descendants too.
+
+    Attributes:
+        seconds: Wall time.
+        cpu_seconds: CPU time; that of other processes comes in ticks of some 10 ms.
+    """
+
+    def __enter__(self) -> Self:
+        self._others = _cpu_of_others()
+        self._cpu = time.process_time()
+        self._start = time.perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.seconds = time.perf_counter() - self._start
+        self.cpu_seconds = time.process_time() - self._cpu
+        self.cpu_seconds += _cpu_of_others() - self._others
 
 
 class Watch:
@@ -103,7 +128,7 @@ class Watch:
 
     Args:
         root: The process.
-        interval: Seconds between two looks.
+        interval: Least seconds between two looks; more where a look itself takes long.
 
     Attributes:
         peak: ``memory()`` at the moment when its ``rss`` was greatest; ``pss`` is the greatest.
@@ -132,8 +157,11 @@ class Watch:
         self.peak = {**max(now, self.peak, key=lambda each: each["rss"]), "pss": pss}
 
     def _look_on(self) -> None:
-        while not self._over.wait(self._interval):
+        took = 0.0
+        while not self._over.wait(max(self._interval, 4 * took)):
+            start = time.perf_counter()
             self._look()
+            took = time.perf_counter() - start
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -3,47 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from pyg_graphzero.bench.chart import write_chart
+from pyg_graphzero.bench.table import Table, number
 from pyg_graphzero.convert.summary import format_bytes
-
-
-@dataclass
-class Table:
-    """A table of strings; the first two columns are names, the rest numbers.
-
-    Attributes:
-        title: One line.
-        header: Names of the columns.
-        rows: As many strings each.
-    """
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-    def text(self) -> str:
-        """Padded, for a terminal."""
-        lines = [self.header, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        padded = [
-            "  ".join(
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        ]
-        return "\n".join([self.title, *padded])
-
-    def markdown(self) -> str:
-        """The same in Markdown."""
-        rule = ["---" if i < 2 else "--:" for i in range(len(self.header))]
-        lines = [f"| {' | '.join(line)} |" for line in [self.header, rule, *self.rows]]
-        return "\n".join([f"**{self.title}**", "", *lines])
 
 
 def facts(report: dict[str, Any]) -> list[str]:
@@ -122,12 +88,12 @@ def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
     return [
         each["case"],
         each["contestant"],
-        _number(1 / seconds),
-        _number(1 / max(times)),
-        _number(1 / min(times)),
-        _number(each["edges_per_batch"] / seconds / 1e6),
+        number(1 / seconds),
+        number(1 / max(times)),
+        number(1 / min(times)),
+        number(each["edges_per_batch"] / seconds / 1e6),
         f"{each['nodes_per_batch']:,.0f}",
-        _number(1e3 * median(each["cpu_seconds_per_batch"])),
+        number(1e3 * median(each["cpu_seconds_per_batch"])),
         f"{seconds / median(base['seconds_per_batch']):.1f}×",
     ]
 
@@ -136,7 +102,7 @@ def _memory(each: dict[str, Any]) -> list[str]:
     peak = each["memory"]["run"]
     mib = [f"{peak[kind] / 2**20:,.0f}" for kind in ("anon", "file", "shmem", "rss", "pss")]
     read = f"{each['bytes_read'] / 2**20:,.0f}"
-    ready = _number(each["open_seconds"] + each["prepare_seconds"])
+    ready = number(each["open_seconds"] + each["prepare_seconds"])
     return [each["case"], each["contestant"], *mib, str(peak["processes"]), read, ready]
 
 
@@ -147,14 +113,9 @@ def _training(each: dict[str, Any], cores: int) -> list[str]:
     return [
         each["case"],
         each["contestant"],
-        *(_number(1e3 * value) for value in (epoch, compute, loader)),
+        *(number(1e3 * value) for value in (epoch, compute, loader)),
         f"{epoch / (compute + loader / cores):.2f}",
     ]
-
-
-def _number(value: float) -> str:
-    """Three digits that count, or all before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def write_report(report: dict[str, Any], folder: Path) -> list[str]:

@@ -75,7 +75,7 @@ _STANDARD: dict[str, Any] = {
     "workers": (0, 2),
     "threads": (1,),
     "batches": 10,
-    "rounds": 5,
+    "rounds": 3,
 }
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -92,7 +92,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "data": "synthetic:2000,20000,8",
         "fanout": (5, 5),
         "batch_size": 64,
-        "workers": (0, 1),
+        "workers": (1,),
         "batches": 2,
         "rounds": 1,
     },

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphSAGE, to_hetero
 
-_HIDDEN_CHANNELS = 256
+_HIDDEN_CHANNELS = 128
 
 
 class Trainer:

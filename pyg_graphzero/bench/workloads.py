@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -14,11 +13,11 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero.bench.contestants import Contestant
 from pyg_graphzero.bench.data import Seeds
-from pyg_graphzero.bench.process import cpu_seconds
+from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.training import Trainer
 
 # Batches that the compute of training is measured on: enough to be typical, few enough for RAM.
-_PRELOADED = 8
+_PRELOADED = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +104,12 @@ def timed(batches: Iterable[Any], use: Callable[[Any], object]) -> dict[str, Any
         batches: The epoch.
         use: Called with every batch.
     """
-    count, cpu, start = 0, cpu_seconds(), time.perf_counter()
-    for batch in batches:
-        use(batch)
-        count += 1
-    seconds = time.perf_counter() - start
-    return {"batches": count, "seconds": seconds, "cpu_seconds": cpu_seconds() - cpu}
+    count = 0
+    with Clock() as clock:
+        for batch in batches:
+            use(batch)
+            count += 1
+    return {"batches": count, "seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
 
 
 def _length(value: Any) -> int:
