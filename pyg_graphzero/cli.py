@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from pyg_graphzero.bench.data import prepare
-from pyg_graphzero.bench.report import facts, tables, write_report
+from pyg_graphzero.bench.report import facts, summary, tables, write_report
 from pyg_graphzero.bench.run import run as run_bench
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.convert import convert as run_convert
@@ -290,8 +290,8 @@ def bench(preset: str, datasets: Path, out: Path, **options: Any) -> None:
     store = prepare(settings.data, out / "stores", datasets)
     report = run_bench(settings, store, say)
     written = write_report(report, out)
-    parts = ["\n".join(facts(report)), *(table.text() for table in tables(report))]
-    click.echo("\n\n".join([*parts, "\n".join(written)]))
+    parts = [facts(report), *([table.text()] for table in tables(report)), summary(report), written]
+    click.echo("\n\n".join("\n".join(lines) for lines in parts if lines))
 
 
 if __name__ == "__main__":

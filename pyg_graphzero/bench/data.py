@@ -137,7 +137,8 @@ def draw_seeds(store: Store, settings: Settings) -> Seeds:
     # Stable: among types with labels, and among those without, the store's order decides.
     edge_type = min(with_edges, key=lambda name: "y" not in _columns(data, _target(name)))
     node_type = _target(edge_type)
-    generator = torch.Generator().manual_seed(settings.seed)
+    # Not the stream a synthetic graph was drawn from: its first numbers say which nodes are hubs.
+    generator = torch.Generator().manual_seed(settings.seed + 1)
     count = settings.batches * settings.batch_size
     nodes = torch.randperm(graph.node_types[node_type], generator=generator)[:count]
     indptr, indices = graph.csc(edge_type)

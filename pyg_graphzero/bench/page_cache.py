@@ -41,8 +41,7 @@ def resident_bytes(files: Iterable[Path]) -> int:
         size = path.stat().st_size
         if size == 0:
             continue
-        # A private map for writing, never written to, only because it tells its address.
-        pages = np.memmap(path, np.uint8, mode="c")
+        pages = np.memmap(path, np.uint8, mode="r")  # a map whose address is to be had
         present = np.empty(-(-size // mmap.PAGESIZE), dtype=np.uint8)
         failed = libc.mincore(
             ctypes.c_void_p(pages.ctypes.data),

@@ -41,7 +41,7 @@ def facts(report: dict[str, Any]) -> list[str]:
         + f", {machine['kernel']}",
         f"disk: {disk['disk'] or 'none'} ({disk['model'] or 'no model'}), {disk['filesystem']}",
         f"software: Python {machine['python']}, {packages}, {environment}",
-        f"graph: {graph['data']}: {graph['num_nodes']:,} nodes, {graph['num_edges']:,} "
+        f"graph: {settings['data']}: {graph['num_nodes']:,} nodes, {graph['num_edges']:,} "
         f"edges{kinds}, store of {format_bytes(graph['bytes'])}",
         f"work: fan-out {list(settings['fanout'])}, {settings['batch_size']} seeds a batch, "
         f"{settings['batches']} batches a round, medians of {settings['rounds']} alternating "
@@ -49,6 +49,24 @@ def facts(report: dict[str, Any]) -> list[str]:
         cache,
         *report["notes"],
     ]
+
+
+def summary(report: dict[str, Any]) -> list[str]:
+    """Each workload's best case, whatever its workers or threads, of one contestant and another."""
+    best: dict[str, dict[str, tuple[float, str]]] = {}
+    for each in report["results"]:
+        found = (median(each["seconds_per_batch"]), each["case"])
+        by = best.setdefault(each["workload"], {})
+        by[each["contestant"]] = min(found, by.get(each["contestant"], found))
+    lines = []
+    for by in best.values():
+        (name, (seconds, case)), *others = by.items()
+        for other, (longer, other_case) in others:
+            lines.append(
+                f"{name} at its best ({case}) makes {longer / seconds:.1f}× the batches per second "
+                f"of {other} at its best ({other_case})"
+            )
+    return lines
 
 
 def tables(report: dict[str, Any]) -> list[Table]:
@@ -134,6 +152,7 @@ def write_report(report: dict[str, Any], folder: Path) -> list[str]:
     title = " against ".join(each["title"] for each in report["contestants"].values())
     parts = [f"# {title}", "\n".join(f"- {line}" for line in facts(report))]
     parts += [table.markdown() for table in tables(report)]
+    parts.append("\n".join(f"- {line}" for line in summary(report)))
     if chart is None:
         parts.append("![chart](bench.png)")
     (folder / "bench.md").write_text("\n\n".join(parts) + "\n")

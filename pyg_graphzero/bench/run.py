@@ -25,8 +25,10 @@ from pyg_graphzero.schema import SCHEMA_FILE
 from pyg_graphzero.stores import open as open_store
 
 SCHEMA_VERSION = 1
-# More than this of a store still in the page cache, and a round is not cold.
+# Shares of a store in the page cache: more than the first is not cold, less than the second not
+# warm.
 _COLD = 0.02
+_WARM = 0.99
 
 
 def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -44,6 +46,10 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
         BenchError: A contestant failed, or its files cannot be dropped from the page cache.
         ValueError: The graph has no edges.
     """
+    # Reports are shown to others, for whom a path would mean nothing.
+    shown = (
+        dataclasses.replace(settings, data=path.name) if path == Path(settings.data) else settings
+    )
     with open_store(path) as store:
         info = store.info()
         seeds = draw_seeds(store, settings)
@@ -64,13 +70,16 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
                 continue
             say(str(case))
             results += _play(case, names, settings, path, file)
+    held = min((share for each in results for share in each["cached"]), default=1.0)
+    if not settings.cold and held < _WARM:
+        notes.append(f"not quite warm: the page cache held as little as {held:.0%} of the store")
     return {
         "schema": SCHEMA_VERSION,
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": machine(),
         "storage": storage(path / SCHEMA_FILE),
-        "graph": _graph(info, settings, seeds),
-        "settings": dataclasses.asdict(settings),
+        "graph": _graph(info, seeds),
+        "settings": dataclasses.asdict(shown),
         "environment": ENVIRONMENT,
         "contestants": {
             name: {"title": each.title(), "place": each.place(settings.cold)}
@@ -81,11 +90,8 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
     }
 
 
-def _graph(info: dict[str, Any], settings: Settings, seeds: Seeds) -> dict[str, Any]:
-    # No path: reports are shown to others.
-    name = settings.data if not Path(settings.data).exists() else Path(settings.data).name
+def _graph(info: dict[str, Any], seeds: Seeds) -> dict[str, Any]:
     return {
-        "data": name,
         "num_nodes": sum(each["num_nodes"] for each in info["node_types"]),
         "num_edges": sum(each["num_edges"] for each in info["edge_types"]),
         "num_node_types": len(info["node_types"]),
