@@ -52,21 +52,29 @@ def facts(report: dict[str, Any]) -> list[str]:
 
 
 def summary(report: dict[str, Any]) -> list[str]:
-    """Each workload's best case, whatever its workers or threads, of one contestant and another."""
-    best: dict[str, dict[str, tuple[float, str]]] = {}
+    """Each workload's best case of the first contestant against that of the others, a line each."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
     for each in report["results"]:
-        found = (median(each["seconds_per_batch"]), each["case"])
-        by = best.setdefault(each["workload"], {})
-        by[each["contestant"]] = min(found, by.get(each["contestant"], found))
+        key = each["workload"], each["contestant"]
+        best[key] = min(best.get(key, each), each, key=_seconds)
     lines = []
-    for by in best.values():
-        (name, (seconds, case)), *others = by.items()
-        for other, (longer, other_case) in others:
+    for (workload, _), each in best.items():
+        ours = next(found for (other, _), found in best.items() if other == workload)
+        if each is not ours:
             lines.append(
-                f"{name} at its best ({case}) makes {longer / seconds:.1f}× the batches per second "
-                f"of {other} at its best ({other_case})"
+                f"{workload}: {_best(ours)} against {_best(each)}: "
+                f"{_seconds(each) / _seconds(ours):.1f}×"
             )
     return lines
+
+
+def _seconds(each: dict[str, Any]) -> float:
+    return median(each["seconds_per_batch"])
+
+
+def _best(each: dict[str, Any]) -> str:
+    how = each["case"].partition(", ")[2]
+    return f"{number(1 / _seconds(each))} batches/s by {each['contestant']} ({how})"
 
 
 def tables(report: dict[str, Any]) -> list[Table]:
@@ -101,7 +109,7 @@ def tables(report: dict[str, Any]) -> list[Table]:
 
 def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
     times = each["seconds_per_batch"]
-    seconds = median(times)
+    seconds = _seconds(each)
     base = next(other for other in results if other["case"] == each["case"])
     return [
         each["case"],
@@ -112,7 +120,7 @@ def _speed(each: dict[str, Any], results: list[dict[str, Any]]) -> list[str]:
         number(each["edges_per_batch"] / seconds / 1e6),
         f"{each['nodes_per_batch']:,.0f}",
         number(1e3 * median(each["cpu_seconds_per_batch"])),
-        f"{seconds / median(base['seconds_per_batch']):.1f}×",
+        f"{seconds / _seconds(base):.1f}×",
     ]
 
 
