@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from graphs import write_store
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.machine import storage
+from pyg_graphzero.bench.settings import PRESETS, WORKLOADS
 from pyg_graphzero.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,8 +58,9 @@ def test_the_report_discloses_what_it_was_measured_on(quick):
     result, out = quick
     report = json.loads((out / "bench.json").read_text())
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    for field in [*report, *report["results"][0], "compute_seconds_per_batch"]:
-        assert f"`{field}`" in page, field
+    fields = [*report, *report["results"][0], "compute_seconds_per_batch", "stats"]
+    for name in [*fields, *PRESETS, *WORKLOADS]:
+        assert f"`{name}`" in page, name
     assert report["environment"] == {"OMP_WAIT_POLICY": "passive"}
     assert report["machine"]["packages"]["torch"]
     assert report["graph"]["num_edges"] == 20_000

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import pyg_graphzero as gz
+from graphs import write_store
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
 from pyg_graphzero.bench.machine import machine, storage
@@ -114,6 +115,13 @@ def test_seeds_are_of_the_graph(homo):
     known = set(map(tuple, data.edge_index.t().tolist()))
     assert {tuple(edge) for edge in seeds.edges.t().tolist()} <= known
     assert torch.equal(draw_seeds(store, settings(batch_size=100)).nodes, seeds.nodes)
+
+
+@pytest.mark.parametrize("y", [torch.full((300,), -1), torch.rand(300), torch.ones(300, 2)])
+def test_labels_that_are_no_classes(homo, tmp_path, y):
+    homo[0].y = y
+    store = gz.open(write_store(homo[0], tmp_path / "store"))
+    assert draw_seeds(store, settings()).num_classes is None
 
 
 def test_seeds_of_types(hetero):

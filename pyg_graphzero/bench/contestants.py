@@ -29,7 +29,7 @@ class Contestant(ABC):
     """One way to sample and load; an object of it lives in a process of its own.
 
     Attributes:
-        name: How the table and ``--json`` call it.
+        name: What the tables call it.
         data: The graph, once it is open.
     """
 

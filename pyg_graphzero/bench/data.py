@@ -112,8 +112,8 @@ class Seeds:
         nodes: ``int64 [batches * batch_size]``, fewer where the graph has fewer.
         edge_type: Type of the seed edges.
         edges: ``int64 [2, batches * batch_size // 4]``.
-        num_classes: Of the seed nodes; None where they have no integer labels, or where some nodes
-            have no features.
+        num_classes: Of the seed nodes; None where not all have a label from 0 on, or where some
+            nodes of the graph have no features.
     """
 
     node_type: str | None
@@ -164,4 +164,5 @@ def _num_classes(columns: Any) -> int | None:
     y = columns["y"]
     if y.dtype.is_floating_point or y.dtype.is_complex or y.numel() != y.size(0):
         return None
-    return int(y.max()) + 1
+    lowest, highest = map(int, y.aminmax())
+    return highest + 1 if lowest >= 0 else None
