@@ -32,7 +32,12 @@ struct Known {
   IdMap<std::uint64_t> places;  // id -> index into nodes
   std::vector<Node> nodes;
 
-  // REQUIRES: 0 <= id < number of nodes.
+  // Makes room to meet `count` more.
+  void reserve(std::int64_t count) {
+    places.reserve(nodes.size() + static_cast<std::size_t>(count));
+  }
+
+  // REQUIRES: 0 <= id < number of nodes, reserved room.
   Node& meet(std::int64_t id) {
     if (nodes.size() >= std::numeric_limits<std::uint32_t>::max() - 1) throw_too_many();
     const auto fresh = static_cast<std::uint32_t>(nodes.size());
@@ -101,6 +106,7 @@ class HgtSampler::Run {
  private:
   void add_seeds(const Seeds& seeds) {
     const auto type = static_cast<std::size_t>(seeds.node_type);
+    known_[type].reserve(static_cast<std::int64_t>(seeds.nodes.size()));
     for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
       check_seed(i, seeds.nodes[i], sampler_.num_nodes_[type]);
       Known::Node& node = known_[type].meet(seeds.nodes[i]);
@@ -133,6 +139,7 @@ class HgtSampler::Run {
     fetch_sources(type, slot_.data(), source_.data(), total, request_.threads);
 
     Known& known = known_[static_cast<std::size_t>(type.src_type)];
+    known.reserve(total);
     for (std::int64_t i = 0; i < count; ++i) {
       const double share = 1.0 / static_cast<double>(offset_[i + 1] - offset_[i]);
       for (std::int64_t j = offset_[i]; j < offset_[i + 1]; ++j) {

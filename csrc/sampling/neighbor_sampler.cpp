@@ -7,20 +7,19 @@
 #include <utility>
 
 #include "base/parallel.h"
+#include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/read_csc.h"
 #include "sampling/rng.h"
-#include "sampling/subset.h"
-#include "sampling/weighted.h"
 
 namespace gz {
 namespace {
 
-// Marks a place for which no edge of a weight above 0 was left.
-constexpr std::int64_t kMissing = -1;
+// Node types above this need 64-bit keys.
+constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
 
-// Node types above this need 64-bit keys; the highest 32-bit value marks an empty slot.
-constexpr std::int64_t kNarrowNodes = std::numeric_limits<std::uint32_t>::max();
+// Edges that are relabelled between two looks at whether the id map is large enough.
+constexpr std::int64_t kRelabelGrain = 1 << 16;
 
 }  // namespace
 
@@ -87,7 +86,7 @@ class NeighborSampler::Run {
  private:
   // Keys of a node type fit 32 bits. A node of a tree is a pair, for which 64 are taken.
   bool narrow(std::size_t node_type) const {
-    return !request_.disjoint && sampler_.num_nodes_[node_type] < kNarrowNodes;
+    return !request_.disjoint && sampler_.num_nodes_[node_type] <= kNarrowNodes;
   }
 
   // What stands for `node` in the id map: the node itself, or the node of its tree.
@@ -104,6 +103,12 @@ class NeighborSampler::Run {
     const std::int64_t num_nodes = sampler_.num_nodes_[type];
     Buffer<std::int64_t>& nodes = out_.nodes[type];
     Workspace::NodeIds& ids = workspace_.ids[type];
+    const std::size_t room = static_cast<std::size_t>(nodes.size()) + seeds.nodes.size();
+    if (narrow(type)) {
+      ids.narrow.reserve(room);
+    } else {
+      ids.wide.reserve(room);
+    }
     for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
       const std::int64_t node = seeds.nodes[i];
       check_seed(i, node, num_nodes);
@@ -134,8 +139,18 @@ class NeighborSampler::Run {
     const std::int64_t base = edges.row.size();
     edges.resize(base + total);
     const std::uint64_t key = derive_key(derive_key(request_.key, hop), e);
-    const bool complete = draw(type.order, edges, base, begin, end - begin, k, key);
-    if (!complete) drop_missing(edges, base);
+    const Draw draw{type.order,
+                    workspace_.first.data(),
+                    workspace_.degree.data(),
+                    workspace_.offset.data(),
+                    end - begin,
+                    k,
+                    request_.replace,
+                    key,
+                    begin,
+                    edges.slot.data() + base,
+                    edges.col.data() + base};
+    if (!draw_ranks(draw, request_.threads)) drop_missing(edges, base);
     fetch_sources(type, edges.slot.data() + base, edges.row.data() + base, edges.slot.size() - base,
                   request_.threads);
     if (narrow(src)) {
@@ -177,51 +192,6 @@ class NeighborSampler::Run {
     return sum_offsets(offset, count);
   }
 
-  // Chooses ranks into slot, and fills col. False where weights of 0 left places empty, marked
-  // kMissing.
-  bool draw(const EdgeOrder& order, Sample::Edges& edges, std::int64_t base,
-            std::int64_t frontier_begin, std::int64_t count, std::int64_t k, std::uint64_t key) {
-    const std::int64_t* const offset = workspace_.offset.data();
-    std::atomic<bool> complete{true};
-    parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
-      SubsetSampler subset;
-      WeightedSampler weighted;
-      for (std::int64_t i = from; i < to; ++i) {
-        const std::int64_t wanted = offset[i + 1] - offset[i];
-        const std::int64_t first = workspace_.first[i];
-        const std::int64_t degree = workspace_.degree[i];
-        std::int64_t* const out = edges.slot.data() + base + offset[i];
-        std::fill_n(edges.col.data() + base + offset[i], wanted, frontier_begin + i);
-        if (order.cumulative != nullptr && i + kNodesAhead < to) {
-          order.prefetch_weights(workspace_.first[i + kNodesAhead],
-                                 workspace_.degree[i + kNodesAhead]);
-        }
-        if (wanted == 0) continue;
-        CounterRng rng(key, static_cast<std::uint64_t>(i));
-        if (order.cumulative != nullptr && k >= 0) {
-          const std::int64_t drawn =
-              request_.replace
-                  ? weighted.draw_with_replacement(order, rng, first, degree, wanted, out)
-                  : weighted.draw_distinct(order, rng, first, degree, wanted, out);
-          if (drawn < wanted) {
-            std::fill(out + drawn, out + wanted, kMissing);
-            complete.store(false, std::memory_order_relaxed);
-          }
-        } else if (request_.replace && k >= 0) {
-          for (std::int64_t j = 0; j < wanted; ++j) {
-            out[j] =
-                first + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(degree)));
-          }
-        } else if (wanted == degree) {
-          for (std::int64_t j = 0; j < wanted; ++j) out[j] = first + j;
-        } else {
-          subset.draw(rng, degree, wanted, first, out);
-        }
-      }
-    });
-    return complete.load();
-  }
-
   static void drop_missing(Sample::Edges& edges, std::int64_t base) {
     std::int64_t kept = base;
     for (std::int64_t j = base; j < edges.slot.size(); ++j) {
@@ -240,30 +210,37 @@ class NeighborSampler::Run {
     const auto src = static_cast<std::size_t>(type.src_type);
     const std::int64_t num_src = type.csc.num_src;
     const std::int64_t last = edges.row.size();
-    Buffer<std::int64_t>& nodes = out_.nodes[src];
-    Buffer<std::int64_t>& row = edges.row;
-    std::int64_t fresh = nodes.size();
-    nodes.resize(fresh + (last - base));
-    if (request_.disjoint) out_.trees[src].resize(nodes.size());
-    // After the resizing above, which may have moved it.
-    const std::int64_t* const trees =
+    const std::int64_t stored = out_.nodes[src].size();
+    out_.nodes[src].resize(stored + (last - base));
+    if (request_.disjoint) out_.trees[src].resize(stored + (last - base));
+    // After the resizing above, which may have moved them.
+    std::int64_t* const nodes = out_.nodes[src].data();
+    std::int64_t* const row = edges.row.data();
+    const std::int64_t* const col = edges.col.data();
+    std::int64_t* const src_trees = request_.disjoint ? out_.trees[src].data() : nullptr;
+    const std::int64_t* const dst_trees =
         request_.disjoint ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
     const auto key_at = [&](std::int64_t j) {
-      return key_of<Key>(row[j], trees == nullptr ? 0 : trees[edges.col[j]], num_src);
+      return key_of<Key>(row[j], dst_trees == nullptr ? 0 : dst_trees[col[j]], num_src);
     };
-    for (std::int64_t j = base; j < last; ++j) {
-      if (j + kPrefetchAhead < last) ids.prefetch(key_at(j + kPrefetchAhead));
-      const std::int64_t node = row[j];
-      if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
-        throw_bad_index(type.csc, node);
+    std::int64_t fresh = stored;
+    for (std::int64_t from = base; from < last; from += kRelabelGrain) {
+      const std::int64_t to = std::min(from + kRelabelGrain, last);
+      ids.reserve(static_cast<std::size_t>(fresh + (to - from)));
+      for (std::int64_t j = from; j < to; ++j) {
+        if (j + kPrefetchAhead < last) ids.prefetch(key_at(j + kPrefetchAhead));
+        const std::int64_t node = row[j];
+        if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
+          throw_bad_index(type.csc, node);
+        }
+        const std::uint32_t at = ids.find_or_insert(key_at(j), static_cast<std::uint32_t>(fresh));
+        nodes[fresh] = node;  // written over by the next one if it is not new
+        if (src_trees != nullptr) src_trees[fresh] = dst_trees[col[j]];
+        row[j] = at;
+        fresh += at == fresh;
       }
-      const std::uint32_t at = ids.find_or_insert(key_at(j), static_cast<std::uint32_t>(fresh));
-      nodes[fresh] = node;
-      if (trees != nullptr && at == fresh) out_.trees[src][fresh] = trees[edges.col[j]];
-      row[j] = at;
-      fresh += at == fresh;
     }
-    nodes.resize(fresh);
+    out_.nodes[src].resize(fresh);
     if (request_.disjoint) out_.trees[src].resize(fresh);
   }
 
