@@ -1,12 +1,11 @@
 #include "sampling/neighbor_sampler.h"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
-#include "base/parallel.h"
 #include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/read_csc.h"
@@ -21,6 +20,9 @@ constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
 // Edges that are relabelled between two looks at whether the id map is large enough.
 constexpr std::int64_t kRelabelGrain = 1 << 16;
 
+// Batches of one loader differ by a few percent.
+std::int64_t with_slack(std::int64_t room) { return room + room / 8; }
+
 }  // namespace
 
 struct NeighborSampler::Workspace {
@@ -29,9 +31,13 @@ struct NeighborSampler::Workspace {
     IdMap<std::uint64_t> wide;
   };
   std::vector<NodeIds> ids;
-  Buffer<std::int64_t> first;   // [frontier]: where a node's neighbours start
-  Buffer<std::int64_t> degree;  // [frontier]
-  Buffer<std::int64_t> offset;  // [frontier + 1]: where its drawn edges go
+  // The room that the last batch took; the next one starts with a little more, so that nothing has
+  // to be moved while it grows.
+  std::vector<std::int64_t> node_room;  // [node type]
+  std::vector<std::int64_t> edge_room;  // [edge type]
+  Buffer<std::int64_t> first;           // [frontier]: where a node's neighbours start
+  Buffer<std::int64_t> degree;          // [frontier]
+  Buffer<std::int64_t> offset;          // [frontier + 1]: where its drawn edges go
 };
 
 // One call of sample(): the request, what has been sampled, and the hop that is being expanded.
@@ -46,7 +52,16 @@ class NeighborSampler::Run {
     out_.edges.resize(num_edge_types);
     out_.num_sampled_nodes.resize(num_node_types);
     out_.num_sampled_edges.resize(num_edge_types);
+    workspace.ids.resize(num_node_types);
+    workspace.node_room.resize(num_node_types);
+    workspace.edge_room.resize(num_edge_types);
+    for (std::size_t e = 0; e < num_edge_types; ++e) {
+      out_.edges[e].reserve(with_slack(std::exchange(workspace.edge_room[e], 0)));
+    }
     for (std::size_t t = 0; t < num_node_types; ++t) {
+      const std::int64_t room = with_slack(std::exchange(workspace.node_room[t], 0));
+      out_.nodes[t].reserve(room);
+      if (request.disjoint) out_.trees[t].reserve(room);
       if (narrow(t)) {
         workspace_.ids[t].narrow.clear();
       } else {
@@ -138,6 +153,7 @@ class NeighborSampler::Run {
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = edges.row.size();
     edges.resize(base + total);
+    workspace_.edge_room[e] = base + total;
     const std::uint64_t key = derive_key(derive_key(request_.key, hop), e);
     const Draw draw{type.order,
                     workspace_.first.data(),
@@ -211,8 +227,10 @@ class NeighborSampler::Run {
     const std::int64_t num_src = type.csc.num_src;
     const std::int64_t last = edges.row.size();
     const std::int64_t stored = out_.nodes[src].size();
-    out_.nodes[src].resize(stored + (last - base));
-    if (request_.disjoint) out_.trees[src].resize(stored + (last - base));
+    const std::int64_t most = stored + (last - base);
+    out_.nodes[src].resize(most);
+    if (request_.disjoint) out_.trees[src].resize(most);
+    workspace_.node_room[src] = std::max(workspace_.node_room[src], most);
     // After the resizing above, which may have moved them.
     std::int64_t* const nodes = out_.nodes[src].data();
     std::int64_t* const row = edges.row.data();
@@ -336,30 +354,10 @@ Sample NeighborSampler::sample(const SampleRequest& request) const {
     }
   }
   check_files(edge_types_);
-  // A workspace that an error interrupts is dropped, not reused.
-  std::unique_ptr<Workspace> workspace = borrow();
+  std::unique_ptr<Workspace> workspace = workspaces_.borrow();
   Sample sample = Run(*this, request, *workspace).run();
-  give_back(std::move(workspace));
+  workspaces_.give_back(std::move(workspace));
   return sample;
-}
-
-std::unique_ptr<NeighborSampler::Workspace> NeighborSampler::borrow() const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      std::unique_ptr<Workspace> workspace = std::move(idle_.back());
-      idle_.pop_back();
-      return workspace;
-    }
-  }
-  auto workspace = std::make_unique<Workspace>();
-  workspace->ids.resize(num_nodes_.size());
-  return workspace;
-}
-
-void NeighborSampler::give_back(std::unique_ptr<Workspace> workspace) const {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(workspace));
 }
 
 }  // namespace gz

@@ -14,8 +14,11 @@
 
 namespace gz {
 
+// How far ahead reads are announced. As many as memory serves at a time, which is more than a core
+// foresees: at 24 a random read took 5 ns, at 128 it takes 2 to 4.
 inline constexpr std::int64_t kPrefetchAhead = 128;
-inline constexpr std::int64_t kNodesAhead = 8;
+inline constexpr std::int64_t kRanksAhead = 32;  // within one neighbourhood
+inline constexpr std::int64_t kNodesAhead = 8;   // where each node is several reads
 inline constexpr std::int64_t kFrontierGrain = 2048;
 inline constexpr std::int64_t kInduceGrain = 256;
 inline constexpr std::int64_t kEdgeGrain = 16384;
@@ -93,8 +96,8 @@ void visit_induced(const SampledEdgeType& type, const std::int64_t* first,
       std::int64_t found = 0;
       const std::int64_t last = first[i] + degree[i];
       for (std::int64_t rank = first[i]; rank < last; ++rank) {
-        if (rank + kNodesAhead < last) {
-          positions.prefetch(i, type.csc.source(type.order.slot(rank + kNodesAhead)));
+        if (rank + kRanksAhead < last) {
+          positions.prefetch(i, type.csc.source(type.order.slot(rank + kRanksAhead)));
         }
         const std::int64_t slot = type.order.slot(rank);
         const std::int64_t source = type.csc.source(slot);
