@@ -245,8 +245,12 @@ class NeighborSampler::Run {
     for (std::int64_t from = base; from < last; from += kRelabelGrain) {
       const std::int64_t to = std::min(from + kRelabelGrain, last);
       ids.reserve(static_cast<std::size_t>(fresh + (to - from)));
+      // Not visit_announced(): `fresh` has to stay in a register.
+      for (std::int64_t j = from; j < std::min(from + kPrefetchAhead, to); ++j) {
+        ids.prefetch(key_at(j));
+      }
       for (std::int64_t j = from; j < to; ++j) {
-        if (j + kPrefetchAhead < last) ids.prefetch(key_at(j + kPrefetchAhead));
+        if (j + kPrefetchAhead < to) ids.prefetch(key_at(j + kPrefetchAhead));
         const std::int64_t node = row[j];
         if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
           throw_bad_index(type.csc, node);
