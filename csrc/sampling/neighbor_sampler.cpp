@@ -227,17 +227,18 @@ class NeighborSampler::Run {
     const std::int64_t num_src = type.csc.num_src;
     const std::int64_t last = edges.row.size();
     const std::int64_t stored = out_.nodes[src].size();
+    const bool in_trees = sizeof(Key) == 8 && request_.disjoint;
     const std::int64_t most = stored + (last - base);
     out_.nodes[src].resize(most);
-    if (request_.disjoint) out_.trees[src].resize(most);
+    if (in_trees) out_.trees[src].resize(most);
     workspace_.node_room[src] = std::max(workspace_.node_room[src], most);
     // After the resizing above, which may have moved them.
     std::int64_t* const nodes = out_.nodes[src].data();
     std::int64_t* const row = edges.row.data();
     const std::int64_t* const col = edges.col.data();
-    std::int64_t* const src_trees = request_.disjoint ? out_.trees[src].data() : nullptr;
+    std::int64_t* const src_trees = in_trees ? out_.trees[src].data() : nullptr;
     const std::int64_t* const dst_trees =
-        request_.disjoint ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
+        in_trees ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
     const auto key_at = [&](std::int64_t j) {
       return key_of<Key>(row[j], dst_trees == nullptr ? 0 : dst_trees[col[j]], num_src);
     };
@@ -263,7 +264,7 @@ class NeighborSampler::Run {
       }
     }
     out_.nodes[src].resize(fresh);
-    if (request_.disjoint) out_.trees[src].resize(fresh);
+    if (in_trees) out_.trees[src].resize(fresh);
   }
 
   // Where the sources of a destination's edges are, in its tree if disjoint.
