@@ -7,13 +7,11 @@ and replacing `store.json` in one rename.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
-import secrets
 import shutil
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -28,8 +26,7 @@ from pyg_graphzero import _core, schema
 from pyg_graphzero.columns import write_column, write_topology
 from pyg_graphzero.convert.csc import Csc
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
-
-LOCK_FILE = "lock"
+from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
 
 
 def as_tensor(value: Any, what: str) -> Tensor:
@@ -149,9 +146,9 @@ class StoreWriter:
                 raise FileExistsError(
                     17, "exists and is not a store, so it is not replaced", str(self._target)
                 )
-        _remove_abandoned(self._target)
+        remove_abandoned(self._target, "partial")
         self._lock: _core.LockFile | None
-        self._scratch, self._lock = _make_scratch(self._target)
+        self._scratch, self._lock = make_scratch(self._target, "partial")
         self._schema = StoreSchema(
             is_hetero=is_hetero, created_by=f"pyg_graphzero {version('pyg_graphzero')}"
         )
@@ -390,31 +387,3 @@ def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:
     bounds = np.frombuffer(offsets, np.int64)[first : first + len(texts) + 1]
     text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return bounds - bounds[0], text[bounds[0] : bounds[-1]]
-
-
-def _make_scratch(target: Path) -> tuple[Path, _core.LockFile]:
-    """A fresh sibling directory of ``target``, and the lock that says its writer lives."""
-    while True:
-        scratch = target.with_name(f".{target.name}.partial-{secrets.token_hex(4)}")
-        scratch.mkdir()
-        try:
-            lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
-        except (FileNotFoundError, BlockingIOError):
-            continue  # another writer saw it unlocked and removes it
-        except OSError:
-            shutil.rmtree(scratch, ignore_errors=True)
-            raise
-        if (scratch / LOCK_FILE).exists():
-            return scratch, lock
-
-
-def _remove_abandoned(target: Path) -> None:
-    """Deletes scratch directories whose writer died: nobody holds their lock any more."""
-    scratches: Sequence[Path] = list(target.parent.glob(f".{glob.escape(target.name)}.partial-*"))
-    for scratch in scratches:
-        try:
-            lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
-        except OSError:
-            continue
-        shutil.rmtree(scratch, ignore_errors=True)
-        del lock

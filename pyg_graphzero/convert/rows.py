@@ -1,0 +1,224 @@
+"""Rows of an input, read a slab at a time: what every reader hands on, whatever its size.
+
+Nothing here maps a file: pages of a map count as the process's memory, which is what a budget is
+about. Rows are read by system call into memory of the slab's size.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+# Rows are read in pieces of about this many bytes.
+SLAB_BYTES = 32 << 20
+
+
+class Rows(ABC):
+    """A table of one dtype, ``[num_rows, ...]``, that may be read any number of times.
+
+    Args:
+        shape: With the number of rows first.
+        dtype: Of the tensors that come out.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return prod(self.shape[1:]) * self.dtype.itemsize
+
+    @abstractmethod
+    def read(self, begin: int, end: int) -> Tensor:
+        """Rows ``begin … end - 1``, contiguous; the caller must not write to them.
+
+        Raises:
+            InputError: The input is damaged, or shorter than it said.
+        """
+
+    def slabs(self, num_rows: int | None = None) -> Iterator[Tensor]:
+        """All rows in order, in pieces of ``num_rows`` (or of about 32 MiB)."""
+        step = num_rows or max(1, SLAB_BYTES // max(1, self.row_bytes))
+        for begin in range(0, len(self), step):
+            yield self.read(begin, min(begin + step, len(self)))
+
+
+class ArrayRows(Rows):
+    """Rows that are in memory already.
+
+    Args:
+        value: A dense CPU tensor ``[num_rows, ...]``.
+    """
+
+    def __init__(self, value: Tensor) -> None:
+        super().__init__(value.shape, value.dtype)
+        self.value = value
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return self.value[begin:end].contiguous()
+
+
+class FileRows(Rows):
+    """Rows that lie one after another in a file: `.npy`, stored `.npz` members, raw binary.
+
+    Args:
+        path: The file.
+        offset: Where the first row starts, in bytes.
+        shape: With the number of rows first.
+        dtype: How rows are stored.
+        swapped: In the byte order that is not this machine's.
+
+    Raises:
+        InputError: The file is too short for that many rows.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        offset: int,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        swapped: bool = False,
+    ) -> None:
+        super().__init__(shape, dtype)
+        self.path = path
+        self.offset = offset
+        self.swapped = swapped
+        self._check(path.stat().st_size)
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        out = np.empty((end - begin) * self.row_bytes, dtype=np.uint8)
+        view, at = out.data, self.offset + begin * self.row_bytes
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while len(view):
+                count = os.preadv(fd, [view], at)
+                if count == 0:
+                    self._check(os.fstat(fd).st_size)
+                view, at = view[count:], at + count
+        finally:
+            os.close(fd)
+        return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
+
+    def _check(self, size: int) -> None:
+        needed = self.offset + len(self) * self.row_bytes
+        if size < needed:
+            raise InputError(
+                self.path, "file", f"{size} bytes", f"{needed} or more, for {len(self)} rows"
+            )
+
+
+class StreamRows(Rows):
+    """Rows that can only be read forwards, such as a deflated member of an archive.
+
+    Going back starts again from the first row.
+
+    Args:
+        path: The input, for messages.
+        where: The part of it, for messages.
+        open_stream: Starts a stream at the first byte of the first row.
+        shape: With the number of rows first.
+        dtype: How rows are stored.
+        swapped: In the byte order that is not this machine's.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        where: str,
+        open_stream: Callable[[], BinaryIO],
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        swapped: bool = False,
+    ) -> None:
+        super().__init__(shape, dtype)
+        self.path = path
+        self.where = where
+        self.swapped = swapped
+        self._open = open_stream
+        self._stream: BinaryIO | None = None
+        self._at = 0  # the row the stream stands at
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        if self._stream is None or begin < self._at:
+            if self._stream is not None:
+                self._stream.close()
+            self._stream, self._at = self._open(), 0
+        step = max(1, SLAB_BYTES // max(1, self.row_bytes))
+        while self._at < begin:
+            self._take(min(step, begin - self._at))
+        out = self._take(end - begin)
+        if self._at == len(self):
+            self._stream.close()
+            self._stream, self._at = None, 0
+        return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
+
+    def _take(self, num_rows: int) -> np.ndarray:
+        assert self._stream is not None
+        out = np.empty(num_rows * self.row_bytes, dtype=np.uint8)
+        view = out.data
+        while len(view):
+            # A read at a time, so that what the stream decompresses is not held twice.
+            part = self._stream.read(min(len(view), 1 << 20))
+            if not part:
+                done = self._at + (len(out) - len(view)) // max(1, self.row_bytes)
+                raise InputError(
+                    self.path, self.where, f"an end after {done} rows", f"{len(self)} rows"
+                )
+            view[: len(part)] = part
+            view = view[len(part) :]
+        self._at += num_rows
+        return out
+
+
+class MappedRows(Rows):
+    """Rows of another table through a function, row for row.
+
+    Args:
+        base: What is read.
+        shape: Of the result, with as many rows.
+        dtype: Of the result.
+        function: Slab and the number of its first row to slab.
+    """
+
+    def __init__(
+        self,
+        base: Rows,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        function: Callable[[Tensor, int], Tensor],
+    ) -> None:
+        super().__init__(shape, dtype)
+        self.base = base
+        self.function = function
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return self.function(self.base.read(begin, end), begin)
+
+
+def _typed(data: np.ndarray, shape: Sequence[int], dtype: torch.dtype, swapped: bool) -> Tensor:
+    """Bytes as they lie in the file as a tensor."""
+    if swapped and dtype.itemsize > 1:
+        width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+        data = data.reshape(-1, width)[:, ::-1].reshape(-1)
+    raw = torch.from_numpy(np.ascontiguousarray(data))
+    return raw.view(dtype).view(tuple(shape)) if raw.numel() else torch.empty(shape, dtype=dtype)

@@ -1,0 +1,128 @@
+"""What one conversion may use: memory by a budget, and a directory for temporary files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from types import TracebackType
+
+from typing_extensions import Self
+
+from pyg_graphzero import _core
+
+from ..scratch import make_scratch, remove_abandoned
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+# What is left of the machine's free memory for its other programs and the page cache.
+_DEFAULT_SHARE = 0.5
+# Below this the buffers would be so small that work is all seeking.
+MIN_ROOM = 64 << 20
+
+
+def parse_size(value: int | str, option: str) -> int:
+    """Bytes of ``8_000_000_000``, ``"8GB"`` (10⁹) or ``"8GiB"`` (2³⁰).
+
+    Raises:
+        ValueError: It is no size.
+    """
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value)
+        factor = None if match is None else _UNITS.get(match[2].upper())
+        if match is None or factor is None:
+            raise ValueError(f"{option}={value!r}: expected a size such as 4GB, 512MiB or bytes")
+        value = int(float(match[1]) * factor)
+    if value <= 0:
+        raise ValueError(f"{option}={value}: expected a positive size")
+    return value
+
+
+def free_memory() -> int:
+    """Bytes this process may still take: of the machine, and of its cgroup."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    free = int(fields["MemAvailable"].split()[0]) << 10
+    for path in _LIMITS:
+        try:
+            limit = int(Path(path).read_text())
+        except (OSError, ValueError):  # no such cgroup version, or "max"
+            continue
+        free = min(free, limit - resident())
+    return max(free, 0)
+
+
+def resident() -> int:
+    """Bytes of this process in memory, mapped files included."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Workspace:
+    """Memory and temporary files of one conversion. Use as a context manager.
+
+    Args:
+        out: The store to be written.
+        memory: What the whole process may keep in memory, in bytes or such as ``"4GB"``; None
+            takes half of what is free.
+        tmp: Directory for temporary files; None puts them beside ``out``.
+
+    Raises:
+        ValueError: ``memory`` is no size, or too small; names the least that works.
+        FileNotFoundError: ``tmp`` does not exist.
+    """
+
+    def __init__(
+        self, out: Path, memory: int | str | None = None, tmp: str | os.PathLike[str] | None = None
+    ) -> None:
+        used = resident()
+        if memory is None:
+            self.memory = used + max(MIN_ROOM, int(free_memory() * _DEFAULT_SHARE))
+        else:
+            self.memory = parse_size(memory, "memory")
+            if self.memory < used + MIN_ROOM:
+                least = -(-(used + MIN_ROOM) // 10**6)
+                raise ValueError(
+                    f"memory={memory!r}: found {self.memory} bytes, expected {least}MB or more: "
+                    f"Python and its libraries take {used // 10**6} MB already"
+                )
+        self.room = self.memory - used
+        self._near = Path(os.path.abspath(out if tmp is None else Path(tmp) / out.name))
+        if not self._near.parent.is_dir():
+            raise FileNotFoundError(2, "No such directory for temporary files", str(self._near))
+        self._folder: Path | None = None
+        self._lock: _core.LockFile | None = None
+        self._count = 0
+
+    @property
+    def folder(self) -> Path:
+        """The directory for temporary files; made when first asked for."""
+        if self._folder is None:
+            remove_abandoned(self._near, "scratch")
+            self._folder, self._lock = make_scratch(self._near, "scratch")
+        return self._folder
+
+    def file(self, name: str) -> Path:
+        """A path in there that nobody else has."""
+        self._count += 1
+        return self.folder / f"{self._count}-{name}"
+
+    def close(self) -> None:
+        """Removes the temporary files."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
