@@ -115,8 +115,8 @@ inline bool draw_weighted(const Draw& draw, std::int64_t from, std::int64_t to) 
 // Calls call(std::integral_constant<int, k>) for a k of 1 … kUnrolled.
 template <class Call>
 void with_constant(std::int64_t k, const Call& call) {
-  [&]<int... kLess>(std::integer_sequence<int, kLess...>) {
-    (void)((k == kLess + 1 && (call(std::integral_constant<int, kLess + 1>{}), true)) || ...);
+  [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
+    (void)((k == kIndex + 1 && (call(std::integral_constant<int, kIndex + 1>{}), true)) || ...);
   }(std::make_integer_sequence<int, kUnrolled>{});
 }
 

@@ -154,18 +154,17 @@ class NeighborSampler::Run {
     const std::int64_t base = edges.row.size();
     edges.resize(base + total);
     workspace_.edge_room[e] = base + total;
-    const std::uint64_t key = derive_key(derive_key(request_.key, hop), e);
-    const Draw draw{type.order,
-                    workspace_.first.data(),
-                    workspace_.degree.data(),
-                    workspace_.offset.data(),
-                    end - begin,
-                    k,
-                    request_.replace,
-                    key,
-                    begin,
-                    edges.slot.data() + base,
-                    edges.col.data() + base};
+    const Draw draw{.order = type.order,
+                    .first = workspace_.first.data(),
+                    .degree = workspace_.degree.data(),
+                    .offset = workspace_.offset.data(),
+                    .count = end - begin,
+                    .k = k,
+                    .replace = request_.replace,
+                    .key = derive_key(derive_key(request_.key, hop), e),
+                    .col = begin,
+                    .ranks = edges.slot.data() + base,
+                    .cols = edges.col.data() + base};
     if (!draw_ranks(draw, request_.threads)) drop_missing(edges, base);
     fetch_sources(type, edges.slot.data() + base, edges.row.data() + base, edges.slot.size() - base,
                   request_.threads);

@@ -164,9 +164,17 @@ TEST(draws_are_those_of_the_plain_algorithm) {
     for (const int threads : {1, 3}) {
       std::vector<std::int64_t> found_ranks(ranks.size() + 20, kUntouched);
       std::vector<std::int64_t> found_cols(found_ranks);
-      const Draw draw{
-          unordered, first.data(), degree.data(),      offset.data(),    kNodes, k, false,
-          5,         1'000,        found_ranks.data(), found_cols.data()};
+      const Draw draw{.order = unordered,
+                      .first = first.data(),
+                      .degree = degree.data(),
+                      .offset = offset.data(),
+                      .count = kNodes,
+                      .k = k,
+                      .replace = false,
+                      .key = 5,
+                      .col = 1'000,
+                      .ranks = found_ranks.data(),
+                      .cols = found_cols.data()};
       CHECK(draw_ranks(draw, threads));
       bool good = std::equal(ranks.begin(), ranks.end(), found_ranks.begin()) &&
                   std::equal(cols.begin(), cols.end(), found_cols.begin());
