@@ -15,21 +15,34 @@ import torch
 
 from ..errors import InputError
 from .ids import IdColumn
+from .paths import TEXT_SUFFIXES, kind_suffix
 from .plan import Array
+
+_KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt"}
+_KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A file and the part of it that is meant."""
+    """Files of one kind, and the part of them that is meant.
 
-    path: Path
-    member: str | None
+    Attributes:
+        files: At least one; several follow one another as if they were one.
+        member: A column, an array of an archive; ``None`` if not named.
+    """
+
+    files: tuple[Path, ...]
+    member: str | None = None
 
     @property
-    def kind(self) -> str:
-        """``"npy"``, ``"npz"``, ``"pt"`` or ``"text"``."""
-        suffix = self.path.suffix
-        return {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt"}.get(suffix, "text")
+    def path(self) -> Path:
+        """The first file."""
+        return self.files[0]
+
+    @property
+    def kind(self) -> str | None:
+        """``"npy"``, ``"npz"``, ``"pt"`` or ``"text"``; ``None`` if it cannot be read."""
+        return _KINDS.get(kind_suffix(self.path))
 
 
 def id_column(

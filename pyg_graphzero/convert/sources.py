@@ -7,10 +7,9 @@ memory-mapped where they can be; nothing is ever unpickled.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -25,11 +24,15 @@ from .arrays import Reference, as_array, id_column, load_member
 from .dialect import Dialect, sniff
 from .ids import IdColumn
 from .options import Dtypes, as_tensor, cast
+from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, kind_suffix
 from .plan import Array
 from .progress import Progress
 
+_COMPRESSED = "|".join(map(re.escape, COMPRESSIONS))
+_TEXT = "|".join(map(re.escape, TEXT_SUFFIXES))
 _REFERENCE = re.compile(
-    r"(?P<path>.*?\.(?:npy|npz|pt|pth|(?:csv|tsv|txt)(?:\.gz)?))(?::(?P<member>.+))?", re.DOTALL
+    rf"(?P<path>.*?(?:\.npy|\.npz|\.pt|\.pth|(?:{_TEXT})(?:{_COMPRESSED})?))(?::(?P<member>.+))?",
+    re.DOTALL,
 )
 # What models multiply: read from text, float32 as PyG expects. Anything else, such as a unix time
 # with a fraction, keeps all its digits.
@@ -78,37 +81,51 @@ class Inputs:
             InputError: It is a directory, or lies in the output.
         """
         found = self.base / path
-        if not found.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(found))
         if found.is_dir():
             raise InputError(found, "input", "a directory", "a file")
-        resolved = found.resolve()
-        if resolved == self._out or self._out in resolved.parents:
-            raise InputError(
-                found,
-                "input",
-                f"a file in the output {self._out}",
-                "one outside it",
-                "Writing the store would destroy its own input.",
-            )
-        return found
+        return self.files(path)[0]
 
-    def reference(self, source: str | os.PathLike[str]) -> Reference:
-        """A path with an optional member, by the suffix of the path.
+    def files(self, paths: AnyPath | Sequence[AnyPath]) -> tuple[Path, ...]:
+        """The files that a path, a pattern, a directory or a list of these means.
+
+        Raises:
+            FileNotFoundError: There are none.
+            InputError: They are of several kinds, or one lies in the output.
+        """
+        found = expand(paths, self.base)
+        for file in found:
+            resolved = file.resolve()
+            if resolved == self._out or self._out in resolved.parents:
+                raise InputError(
+                    file,
+                    "input",
+                    f"a file in the output {self._out}",
+                    "one outside it",
+                    "Writing the store would destroy its own input.",
+                )
+        return tuple(found)
+
+    def reference(self, source: AnyPath | Sequence[AnyPath]) -> Reference:
+        """Files with an optional member, by the suffix of the path.
 
         Raises:
             InputError: The suffix is of no kind that can be read.
         """
-        match = _REFERENCE.fullmatch(os.fspath(source))
+        match = None
+        if isinstance(source, str | os.PathLike):
+            match = _REFERENCE.fullmatch(os.fspath(source))
         if match is None:
-            path = self.file(source)
+            reference = Reference(self.files(source))
+        else:
+            reference = Reference(self.files(match["path"]), match["member"])
+        if reference.kind is None:
             raise InputError(
-                path,
+                reference.path,
                 "file name",
-                path.suffix or "no suffix",
-                ".csv, .tsv, .txt (or these with .gz), .npy, .npz or .pt",
+                kind_suffix(reference.path) or "no suffix",
+                ".csv, .tsv, .txt (or these with .gz, .zst), .npy, .npz or .pt",
             )
-        return Reference(self.file(match["path"]), match["member"])
+        return reference
 
     def load(self, name: str, source: Any) -> Loaded:
         """The attribute ``name`` from any source, in the dtype asked for.
