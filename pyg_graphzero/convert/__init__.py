@@ -17,12 +17,14 @@ from torch_geometric.data import Data, HeteroData
 
 from ..errors import InputError
 from ..schema import SCHEMA_FILE
+from .datasets import dataset_graph, is_dataset
+from .detect import check_files, dataset_spec, file_kind, processed_file
 from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
 from .plan import EdgeOptions, GraphPlan
 from .progress import Progress
 from .pyg import load_pyg, plan_pyg
-from .sources import Inputs
+from .sources import Inputs, is_paths
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 from .workspace import Workspace
@@ -176,27 +178,60 @@ def _plan(
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
     inputs = Inputs(Path(), target, types, bars, space)
+    origin: Path | None = None  # the file of a graph that torch.save wrote
+    what = ""
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        path = inputs.directory(source)
+        spec = dataset_spec(path)
+        if spec is not None:
+            _refuse_flat(flat, f"{path} is a dataset ({spec.what}) of its own")
+            bars.say(f"{path}: {spec.what}")
+            return plan_files(spec, options, selection, inputs)
+        processed = processed_file(path)
+        if processed is None:
+            check_files(path)
+        else:
+            what, source = "PyG dataset", processed
     if isinstance(source, str | os.PathLike):
         suffix = Path(source).suffix
         if suffix in SPEC_SUFFIXES:
             path = inputs.file(source)
             _refuse_flat(flat, f"{path} describes the graph itself")
             spec = parse_spec(load_spec(path), path)
+            bars.say(f"{path}: {spec.what}")
             return plan_files(spec, options, selection, inputs.beside(path.parent))
         if suffix in (".pt", ".pth"):
-            data = load_pyg(inputs.file(source))
+            origin = inputs.file(source)
+            data = load_pyg(origin)
             source = source if data is None else data
+    elif is_dataset(source):
+        source = dataset_graph(source)
     if isinstance(source, Data | HeteroData):
-        _refuse_flat(flat, f"a {type(source).__name__} brings its own nodes and edges")
-        return plan_pyg(source, options, selection, types)
+        kind = type(source).__name__
+        _refuse_flat(flat, f"a {kind} brings its own nodes and edges")
+        what = f"{what}: {kind}" if what else f"PyG {kind}"
+        bars.say(f"{origin or 'source'}: {what}")
+        plan = plan_pyg(source, options, selection, types, origin)
+        plan.what = what
+        return plan
     if isinstance(source, Mapping) and not has_edges(source):
         _refuse_flat(flat, "the specification describes the graph itself")
         return plan_files(parse_spec(source), options, selection, inputs)
-    if not isinstance(source, str | os.PathLike) and not has_edges(source):
+    if not is_paths(source) and not has_edges(source):
         raise InputError(
-            "source", "type", type(source).__name__, "a path, Data, HeteroData, array or dict"
+            "source",
+            "type",
+            type(source).__name__,
+            "a path, Data, HeteroData, a dataset, array, dict or iterator of chunks",
         )
-    return plan_files(_flat_spec(source, flat), options, selection, inputs)
+    spec = _flat_spec(source, flat)
+    if is_paths(source):
+        files = inputs.reference(source).files
+        spec.what = file_kind(files[0], len(files))
+        bars.say(f"{files[0]}: {spec.what}")
+    else:
+        spec.what = "arrays in memory"
+    return plan_files(spec, options, selection, inputs)
 
 
 def _refuse_flat(flat: dict[str, Any], reason: str) -> None:

@@ -10,7 +10,6 @@ Several files of arrays follow one another, each with its part of the edges.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +36,7 @@ from .options import Selection
 from .paths import kind_suffix
 from .plan import edge_label
 from .rows import ChainRows, FileRows, Rows, describe
-from .sources import Columns, Inputs, Loaded, is_text_column, select
+from .sources import Columns, Inputs, Loaded, is_paths, is_text_column, select
 from .spec import EdgeSpec
 from .tensors import open_raw
 
@@ -94,13 +93,6 @@ def read_edges(
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
-
-
-def is_paths(value: Any) -> bool:
-    """Whether a source is a path, or a list of them."""
-    if isinstance(value, list | tuple) and value:
-        return all(isinstance(part, str | os.PathLike) for part in value)
-    return isinstance(value, str | os.PathLike)
 
 
 def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> None:

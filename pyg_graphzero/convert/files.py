@@ -50,7 +50,7 @@ def plan_files(
     Raises:
         InputError: A file is not what it should be; names the place.
     """
-    plan = GraphPlan(is_hetero=spec.is_hetero)
+    plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
     nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
     for edge in spec.edges:
         for node_type in plan.endpoints(edge.type):
@@ -82,6 +82,8 @@ def plan_files(
 
 def _plan_edges(spec: EdgeSpec, edges: EdgeList, options: EdgeOptions) -> EdgePlan:
     num_edges = len(edges.src)
+    if spec.num_edges not in (None, num_edges):
+        raise InputError(edges.src.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
     columns: dict[str, Rows] = {}
     for name, loaded in edges.attrs.items():
         if len(loaded.rows) != num_edges:

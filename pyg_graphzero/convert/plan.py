@@ -87,6 +87,7 @@ class GraphPlan:
         edges: By edge type; ``{None: ...}`` when homogeneous.
         graph_attrs: Tensors of any shape, or JSON scalars.
         notes: What the user should know and could not see from the result.
+        what: What kind of input it was read from.
     """
 
     is_hetero: bool
@@ -94,6 +95,7 @@ class GraphPlan:
     edges: dict[EdgeType, EdgePlan] = field(default_factory=dict)
     graph_attrs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    what: str = ""
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:
         """Source and destination node type of ``edge_type``."""

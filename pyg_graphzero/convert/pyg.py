@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -50,28 +51,67 @@ _SAFE = [
     EdgeStorage,
     GlobalStorage,
     NodeStorage,
+    # What pickled NumPy arrays name.
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"),
+    np.empty(0).__reduce__()[0],
+    np.float64(0).__reduce__()[0],
 ]
 
 
-def load_pyg(path: Path) -> Data | HeteroData | None:
-    """The ``Data`` or ``HeteroData`` that ``torch.save`` wrote; ``None`` if it is something else.
+def load_safely(path: Path) -> Any:
+    """What ``torch.save`` wrote: tensors, NumPy arrays, plain values and PyG's containers.
 
-    Nothing but PyG's containers and tensors is unpickled.
+    Nothing else is unpickled.
 
     Raises:
         InputError: The file is damaged or holds other objects.
     """
     try:
         with _safe_globals():
-            value = load_torch(path)
+            return load_torch(path)
     except OSError:
         raise
     except Exception as error:  # torch raises many kinds over a damaged file
         found = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        hint = ""
         if "Weights only" in found:
+            named = re.search(r"GLOBAL (\S+)", str(error))
             found = "pickled Python objects, which are not loaded"
-        raise InputError(path, "file", found, "tensors, Data or HeteroData") from error
+            found += f" ({named[1]})" if named else ""
+            hint = (
+                "If you trust the file, load it yourself (torch.load with weights_only=False, or "
+                "the dataset's class) and pass gz.convert the Data or the dataset."
+            )
+        raise InputError(path, "file", found, "tensors, Data or HeteroData", hint) from error
+
+
+def load_pyg(path: Path) -> Data | HeteroData | None:
+    """The ``Data`` or ``HeteroData`` in a file; ``None`` if it holds something else.
+
+    It may be saved by itself, or as ``InMemoryDataset.save`` and its predecessors do: with slices
+    that tell several graphs apart, as an object or as a dict and the class to make of it.
+
+    Raises:
+        InputError: The file is damaged, holds other objects, or more than one graph.
+    """
+    value = load_safely(path)
+    if isinstance(value, tuple) and len(value) in (2, 3):
+        _refuse_several(path, value[1])
+        if isinstance(value[0], dict):
+            kind = value[2] if len(value) == 3 else Data
+            return kind.from_dict(value[0])
+        value = value[0]
     return value if isinstance(value, Data | HeteroData) else None
+
+
+def _refuse_several(path: Path, slices: Any) -> None:
+    if isinstance(slices, dict):
+        for value in slices.values():
+            _refuse_several(path, value)
+    elif isinstance(slices, torch.Tensor) and len(slices) > 2:
+        raise InputError(path, "dataset", f"{len(slices) - 1} graphs", "one, which a store holds")
 
 
 def _safe_globals() -> AbstractContextManager[Any]:

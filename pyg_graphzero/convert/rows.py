@@ -190,7 +190,7 @@ class FortranRows(FileRows):
 
     def columns(self) -> list[Rows]:
         """See :meth:`Rows.columns`."""
-        return self._transposed().vectors(_no_spool)
+        return self._transposed().vectors(no_spool)
 
     def vectors(self, spool: Spool) -> list[Rows]:
         """See :meth:`Rows.vectors`."""
@@ -200,8 +200,9 @@ class FortranRows(FileRows):
         return FileRows(self.path, self.offset, self.shape[::-1], self.dtype, self.swapped)
 
 
-def _no_spool(name: str) -> Path:
-    raise AssertionError(f"{name}: rows in a file need no other")
+def no_spool(name: str) -> Path:
+    """The :data:`Spool` of what needs none."""
+    raise AssertionError(f"{name}: a temporary file is not expected to be needed here")
 
 
 class StreamRows(Rows):
@@ -372,6 +373,19 @@ class ScatterRows(Rows):
         first, last = np.searchsorted(self._index, (begin, end))
         out[torch.from_numpy(self._index[first:last]) - begin] = self._values[first:last]
         return out
+
+
+class RangeRows(Rows):
+    """True in rows ``first … last - 1``, false in all others: ``bool [num_rows]``."""
+
+    def __init__(self, num_rows: int, first: int, last: int) -> None:
+        super().__init__((num_rows,), torch.bool)
+        self._first, self._last = first, last
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        rows = torch.arange(begin, end)
+        return (rows >= self._first) & (rows < self._last)
 
 
 def describe(value: Any) -> str:

@@ -11,7 +11,7 @@ import copy
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,16 @@ class Inputs:
             raise InputError(found, "input", "a directory", "a file")
         return self.files(path)[0]
 
+    def directory(self, path: AnyPath) -> Path:
+        """An existing directory that is not the output, and not in it.
+
+        Raises:
+            InputError: It is.
+        """
+        found = self.base / path
+        self._refuse_output(found)
+        return found
+
     def files(self, paths: AnyPath | Sequence[AnyPath]) -> tuple[Path, ...]:
         """The files that a path, a pattern, a directory or a list of these means.
 
@@ -144,24 +154,29 @@ class Inputs:
         """
         found = expand(paths, self.base)
         for file in found:
-            resolved = file.resolve()
-            if resolved == self._out or self._out in resolved.parents:
-                raise InputError(
-                    file,
-                    "input",
-                    f"a file in the output {self._out}",
-                    "one outside it",
-                    "Writing the store would destroy its own input.",
-                )
+            self._refuse_output(file)
         return tuple(found)
 
-    def reference(self, source: AnyPath | Sequence[AnyPath]) -> Reference:
+    def _refuse_output(self, path: Path) -> None:
+        resolved = path.resolve()
+        if resolved == self._out or self._out in resolved.parents:
+            raise InputError(
+                path,
+                "input",
+                f"a file in the output {self._out}",
+                "one outside it",
+                "Writing the store would destroy its own input.",
+            )
+
+    def reference(self, source: AnyPath | Sequence[AnyPath] | Reference) -> Reference:
         """Files with an optional member, by the suffix of the path.
 
         Raises:
             InputError: The suffix is of no kind that can be read.
         """
         match = None
+        if isinstance(source, Reference):
+            return replace(source, files=self.files(source.files))
         if isinstance(source, str | os.PathLike):
             match = _REFERENCE.fullmatch(os.fspath(source))
         if match is None:
@@ -186,8 +201,8 @@ class Inputs:
         """
         if isinstance(source, Labels):
             loaded = self._classes(name, source)
-        elif isinstance(source, str | os.PathLike):
-            if not (_REFERENCE.fullmatch(os.fspath(source)) or (self.base / source).exists()):
+        elif is_paths(source):
+            if isinstance(source, str | os.PathLike) and not self._is_path(source):
                 expected = "a path such as feat.npy, or a column of the table at hand"
                 raise InputError(f"<{name}>", "source", repr(os.fspath(source)), expected)
             reference = self.reference(source)
@@ -202,6 +217,10 @@ class Inputs:
             table, path = as_table(source, name), Path(f"<{name}>")
             loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
         return self._cast(name, loaded)
+
+    def _is_path(self, source: AnyPath) -> bool:
+        name = os.fspath(source)
+        return _REFERENCE.fullmatch(name) is not None or (self.base / source).exists()
 
     def open_columns(self, reference: Reference, wanted: Sequence[Any], **layout: Any) -> Columns:
         """The files of a reference to columns.
@@ -244,7 +263,7 @@ class Inputs:
             is_text: Whether they must be text; ``None`` to go by the file.
             name: What messages call them.
         """
-        if isinstance(source, str | os.PathLike):
+        if is_paths(source):
             reference = self.reference(source)
             if reference.kind in ("text", "table"):
                 columns = self.open_columns(reference, _wanted(reference.member))
@@ -334,6 +353,13 @@ class Inputs:
     def _cast(self, name: str, loaded: Loaded) -> Loaded:
         rows = self.dtypes.cast(name, loaded.rows, loaded.fail)
         return Loaded(rows, loaded.path, loaded.where)
+
+
+def is_paths(value: Any) -> bool:
+    """Whether a source is in files: a path, a list of them, or a reference."""
+    if isinstance(value, list | tuple) and value:
+        return all(isinstance(part, str | os.PathLike) for part in value)
+    return isinstance(value, str | os.PathLike | Reference)
 
 
 def is_text_column(columns: Columns, position: int) -> bool:

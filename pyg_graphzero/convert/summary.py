@@ -53,12 +53,14 @@ class ConvertSummary:
 
     Attributes:
         path: The store.
+        what: What kind of input it was made from.
         num_bytes: Its size on disk.
         seconds: Wall time.
         notes: What the user should know and could not see from the result.
     """
 
     path: Path
+    what: str = ""
     nodes: dict[NodeType, NodeSummary] = field(default_factory=dict)
     edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
     graph_attrs: list[str] = field(default_factory=list)
@@ -88,6 +90,8 @@ class ConvertSummary:
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {format_bytes(self.num_bytes)} in {self.seconds:.1f} s"]
+        if self.what:
+            lines.append(f"  from: {self.what}")
         for name, node in self.nodes.items():
             lines.append(f"  {name or 'nodes'}: {node.num_nodes:,} nodes{_extras(node)}")
             lines += [f"    {attr}: {kind}" for attr, kind in node.attrs.items()]

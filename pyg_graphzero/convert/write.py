@@ -29,7 +29,9 @@ def write_plan(plan: GraphPlan, out: Path, *, force: bool, progress: Progress) -
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Writing failed; nothing is left behind.
     """
-    summary = ConvertSummary(out, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs))
+    summary = ConvertSummary(
+        out, what=plan.what, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs)
+    )
     with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
         linked: dict[NodeType, np.ndarray] = {}
         for node_type, node in plan.nodes.items():
