@@ -145,7 +145,7 @@ def test_pyg_dataset_root_and_object(tmp_path: Path) -> None:
             super().__init__(str(root))
             self.load(self.processed_paths[0], data_cls=type(data))
 
-        raw_file_names: list[str] = []
+        raw_file_names = ()
         processed_file_names = "data.pt"
 
         def process(self) -> None:

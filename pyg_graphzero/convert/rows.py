@@ -7,6 +7,8 @@ about. Rows are read by system call into memory of the slab's size.
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -257,7 +259,10 @@ class StreamRows(Rows):
         view = out.data
         while len(view):
             # A read at a time, so that what the stream decompresses is not held twice.
-            part = self._stream.read(min(len(view), 1 << 20))
+            try:
+                part = self._stream.read(min(len(view), 1 << 20))
+            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                raise InputError(self.path, self.where, str(error), "undamaged data") from error
             if not part:
                 done = self._at + (len(out) - len(view)) // max(1, self.row_bytes)
                 raise InputError(

@@ -94,10 +94,12 @@ def open_safetensors(path: Path) -> dict[str, Callable[[], Rows]]:
             )
         try:
             header = json.loads(file.read(length))
-            records = {name: header[name] for name in header if name != "__metadata__"}
-        except (ValueError, TypeError) as error:
-            raise InputError(path, "header", str(error), "JSON, an object") from error
-    return {name: partial(_record, path, 8 + length, name, records[name]) for name in records}
+        except ValueError as error:
+            raise InputError(path, "header", str(error), "a JSON object") from error
+    if not isinstance(header, dict):
+        raise InputError(path, "header", type(header).__name__, "a JSON object")
+    header.pop("__metadata__", None)
+    return {name: partial(_record, path, 8 + length, name, header[name]) for name in header}
 
 
 def _record(path: Path, base: int, name: str, record: Any) -> Rows:
