@@ -17,6 +17,7 @@ from torch_geometric.data import Data, HeteroData
 
 from ..errors import InputError
 from ..schema import SCHEMA_FILE
+from .chunks import is_chunks
 from .datasets import dataset_graph, is_dataset
 from .detect import check_files, dataset_spec, file_kind, processed_file
 from .files import has_edges, plan_files
@@ -230,7 +231,7 @@ def _plan(
         spec.what = file_kind(files[0], len(files))
         bars.say(f"{files[0]}: {spec.what}")
     else:
-        spec.what = "arrays in memory"
+        spec.what = "chunks of edges" if is_chunks(source) else "arrays in memory"
     return plan_files(spec, options, selection, inputs)
 
 

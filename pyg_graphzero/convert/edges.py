@@ -29,6 +29,8 @@ from .arrays import (
     load_all,
     only_rows,
 )
+from .chunks import PATH as CHUNKS
+from .chunks import is_chunks, read_chunks
 from .compressed import ExpandedRows
 from .dialect import Dialect
 from .ids import IdColumn
@@ -85,8 +87,16 @@ def read_edges(
         if reference.kind in ("text", "table"):
             return _read_columns(reference, spec, id_types, wanted, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        ends = [_from_file(reference, path, spec, inputs) for path in reference.files]
-        result = _edge_list(reference.files, ends, id_types)
+        parts = [_from_file(reference, path, spec, inputs) for path in reference.files]
+        result = _edge_list(reference.files, parts, id_types)
+    elif is_chunks(spec.file):
+        _refuse_options(spec, _TEXT_OPTIONS, "an iterator of chunks")
+        columns = read_chunks(spec.file, inputs.space)
+        ends = _Ends(columns.pop("src"), columns.pop("dst"))
+        result = _edge_list([CHUNKS], [ends], id_types)
+        for name, rows in columns.items():
+            if selection.wants(owner, name) and name not in wanted:
+                result.attrs[name] = inputs.load(name, rows)
     else:
         _refuse_options(spec, _TEXT_OPTIONS, "an array")
         result = _edge_list([Path("<edge_index>")], [_from_memory(spec, inputs)], id_types)

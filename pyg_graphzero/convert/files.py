@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
+from .chunks import is_chunks
 from .edges import EdgeList, read_edges, split_own, untaken
 from .ids import IdColumn, IdSpace
 from .options import Selection, as_tensor, edge_options
@@ -250,11 +251,13 @@ class _NodeBuilder:
 
 
 def has_edges(value: Any) -> bool:
-    """Whether a source in memory is an edge index: an array, a pair of them, or named ones."""
+    """Whether a source in memory is edges: an array, a pair of them, named ones, or chunks."""
 
     def is_array(part: Any) -> bool:
         return isinstance(part, np.ndarray | torch.Tensor)
 
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_array, value))
+    if is_chunks(value):
+        return True
     return is_array(value) or (isinstance(value, Mapping) and any(map(is_array, value.values())))
