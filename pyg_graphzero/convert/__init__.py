@@ -25,6 +25,7 @@ from .pyg import load_pyg, plan_pyg
 from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
+from .workspace import Workspace
 from .write import write_plan
 
 __all__ = ["ConvertSummary", "EdgeSummary", "NodeSummary", "convert"]
@@ -140,10 +141,11 @@ def convert(
         "comment": comment,
         "edge_layout": edge_layout,
     }
-    plan = _plan(source, target, flat, options, selection, types, bars)
-    selection.check_used()
-    plan.expand_undirected()
-    summary = write_plan(plan, target, force=force, progress=bars)
+    with Workspace(target) as space:
+        plan = _plan(source, target, flat, options, selection, types, bars, space)
+        selection.check_used()
+        plan.expand_undirected()
+        summary = write_plan(plan, target, force=force, progress=bars)
     summary.seconds = time.perf_counter() - started
     return summary
 
@@ -170,17 +172,17 @@ def _plan(
     selection: Selection,
     types: Dtypes,
     bars: Progress,
+    space: Workspace,
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
-    inputs = Inputs(Path(), target, types, bars)
+    inputs = Inputs(Path(), target, types, bars, space)
     if isinstance(source, str | os.PathLike):
         suffix = Path(source).suffix
         if suffix in SPEC_SUFFIXES:
             path = inputs.file(source)
             _refuse_flat(flat, f"{path} describes the graph itself")
             spec = parse_spec(load_spec(path), path)
-            inputs = Inputs(path.parent, target, types, bars)
-            return plan_files(spec, options, selection, inputs)
+            return plan_files(spec, options, selection, inputs.beside(path.parent))
         if suffix in (".pt", ".pth"):
             data = load_pyg(inputs.file(source))
             source = source if data is None else data

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -298,16 +298,23 @@ class StackedRows(Rows):
     """Tables ``[num_rows]`` side by side, as the columns of a matrix.
 
     Args:
-        parts: One or more, of one length and dtype.
+        parts: One or more, of one length; of several dtypes the matrix has what NumPy makes of
+            them, so that no value is lost.
     """
 
     def __init__(self, parts: Sequence[Rows]) -> None:
-        super().__init__((len(parts[0]), len(parts)), parts[0].dtype)
+        dtypes = {part.dtype for part in parts}
+        dtype = parts[0].dtype
+        if len(dtypes) > 1:
+            common = np.result_type(*(torch.empty(0, dtype=each).numpy() for each in dtypes))
+            dtype = torch.from_numpy(np.empty(0, common)).dtype
+        super().__init__((len(parts[0]), len(parts)), dtype)
         self.parts = parts
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
-        return torch.stack([part.read(begin, end) for part in self.parts], dim=1)
+        columns = [part.read(begin, end).to(self.dtype) for part in self.parts]
+        return torch.stack(columns, dim=1)
 
     def columns(self) -> list[Rows]:
         """See :meth:`Rows.columns`."""
@@ -334,7 +341,7 @@ class ChainRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         first = min(self.part_of(begin)[0], len(self.parts) - 1)
-        pieces = []
+        pieces: list[Tensor] = []
         for part, start in zip(self.parts[first:], self.starts[first:], strict=False):
             if start >= end and pieces:
                 break
@@ -365,6 +372,13 @@ class ScatterRows(Rows):
         first, last = np.searchsorted(self._index, (begin, end))
         out[torch.from_numpy(self._index[first:last]) - begin] = self._values[first:last]
         return out
+
+
+def describe(value: Any) -> str:
+    """Dtype and row shape of rows, a tensor or an array: ``"float32[128]"``."""
+    shape = ", ".join(map(str, value.shape[1:]))
+    name = str(value.dtype).removeprefix("torch.")
+    return f"{name}[{shape}]" if shape else name
 
 
 def as_bytes(tensor: Tensor) -> memoryview:
