@@ -245,7 +245,7 @@ def test_damaged_gzip(tmp_path: Path, keep: int) -> None:
     with pytest.raises(InputError, match="damaged gzip data"):
         gz.convert(path, tmp_path / "store")
     path.write_bytes(b"0,1\n")
-    with pytest.raises(InputError, match=r"damaged gzip data \(Not a gzipped file"):
+    with pytest.raises(InputError, match=r"damaged gzip data \(.*incorrect header"):
         gz.convert(path, tmp_path / "store")
 
 
@@ -300,7 +300,7 @@ def test_without_comments_a_hash_is_data(tmp_path: Path) -> None:
 def test_lines_inside_quotes(tmp_path: Path) -> None:
     path = write(tmp_path / "e.csv", '"a\n \nb","c\n#d"\n"c\n#d","a\n \nb"\n')
     with pytest.raises(
-        InputError, match=r"quotes: found a line '#d\"' after an open quote, expected"
+        InputError, match=r"line 4: found a line '#d\"' after an open quote, expected"
     ):
         gz.convert(path, tmp_path / "s", header=False)
     gz.convert(path, tmp_path / "s", header=False, comment=None, delimiter=",")

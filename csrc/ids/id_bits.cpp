@@ -19,8 +19,7 @@ IdBits::IdBits(std::int64_t low, std::uint64_t span)
       words_(std::make_unique<std::uint64_t[]>(num_words_)) {}
 
 std::uint64_t IdBits::num_bytes(std::uint64_t span) noexcept {
-  const std::uint64_t words = span / 64 + 1;
-  return words * 8 + (words / kWordsPerRank + 1) * 8;
+  return (span / 64 + 1) * (sizeof(std::uint64_t) + sizeof(std::int64_t));
 }
 
 void IdBits::add(std::span<const std::int64_t> ids) {
@@ -41,10 +40,10 @@ void IdBits::add(std::span<const std::int64_t> ids) {
 }
 
 std::int64_t IdBits::rank() {
-  ranks_.resize(static_cast<std::int64_t>(num_words_ / kWordsPerRank + 1));
+  ranks_.resize(static_cast<std::int64_t>(num_words_));
   std::int64_t count = 0;
   for (std::uint64_t word = 0; word < num_words_; ++word) {
-    if (word % kWordsPerRank == 0) ranks_[static_cast<std::int64_t>(word / kWordsPerRank)] = count;
+    ranks_[static_cast<std::int64_t>(word)] = count;
     count += std::popcount(words_[word]);
   }
   return count;
@@ -57,26 +56,23 @@ void IdBits::find(std::span<const std::int64_t> ids, std::int64_t* numbers) cons
       const std::uint64_t at = static_cast<std::uint64_t>(ids[static_cast<std::size_t>(i)]) - low;
       numbers[i] = -1;
       if (at >= span_) continue;
-      const std::uint64_t last = at / 64;
+      const std::uint64_t word = words_[at / 64];
       const std::uint64_t bit = 1ULL << (at % 64);
-      if ((words_[last] & bit) == 0) continue;
-      std::int64_t number = ranks_[static_cast<std::int64_t>(last / kWordsPerRank)];
-      for (std::uint64_t word = last / kWordsPerRank * kWordsPerRank; word < last; ++word) {
-        number += std::popcount(words_[word]);
-      }
-      numbers[i] = number + std::popcount(words_[last] & (bit - 1));
+      if ((word & bit) == 0) continue;
+      numbers[i] = ranks_[static_cast<std::int64_t>(at / 64)] + std::popcount(word & (bit - 1));
     }
   });
 }
 
 void IdBits::read(std::int64_t begin, std::span<std::int64_t> ids) const {
   const std::span<const std::int64_t> ranks = ranks_.span();
+  // The last word with no more ids than `begin` before it; empty words before it have as many.
   const auto after = std::upper_bound(ranks.begin(), ranks.end(), begin);
   if (after == ranks.begin()) return;
-  const auto first = static_cast<std::uint64_t>(after - ranks.begin() - 1);
-  std::int64_t skip = begin - ranks[first];
+  auto word = static_cast<std::uint64_t>(after - ranks.begin() - 1);
+  std::int64_t skip = begin - ranks[word];
   std::size_t done = 0;
-  for (std::uint64_t word = first * kWordsPerRank; word < num_words_ && done < ids.size(); ++word) {
+  for (; word < num_words_ && done < ids.size(); ++word) {
     for (std::uint64_t bits = words_[word]; bits != 0 && done < ids.size(); bits &= bits - 1) {
       if (skip-- > 0) continue;
       const auto bit = static_cast<std::uint64_t>(std::countr_zero(bits));

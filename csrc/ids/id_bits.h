@@ -32,13 +32,11 @@ class IdBits {
   void read(std::int64_t begin, std::span<std::int64_t> ids) const;
 
  private:
-  static constexpr std::uint64_t kWordsPerRank = 8;
-
   std::int64_t low_;
   std::uint64_t span_;
   std::uint64_t num_words_;
   std::unique_ptr<std::uint64_t[]> words_;
-  Buffer<std::int64_t> ranks_;  // ids before every eighth word
+  Buffer<std::int64_t> ranks_;  // ids before each word
 };
 
 }  // namespace gz

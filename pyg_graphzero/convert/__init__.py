@@ -17,8 +17,10 @@ from torch_geometric.data import Data, HeteroData
 
 from ..errors import InputError
 from ..schema import SCHEMA_FILE
+from .faults import Faults
 from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
+from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
 from .progress import Progress
 from .pyg import load_pyg, plan_pyg
@@ -54,6 +56,9 @@ def convert(
     dtypes: Mapping[str, Any] | None = None,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
+    on_error: str = "raise",
+    memory: int | str | None = None,
+    tmp: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: bool | None = None,
 ) -> ConvertSummary:
@@ -61,7 +66,7 @@ def convert(
 
     ``source`` is one of
 
-    * a text file of edges (``.csv``, ``.tsv``, ``.txt``, each also ``.gz``),
+    * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``),
     * a NumPy or torch file (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``), or an array or
       tensor ``[2, E]`` or ``[E, 2]``, or a pair of them,
     * a PyG ``Data`` or ``HeteroData``, or a ``.pt`` file with one,
@@ -100,6 +105,11 @@ def convert(
         dtypes: Attribute → dtype, for any attribute.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
+        on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
+            be, or ``"skip"`` such rows: they are counted, and the first ten shown.
+        memory: What the process may take, in bytes or such as ``"4GB"``; half of what is free by
+            default.
+        tmp: Directory for temporary files; beside ``out`` by default.
         force: Replace the store at ``out``.
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
@@ -125,6 +135,7 @@ def convert(
     options = edge_options(undirected, coalesce, self_loops)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes)
+    faults = Faults(on_error)
     bars = Progress(progress)
     _check_target(target, force)
     flat = {
@@ -141,11 +152,13 @@ def convert(
         "comment": comment,
         "edge_layout": edge_layout,
     }
-    with Workspace(target) as space:
-        plan = _plan(source, target, flat, options, selection, types, bars, space)
+    with Workspace(target, memory, tmp) as space:
+        inputs = Inputs(Path(), target, types, bars, space, faults)
+        plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         plan.expand_undirected()
         summary = write_plan(plan, target, force=force, progress=bars)
+    summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary
 
@@ -166,16 +179,12 @@ def _check_target(target: Path, force: bool) -> None:
 
 def _plan(
     source: Any,
-    target: Path,
     flat: dict[str, Any],
     options: EdgeOptions,
     selection: Selection,
-    types: Dtypes,
-    bars: Progress,
-    space: Workspace,
+    inputs: Inputs,
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
-    inputs = Inputs(Path(), target, types, bars, space)
     if isinstance(source, str | os.PathLike):
         suffix = Path(source).suffix
         if suffix in SPEC_SUFFIXES:
@@ -188,11 +197,11 @@ def _plan(
             source = source if data is None else data
     if isinstance(source, Data | HeteroData):
         _refuse_flat(flat, f"a {type(source).__name__} brings its own nodes and edges")
-        return plan_pyg(source, options, selection, types)
+        return plan_pyg(source, options, selection, inputs.dtypes)
     if isinstance(source, Mapping) and not has_edges(source):
         _refuse_flat(flat, "the specification describes the graph itself")
         return plan_files(parse_spec(source), options, selection, inputs)
-    if not isinstance(source, str | os.PathLike) and not has_edges(source):
+    if not is_paths(source) and not has_edges(source):
         raise InputError(
             "source", "type", type(source).__name__, "a path, Data, HeteroData, array or dict"
         )

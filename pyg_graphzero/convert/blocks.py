@@ -7,6 +7,7 @@ comes before it. Lines are counted only when a message needs one.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 
 from ..errors import InputError
 from .decompress import TextFile
-from .dialect import BLANKS, MAX_ROW_BYTES, RUN, Dialect
+from .dialect import BLANKS, MAX_ROW_BYTES, Dialect
 from .progress import Progress
 
 BLOCK_BYTES = 2 << 20
@@ -111,44 +112,43 @@ def _row_end(data: bytes, dialect: Dialect) -> int:
 
 def _row_end_by_rows(data: bytes, dialect: Dialect) -> int:
     """The same where quotes stand inside of cells and mean nothing."""
-    raw = data.split(b"\n")
-    lines = [line + "\n" for line in data.decode("latin-1").split("\n")]
-    reader = csv.reader(_without_comments(lines, dialect), delimiter=dialect.delimiter)
+    lines = data.split(b"\n")
+    texts = (line.decode("latin-1") for line in lines)
+    mark = dialect.comment or "\n"
+    rows = ("\n" if text.lstrip(BLANKS).startswith(mark) else f"{text}\n" for text in texts)
+    reader = csv.reader(rows, delimiter=dialect.delimiter)
     last = previous = 0
     try:
         for _ in reader:  # the last one may be cut short
             last, previous = reader.line_num, last
     except csv.Error:  # a cell of more than csv takes: not before its end
         previous = last
-    return sum(map(len, raw[:previous])) + previous
+    return sum(map(len, lines[:previous])) + previous
 
 
-def clean(block: Block, dialect: Dialect) -> bytes:
+def clean(block: Block, dialect: Dialect, keep_lines: bool = False) -> bytes:
     """The block's data without comments and blank lines, and with single blanks as delimiters.
+
+    Args:
+        block: The rows.
+        dialect: Their layout.
+        keep_lines: Leave an empty line for every line that goes.
 
     Raises:
         InputError: A comment mark starts a line inside of quotes.
     """
-    data = block.data
     mark = re.escape(dialect.comment.encode()) if dialect.comment else rb"(?!)"
     noise = re.compile(rb"^[ \t]*(?:(%s)[^\n]*|[ \t]\r?$)\n?" % mark, re.MULTILINE)
-    data = noise.sub(b"", data) if b'"' not in data else _drop_noise(block, dialect, noise)
-    if dialect.delimiter == " ":
-        data = re.sub(rb"[ \t]+", b" ", data)
-        data = re.sub(rb"^ | (?=\r?$)", b"", data, flags=re.MULTILINE)
-    return data
-
-
-def _drop_noise(block: Block, dialect: Dialect, noise: re.Pattern[bytes]) -> bytes:
-    """Lines without data leave, unless they are part of a quoted cell."""
     data, kept, at, num_quotes = block.data, [], 0, 0
     for line in noise.finditer(data):
-        num_quotes += data.count(b'"', at, line.start())
         kept.append(data[at : line.start()])
+        num_quotes += kept[-1].count(b'"')
         at = line.end()
         if num_quotes % 2 == 0:
-            continue
-        if line[1] is not None:
+            kept.append(b"\n" if keep_lines else b"")
+        elif line[1] is None:
+            kept.append(line[0])
+        else:
             path = dialect.parts[block.part].path
             raise InputError(
                 path,
@@ -157,8 +157,11 @@ def _drop_noise(block: Block, dialect: Dialect, noise: re.Pattern[bytes]) -> byt
                 "comments outside of cells",
                 "Pass comment=None (--comment '') if it is data.",
             )
-        kept.append(line[0])
-    return b"".join([*kept, data[at:]])
+    data = b"".join([*kept, data[at:]])
+    if dialect.delimiter == " ":
+        data = re.sub(rb"[ \t]+", b" ", data)
+        data = re.sub(rb"^ | (?=\r?$)", b"", data, flags=re.MULTILINE)
+    return data
 
 
 def needs_cleaning(data: bytes, dialect: Dialect) -> bool:
@@ -172,11 +175,8 @@ def needs_cleaning(data: bytes, dialect: Dialect) -> bool:
 
 def rows_of(block: Block, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Every row of a block with the number of lines of the block before it; slow."""
-    text = block.data.decode("utf-8", errors="replace")
-    lines = [line + "\n" for line in text.split("\n")]
-    if not text.endswith("\n"):
-        lines[-1] = lines[-1][:-1]
-    reader = csv.reader(_without_comments(lines, dialect), delimiter=dialect.delimiter)
+    text = clean(block, dialect, keep_lines=True).decode("utf-8", errors="replace")
+    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=dialect.delimiter)
     start = 0
     try:
         for row in reader:
@@ -186,16 +186,6 @@ def rows_of(block: Block, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     except csv.Error as error:
         where = line_label(dialect, block, start)
         raise InputError(dialect.path, where, str(error), "delimited text") from error
-
-
-def _without_comments(lines: list[str], dialect: Dialect) -> Iterator[str]:
-    """Lines in which comments and blank lines are empty."""
-    for line in lines:
-        text = line.strip(BLANKS + "\r\n")
-        if not text or (dialect.comment and text.startswith(dialect.comment)):
-            yield "\n"
-        else:
-            yield RUN.sub(" ", text) + "\n" if dialect.delimiter == " " else line
 
 
 def _count_lines(path: Path, size: int) -> int:

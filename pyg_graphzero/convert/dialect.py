@@ -152,9 +152,12 @@ def sniff(
     skip = head.start
     if header:
         names, table, skip = tuple(table[0]), table[1:], skip + length
+    repeated = names if header else ()
     parts = [Part(path, skip)]
-    for path in files[files.index(path) + 1 :]:
-        parts.append(_following(path, parts[0].path, delimiter, comment, names if header else ()))
+    parts += [
+        _following(other, path, delimiter, comment, repeated)
+        for other in files[files.index(path) + 1 :]
+    ]
     return Dialect(
         tuple(parts), delimiter, names, len(names or table[0]), comment, tuple(map(tuple, table))
     )
@@ -172,7 +175,10 @@ def _following(
         return Part(path, head.start + length)
     if sorted(table[0]) == sorted(header):
         raise InputError(
-            path, f"line {head.start + 1}", ", ".join(table[0]), f"{', '.join(header)} as in {first}"
+            path,
+            f"line {head.start + 1}",
+            ", ".join(table[0]),
+            f"{', '.join(header)} as in {first}",
         )
     return Part(path, head.start)
 

@@ -19,10 +19,10 @@ _MAX_RUNS = 16  # merged at once
 _MIN_PIECE = 1 << 16
 
 
-def distinct_integers(columns: Sequence[Rows], workspace: Workspace) -> Rows:
-    """The distinct values of all columns, ``int64``, ascending."""
-    slabs = (slab.to(torch.int64).numpy() for column in columns for slab in column.slabs())
-    return _IntegerSorter(workspace).distinct(slabs)
+def distinct_integers(columns: Sequence[Rows], least: int, workspace: Workspace) -> Rows:
+    """The distinct values of all columns from ``least`` on, ``int64``, ascending."""
+    slabs = (slab.to(torch.int64) for column in columns for slab in column.slabs())
+    return _IntegerSorter(workspace).distinct(slab[slab >= least].numpy() for slab in slabs)
 
 
 def distinct_text(columns: Sequence[TextRows], workspace: Workspace) -> TextRows:
@@ -65,6 +65,8 @@ class _Sorter(ABC):
         waiting: list[Any] = []
         size = 0
         for slab in slabs:
+            if not len(slab):
+                continue
             waiting.append(slab)
             size += slab.nbytes
             if size <= self._run_bytes:

@@ -10,7 +10,6 @@ Several files of arrays follow one another, each with its part of the edges.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,7 +33,7 @@ from .compressed import ExpandedRows
 from .dialect import Dialect
 from .ids import IdColumn
 from .options import Selection
-from .paths import kind_suffix
+from .paths import is_paths, kind_suffix
 from .plan import edge_label
 from .rows import ChainRows, FileRows, Rows, describe
 from .sources import Columns, Inputs, Loaded, is_text_column, select
@@ -96,13 +95,6 @@ def read_edges(
     return result
 
 
-def is_paths(value: Any) -> bool:
-    """Whether a source is a path, or a list of them."""
-    if isinstance(value, list | tuple) and value:
-        return all(isinstance(part, str | os.PathLike) for part in value)
-    return isinstance(value, str | os.PathLike)
-
-
 def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> None:
     for option in options:
         if getattr(spec, option) is not None:
@@ -123,16 +115,12 @@ def _read_columns(
         reference, named, delimiter=spec.delimiter, header=spec.header, comment=spec.comment
     )
     if dialect.num_columns < 2:
-        is_text = isinstance(dialect, Dialect)
-        raise InputError(
-            dialect.path,
-            f"line {dialect.skip_lines + 1}" if isinstance(dialect, Dialect) else "columns",
-            "1 column",
-            f"2 or more, separated by {dialect.delimiter!r}"
-            if isinstance(dialect, Dialect)
-            else "2 or more",
-            "Pass delimiter=... (--delimiter) if they are separated otherwise." if is_text else "",
-        )
+        where, expected, hint = "columns", "2 or more", ""
+        if isinstance(dialect, Dialect):
+            where = f"line {dialect.parts[0].skip_lines + 1}"
+            expected = f"2 or more, separated by {dialect.delimiter!r}"
+            hint = "Pass delimiter=... (--delimiter) if they are separated otherwise."
+        raise InputError(dialect.path, where, "1 column", expected, hint)
     src, dst = _endpoint_columns(dialect, spec)
     own, external = split_own(dialect, attrs)
     ids = [

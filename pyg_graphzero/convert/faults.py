@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ..errors import InputError
 
 ON_ERROR = ("raise", "skip")
-_SHOWN = 10
+SHOWN = 10
 
 
 class Faults:
@@ -32,8 +34,19 @@ class Faults:
         Raises:
             InputError: ``error``, unless rows are to be left out.
         """
-        if not self.skip:
-            raise error
-        self.count += 1
-        if len(self.first) < _SHOWN:
-            self.first.append(str(error))
+        self.add_many(1, [lambda: error])
+
+    def add_many(self, count: int, errors: Sequence[Callable[[], InputError]]) -> None:
+        """Rows that are left out.
+
+        Args:
+            count: How many.
+            errors: Make the errors of the first :data:`SHOWN` of them.
+
+        Raises:
+            InputError: The first one, unless rows are to be left out.
+        """
+        if count and not self.skip:
+            raise errors[0]()
+        self.count += count
+        self.first += [str(error()) for error in errors[: SHOWN - len(self.first)]]

@@ -13,23 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
 
 from ..errors import InputError
 from .distinct import distinct_integers, distinct_text
-from .faults import Faults
+from .faults import SHOWN, Faults
 from .rows import ArrayRows, Rows
-from .spool import RowSpool, TextRows
+from .spool import TextRows
 from .workspace import Workspace
 
 POLICIES = ("auto", "dense", "map")
@@ -43,7 +43,7 @@ _ASK_FOR_TEXT = 'If all ids are text, pass id_type="str" (--id-type str).'
 _ASK_FOR_MAP = "If it is meant, pass ids='map' (--ids map)."
 
 
-@dataclass
+@dataclass(eq=False)
 class IdColumn:
     """Ids as one input column gives them.
 
@@ -85,7 +85,7 @@ class IdColumn:
 
     def value(self, position: int) -> str:
         """The id at ``position``, as messages show it."""
-        value = self.rows.read(position, position + 1)[0]
+        value: Any = self.rows.read(position, position + 1)[0]
         return repr(value.as_py() if self.is_text else int(value))
 
     def fail(self, position: int, expected: str, hint: str = "") -> InputError:
@@ -116,7 +116,8 @@ class IdSpace:
         known_rows: Rows of the attribute arrays, and where that is known from.
         table: The node table's id column: one id per row, in row order.
         columns: Columns that refer to nodes of this type.
-        ids: Once resolved, the id of every row; ``None`` when it is the row.
+        ids: Once resolved, the id of every row: ``int64`` rows, or an Arrow array of strings;
+            ``None`` when it is the row.
         note: Once resolved, how the ids were understood.
     """
 
@@ -129,7 +130,7 @@ class IdSpace:
     table: IdColumn | None = None
     columns: list[IdColumn] = field(default_factory=list)
 
-    ids: Rows | TextRows | None = None
+    ids: Any = None
     note: str = ""
     _num_rows: int = 0
     _find: Callable[[Any], Tensor] | None = None
@@ -166,7 +167,8 @@ class IdSpace:
         if self._find is None:
             low, high = column.range
             return low < 0 or high >= self._num_rows
-        return self.table is not None or column not in self.columns
+        is_negative = not column.is_text and column.range[0] < self._least
+        return self.table is not None or is_negative or column not in self.columns
 
     def rows_of(self, column: IdColumn) -> Rows:
         """The row of every id in ``column``, looked up when read; -1 where there is none.
@@ -186,6 +188,14 @@ class IdSpace:
             return self._find(ids)
         return torch.where((ids < 0) | (ids >= self._num_rows), -1, ids)
 
+    def set_of(self, column: IdColumn) -> Tensor:
+        """The rows of ids that are a set of nodes, ``int64``."""
+        rows = torch.cat([_NO_ROWS, *self.rows_of(column).slabs()])
+        bad = (rows < 0).nonzero().view(-1)
+        errors = [partial(self.missing, column, int(at)) for at in bad[:SHOWN]]
+        self.faults.add_many(len(bad), errors)
+        return rows[rows >= 0] if len(bad) else rows
+
     def missing(self, column: IdColumn, position: int) -> InputError:
         """The error for an id that has no row."""
         if self._find is None:
@@ -194,11 +204,13 @@ class IdSpace:
         return column.fail(position, table)
 
     def _in_range(self, column: IdColumn, position: int) -> tuple[str, str]:
+        if column not in self.columns:
+            return f"an id of 0…{self._num_rows - 1}", ""
         if int(column.rows.read(position, position + 1)[0]) < 0:
             return "an id of 0 or more", _ASK_FOR_MAP
         source = "num_nodes"
-        if self.num_nodes is None and self.known_rows is not None:
-            source = self.known_rows[1]
+        if self.num_nodes is None:
+            source = "the edges" if self.known_rows is None else self.known_rows[1]
         return (
             f"an id below {self._num_rows}, the number of nodes by {source}",
             "If ids are not rows, pass ids='map' (--ids map) or a node table.",
@@ -231,31 +243,31 @@ class IdSpace:
         second = self._index(table.rows)
         if second >= 0:
             raise table.fail(second, "every id once")
-        self.ids = table.rows
         self.note = "ids mapped to the rows of the node table"
         return len(table)
 
+    @property
+    def _least(self) -> int:
+        """The least integer that may be an id."""
+        return -(1 << 63) if self.policy == "map" or self.table is not None else 0
+
     def _resolve_map(self) -> int:
-        filled = [column for column in self.columns if len(column)]
         texts = [column.rows for column in self.columns if isinstance(column.rows, TextRows)]
         if texts:
+            self._index(distinct_text(texts, self.workspace))
             self.note = "text ids mapped, ascending"
-            self.ids = distinct_text(texts, self.workspace)
-            self._index(self.ids)
             return len(self.ids)
-        self.note = "integer ids mapped, ascending"
-        numbers = [column.rows for column in filled if isinstance(column.rows, Rows)]
-        low = min((column.range[0] for column in filled), default=0)
+        filled = [column for column in self.columns if len(column)]
+        low = max(min((column.range[0] for column in filled), default=0), self._least)
         span = max((column.range[1] for column in filled), default=-1) - low + 1
-        num_bytes = _core.IdBits.num_bytes(span)
-        is_narrow = span <= _BITS_PER_ID * sum(map(len, numbers))
-        if is_narrow and num_bytes <= _BITS_SHARE * self.workspace.room:
+        is_narrow = span <= _BITS_PER_ID * sum(map(len, filled))
+        if is_narrow and _core.IdBits.num_bytes(span) <= _BITS_SHARE * self.workspace.room:
             bits = self._bits(low, span)
-            count = bits.rank()
-            self.ids, self._find = _RankedIds(bits, count), _on_integers(bits.find)
-            return count
-        self.ids = distinct_integers(numbers, self.workspace)
-        self._index(self.ids)
+            self._rank(bits, bits.rank())
+        else:
+            numbers = [column.rows for column in filled if isinstance(column.rows, Rows)]
+            self._index(distinct_integers(numbers, self._least, self.workspace))
+        self.note = "integer ids mapped, ascending"
         return len(self.ids)
 
     def _bits(self, low: int, span: int) -> _core.IdBits:
@@ -267,6 +279,10 @@ class IdSpace:
                 bits.add(slab.to(torch.int64))
         return bits
 
+    def _rank(self, bits: _core.IdBits, count: int) -> None:
+        """Number the ids of a bit set from now on."""
+        self.ids, self._find = _RankedIds(bits, count), _on_integers(bits.find)
+
     def _index(self, ids: Rows | TextRows) -> int:
         """Look ids up in ``ids`` from now on; the first row whose id occurs before it, or -1."""
         if isinstance(ids, Rows):
@@ -276,13 +292,26 @@ class IdSpace:
             for slab in ids.slabs():
                 whole[begin : begin + len(slab)] = slab
                 begin += len(slab)
-            index = _core.IntegerIndex(whole)
-            self._find = _on_integers(index.find)
-            return index.second
-        size = sum(slab.nbytes for slab in ids.slabs())
+            numbers = _core.IntegerIndex(whole)
+            self.ids, self._find = ArrayRows(whole), _on_integers(numbers.find)
+            return numbers.second
+        size = sum(int(text_bytes(slab)[0][[0, -1]].diff()) for slab in ids.slabs())
         self._take(_core.TextIndex.num_bytes(len(ids)) + size + 8 * len(ids), len(ids))
-        words = _core.TextIndex(*_text_buffers(ids))
-        self._find = lambda slab: words.find(*_arrow_buffers(slab))
+        offsets, text = (
+            torch.zeros(len(ids) + 1, dtype=torch.int64),
+            torch.empty(size, dtype=torch.uint8),
+        )
+        row = 0
+        for slab in ids.slabs():
+            bounds, part = text_bytes(slab)
+            bounds = bounds + (offsets[row] - bounds[0])
+            offsets[row : row + len(bounds)] = bounds
+            text[bounds[0] : bounds[-1]] = part
+            row += len(slab)
+        words = _core.TextIndex(offsets, text)
+        buffers = [None, pa.py_buffer(offsets.numpy()), pa.py_buffer(text.numpy())]
+        self.ids = pa.Array.from_buffers(pa.large_string(), len(ids), buffers)
+        self._find = lambda slab: words.find(*text_bytes(slab))
         return words.second
 
     def _take(self, num_bytes: int, num_ids: int) -> None:
@@ -341,7 +370,7 @@ class IdSpace:
                 self.workspace.room += _core.IdBits.num_bytes(num_rows)
                 return num_rows
             self.note = "integer ids mapped, ascending"
-            self.ids, self._find = _RankedIds(bits, distinct), _on_integers(bits.find)
+            self._rank(bits, distinct)
             return distinct
         return self._resolve_map()
 
@@ -412,28 +441,12 @@ def _counts_on(slab: Tensor, begin: int) -> bool:
     return torch.equal(slab, torch.arange(begin, begin + len(slab), dtype=slab.dtype))
 
 
-def _arrow_buffers(words: Any) -> tuple[Tensor, Tensor]:
-    """Offsets ``int64 [n + 1]`` and bytes of an Arrow array of strings."""
+def text_bytes(words: Any) -> tuple[Tensor, Tensor]:
+    """Offsets ``int64 [n + 1]``, from 0 on, and bytes of an Arrow array of strings."""
     _, offsets, text = words.buffers()
-    first = np.frombuffer(offsets, np.int32)[words.offset : words.offset + len(words) + 1]
-    return torch.from_numpy(first.astype(np.int64)), _bytes_of(text)
-
-
-def _bytes_of(buffer: Any) -> Tensor:
-    if buffer is None or buffer.size == 0:
-        return torch.empty(0, dtype=torch.uint8)
-    return torch.from_dlpack(pa.Array.from_buffers(pa.uint8(), buffer.size, [None, buffer]))
-
-
-def _text_buffers(rows: TextRows) -> tuple[Tensor, Tensor]:
-    """Offsets and bytes of all strings in memory of their own."""
-    offsets = torch.zeros(len(rows) + 1, dtype=torch.int64)
-    texts = []
-    row = 0
-    for slab in rows.slabs():
-        bounds, text = _arrow_buffers(slab)
-        count, begin = len(slab), int(offsets[row])
-        offsets[row + 1 : row + count + 1] = bounds[1:] - bounds[0] + begin
-        texts.append(text[int(bounds[0]) : int(bounds[-1])])
-        row += count
-    return offsets, torch.cat(texts) if texts else torch.empty(0, dtype=torch.uint8)
+    bounds = np.frombuffer(offsets, np.int32)[words.offset : words.offset + len(words) + 1]
+    begin, end = int(bounds[0]), int(bounds[-1])
+    part = torch.empty(0, dtype=torch.uint8)
+    if end > begin:
+        part = from_dlpack(pa.Array.from_buffers(pa.uint8(), end, [None, text]))[begin:]
+    return torch.from_numpy(bounds - np.int64(begin)), part

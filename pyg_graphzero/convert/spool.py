@@ -6,6 +6,7 @@ times.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import reduce
@@ -14,11 +15,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from .rows import ArrayRows, ChainRows, FileRows, MappedRows, Rows, as_bytes
 from .workspace import Workspace
+
+_SLAB_WORDS = 1 << 17
+_NO_WORDS = pa.array([], pa.string())
 
 
 class RowSpool:
@@ -44,7 +49,7 @@ class RowSpool:
             self._parts.append(ArrayRows(batch))
             return
         if self._file is None:
-            self._file = open(self._workspace.file(self._name), "wb")
+            self._file = self._workspace.file(self._name).open("wb")
         at = self._file.tell()
         self._file.write(as_bytes(batch))
         last = self._parts[-1] if self._parts else None
@@ -85,11 +90,45 @@ def _as_dtype(rows: Rows, dtype: torch.dtype) -> Rows:
     return MappedRows(rows, rows.shape, dtype, lambda slab, _: slab.to(dtype))
 
 
-class TextRows:
-    """Strings that may be read any number of times, as :class:`Rows` of numbers are.
+class TextRows(ABC):
+    """Strings that may be read any number of times, as :class:`Rows` of numbers are."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, begin: int, end: int) -> Any:
+        """Strings ``begin … end - 1`` as an Arrow array."""
+
+    def slabs(self) -> Iterator[Any]:
+        """All strings in order, in pieces of a few megabytes."""
+        for begin in range(0, len(self), _SLAB_WORDS):
+            yield self.read(begin, min(begin + _SLAB_WORDS, len(self)))
+
+
+class PrintedRows(TextRows):
+    """Integers as the text they are printed as.
 
     Args:
-        parts: Arrow arrays of strings, or the number of a batch in ``file``.
+        rows: The integers, ``[n]``.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, begin: int, end: int) -> Any:
+        """See :meth:`TextRows.read`."""
+        return pc.cast(pa.array(self._rows.read(begin, end).numpy()), pa.string())
+
+
+class WordRows(TextRows):
+    """Strings in memory, or in the batches of an Arrow file.
+
+    Args:
+        parts: Arrow arrays of strings, or the numbers of batches in ``file``.
         lengths: How many strings each part has.
         file: An Arrow file with one column, if there is one.
     """
@@ -106,7 +145,7 @@ class TextRows:
         return int(self.starts[-1])
 
     def read(self, begin: int, end: int) -> Any:
-        """Strings ``begin … end - 1`` as an Arrow array."""
+        """See :meth:`TextRows.read`."""
         pieces = []
         number = bisect_right(self.starts, begin) - 1
         while begin < end:
@@ -117,7 +156,7 @@ class TextRows:
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays([_NO_WORDS, *pieces])
 
     def slabs(self) -> Iterator[Any]:
-        """All strings in order, in pieces of a few megabytes."""
+        """See :meth:`TextRows.slabs`."""
         for number in range(len(self._parts)):
             yield self._part(number)
 
@@ -129,9 +168,6 @@ class TextRows:
             with pa.OSFile(str(self._file)) as raw, pa.ipc.open_file(raw) as file:
                 self._last = (number, file.get_batch(part).column(0))
         return self._last[1]
-
-
-_NO_WORDS = pa.array([], pa.string())
 
 
 class TextSpool:
@@ -171,4 +207,4 @@ class TextSpool:
         """All strings."""
         if self._file is not None:
             self._file.close()
-        return TextRows(self._parts, self._lengths, self._path)
+        return WordRows(self._parts, self._lengths, self._path)

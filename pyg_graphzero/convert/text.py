@@ -22,12 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from ..errors import InputError
 from .blocks import Block, Places, clean, line_label, needs_cleaning, read_blocks, rows_of
 from .dialect import BLANKS, NUMBER, Dialect
 from .faults import Faults
-from .options import cast
+from .options import as_tensor, cast
 from .progress import Progress
 
 # Each has a block in memory, as bytes and as columns.
@@ -60,20 +62,29 @@ TEXT = Kind(pa.string(), "UTF-8 text")
 GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
 
+Dtype = torch.dtype | None
+
+
 @dataclass(frozen=True)
 class Column:
     """What is wanted of a column.
 
     Attributes:
-        dtype: What its values become; ``None`` for what the kind is parsed into.
+        dtypes: What its values become; ``None`` for what the kind is parsed into. One for each
+            attribute that is made of it.
     """
 
     kind: Kind
-    dtype: torch.dtype | None = None
+    dtypes: tuple[Dtype, ...] = (None,)
+
+    def empty(self, dtype: Dtype) -> Tensor:
+        """No values, in the dtype that they would have."""
+        values = torch.from_numpy(np.empty(0, self.kind.arrow.to_pandas_dtype()))
+        return values if dtype is None else values.to(dtype)
 
 
 Columns = Mapping[int, Column]  # by position
-Batch = dict[int, Any]  # by position: torch.Tensor, or pa.StringArray for TEXT
+Batch = dict[tuple[int, Dtype], Any]  # Tensor, or pa.StringArray for TEXT
 
 
 def guess(dialect: Dialect, position: int) -> Kind:
@@ -94,6 +105,11 @@ def is_text_id(dialect: Dialect, position: int) -> bool:
 
 class _Refused(Exception):
     """Some cell is missing, or is not what its column says."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(found, expected)
+        self.found = found
+        self.expected = expected
 
 
 def read(places: Places, columns: Columns, faults: Faults, progress: Progress) -> Iterator[Batch]:
@@ -157,7 +173,9 @@ class _Reader:
     def _names(self) -> list[int]:
         return list(range(self._dialect.num_columns))
 
-    def _noted(self, block: Block, batch: Batch, dropped: list[int] | None = None) -> Iterator[Batch]:
+    def _noted(
+        self, block: Block, batch: Batch, dropped: list[int] | None = None
+    ) -> Iterator[Batch]:
         num_rows = len(next(iter(batch.values()))) if batch else 0
         if num_rows:
             self._places.add(block, num_rows, dropped or ())
@@ -189,10 +207,9 @@ class _Reader:
                 block, _parse(data, ",", list(self._columns), self._columns), dropped
             )
         except _Refused as error:
-            where = line_label(self._dialect, block, 0)
-            raise InputError(
-                self._dialect.path, f"rows from {where}", str(error), "delimited text"
-            ) from error
+            where = f"rows from {line_label(self._dialect, block, 0)}"
+            path = self._dialect.path
+            raise InputError(path, where, error.found, error.expected) from error
 
     def _fault(self, block: Block, line: int, cells: list[str]) -> InputError | None:
         """What is wrong with a row."""
@@ -219,12 +236,12 @@ class _Reader:
                 found = f"{cell[:60]!r}" if cell else "an empty cell"
                 hint = 'If ids are text, pass id_type="str" (--id-type str).' if kind is ID else ""
                 return fail(where, found, kind.expected, hint)
-            elif column.dtype is not None:
+            elif kind is not TEXT:
                 value = float(cell) if kind is FLOAT else int(_BOOLEANS.get(cell.lower(), cell))
                 try:
-                    cast(np.array([value]), column.dtype, lambda _, *what: fail(where, *what))
-                except InputError as error:
-                    return error
+                    _as_dtypes(torch.from_numpy(np.array([value])), column)
+                except _Refused as error:
+                    return fail(where, error.found, error.expected)
         return None
 
 
@@ -242,7 +259,10 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
     """The wanted columns of clean rows.
 
     Args:
+        data: The rows.
+        delimiter: What separates their cells.
         names: The position that each cell of a row has in the table.
+        columns: The wanted ones.
 
     Raises:
         _Refused: A row or a cell is not as it should be.
@@ -255,9 +275,7 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
             read_options=pacsv.ReadOptions(
                 column_names=list(map(str, names)), block_size=len(data) + 1, use_threads=False
             ),
-            parse_options=pacsv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=b'"' in data
-            ),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
             convert_options=pacsv.ConvertOptions(
                 include_columns=list(map(str, columns)),
                 column_types={str(position): each.kind.arrow for position, each in columns.items()},
@@ -267,31 +285,41 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
             ),
         )
     except pa.ArrowInvalid as error:
-        raise _Refused(str(error)) from error
+        raise _Refused(str(error), "delimited text") from error
+    batch: Batch = {}
+    for position, column in columns.items():
+        values = _values(table.column(str(position)), column.kind)
+        if column.kind is TEXT:
+            batch[position, None] = values
+        else:
+            each = _as_dtypes(values, column)
+            batch |= {(position, dtype): values for dtype, values in each.items()}
+    return batch
+
+
+def _values(chunks: Any, kind: Kind) -> Any:
+    if chunks.null_count:
+        raise _Refused("an empty cell", kind.expected)
+    values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+    if kind is TEXT:
+        values = pc.utf8_trim(values, BLANKS)
+        if pc.any(pc.equal(values, "")).as_py():
+            raise _Refused("an empty cell", kind.expected)
+        return values
+    if kind is BOOLEAN:  # bits, which no tensor shares
+        return torch.from_numpy(values.to_numpy(zero_copy_only=False))
+    return from_dlpack(values)
+
+
+def _as_dtypes(values: Tensor, column: Column) -> dict[Dtype, Tensor]:
     return {
-        position: _values(table.column(str(position)), column)
-        for position, column in columns.items()
+        dtype: values if dtype is None else as_tensor(cast(values, dtype, _refuse))
+        for dtype in column.dtypes
     }
 
 
-def _values(chunks: Any, column: Column) -> Any:
-    if chunks.null_count:
-        raise _Refused("an empty cell")
-    values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
-    if column.kind is TEXT:
-        values = pc.utf8_trim(values, BLANKS)
-        if pc.any(pc.equal(values, "")).as_py():
-            raise _Refused("an empty cell")
-        return values
-    if column.kind is BOOLEAN:  # bits, which no tensor shares
-        array = torch.from_numpy(values.to_numpy(zero_copy_only=False))
-    else:
-        array = torch.from_dlpack(values)
-    return array if column.dtype is None else cast(array, column.dtype, _refuse)
-
-
 def _refuse(row: int, found: str, expected: str) -> InputError:
-    raise _Refused(f"{found} instead of {expected}")
+    raise _Refused(found, expected)
 
 
 def locate(places: Places, row: int, position: int) -> str:
