@@ -220,9 +220,13 @@ class StoreWriter:
         record.index_sets[name] = self._files.column(node_folder(node_type), name, tensor)
 
     def add_node_ids(self, node_type: str | None, ids: Any) -> None:
-        """Writes the user's id of every row: ``int64 [num_nodes]``, or strings."""
+        """Writes the user's id of every row: ``int64 [num_nodes]`` (also as rows), or strings."""
         record = self._node_type(node_type)
         folder = node_folder(node_type)
+        if isinstance(ids, Rows):
+            rows = _rows(ids, record.num_nodes, f"ids of {node_type!r}")
+            record.ids = self._files.column(folder, "ids", rows)
+            return
         if isinstance(ids, Tensor) or (isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"):
             tensor = _rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
             record.ids = self._files.column(folder, "ids", tensor)

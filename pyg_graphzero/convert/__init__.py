@@ -20,12 +20,14 @@ from ..schema import SCHEMA_FILE
 from .chunks import is_chunks
 from .datasets import dataset_graph, is_dataset
 from .detect import check_files, dataset_spec, file_kind, processed_file
+from .faults import Faults
 from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
+from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
 from .progress import Progress
 from .pyg import load_pyg, plan_pyg
-from .sources import Inputs, is_paths
+from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 from .workspace import Workspace
@@ -57,6 +59,9 @@ def convert(
     dtypes: Mapping[str, Any] | None = None,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
+    on_error: str = "raise",
+    memory: int | str | None = None,
+    tmp: str | os.PathLike[str] | None = None,
     force: bool = False,
     progress: bool | None = None,
 ) -> ConvertSummary:
@@ -64,7 +69,7 @@ def convert(
 
     ``source`` is one of
 
-    * a text file of edges (``.csv``, ``.tsv``, ``.txt``, each also ``.gz``),
+    * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``),
     * a NumPy or torch file (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``), or an array or
       tensor ``[2, E]`` or ``[E, 2]``, or a pair of them,
     * a PyG ``Data`` or ``HeteroData``, or a ``.pt`` file with one,
@@ -103,6 +108,11 @@ def convert(
         dtypes: Attribute → dtype, for any attribute.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
+        on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
+            be, or ``"skip"`` such rows: they are counted, and the first ten shown.
+        memory: What the process may take, in bytes or such as ``"4GB"``; half of what is free by
+            default.
+        tmp: Directory for temporary files; beside ``out`` by default.
         force: Replace the store at ``out``.
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
@@ -128,6 +138,7 @@ def convert(
     options = edge_options(undirected, coalesce, self_loops)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes)
+    faults = Faults(on_error)
     bars = Progress(progress)
     _check_target(target, force)
     flat = {
@@ -144,11 +155,13 @@ def convert(
         "comment": comment,
         "edge_layout": edge_layout,
     }
-    with Workspace(target) as space:
-        plan = _plan(source, target, flat, options, selection, types, bars, space)
+    with Workspace(target, memory, tmp) as space:
+        inputs = Inputs(Path(), target, types, bars, space, faults)
+        plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         plan.expand_undirected()
         summary = write_plan(plan, target, force=force, progress=bars)
+    summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary
 
@@ -169,16 +182,13 @@ def _check_target(target: Path, force: bool) -> None:
 
 def _plan(
     source: Any,
-    target: Path,
     flat: dict[str, Any],
     options: EdgeOptions,
     selection: Selection,
-    types: Dtypes,
-    bars: Progress,
-    space: Workspace,
+    inputs: Inputs,
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
-    inputs = Inputs(Path(), target, types, bars, space)
+    bars = inputs.progress
     origin: Path | None = None  # the file of a graph that torch.save wrote
     what = ""
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
@@ -212,7 +222,7 @@ def _plan(
         _refuse_flat(flat, f"a {kind} brings its own nodes and edges")
         what = f"{what}: {kind}" if what else f"PyG {kind}"
         bars.say(f"{origin or 'source'}: {what}")
-        plan = plan_pyg(source, options, selection, types, origin)
+        plan = plan_pyg(source, options, selection, inputs.dtypes, origin)
         plan.what = what
         return plan
     if isinstance(source, Mapping) and not has_edges(source):

@@ -24,6 +24,7 @@ from .options import as_tensor
 from .paths import TEXT_SUFFIXES, kind_suffix
 from .plan import Array
 from .rows import ArrayRows, ChainRows, MappedRows, Rows, Spool, describe
+from .spool import PrintedRows, WordRows
 from .tables import TABLE_SUFFIXES
 from .tensors import load_torch, open_raw, open_safetensors, tensor_rows
 
@@ -75,14 +76,12 @@ def id_column(
             words = pc.cast(pa.array(table), pa.string())
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(path, "ids", str(error), "integers or strings") from error
-        return IdColumn(path, where, [words], True)
+        return IdColumn(path, where, WordRows([words], [len(words)]))
     if table.dtype.is_floating_point or table.dtype.is_complex or table.dtype == torch.bool:
         name = str(table.dtype).removeprefix("torch.")
         raise InputError(path, "ids", name, "integers or strings")
-    chunks: list[Any] = [slab.numpy() for slab in integers(table, path, where).slabs()]
-    if as_text:
-        chunks = [pc.cast(pa.array(chunk), pa.string()) for chunk in chunks]
-    return IdColumn(path, where, chunks, as_text)
+    rows = integers(table, path, where)
+    return IdColumn(path, where, PrintedRows(rows) if as_text else rows)
 
 
 def integers(rows: Rows, path: str | Path, where: Callable[[int], str]) -> Rows:

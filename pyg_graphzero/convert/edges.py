@@ -38,7 +38,7 @@ from .options import Selection
 from .paths import kind_suffix
 from .plan import edge_label
 from .rows import ChainRows, FileRows, Rows, describe
-from .sources import Columns, Inputs, Loaded, is_paths, is_text_column, select
+from .sources import Columns, Inputs, Loaded, in_files, is_text_column, select
 from .spec import EdgeSpec
 from .tensors import open_raw
 
@@ -82,7 +82,7 @@ def read_edges(
     """
     owner = edge_label(spec.type)
     wanted = {name: src for name, src in spec.attrs.items() if selection.wants(owner, name)}
-    if is_paths(spec.file):
+    if in_files(spec.file):
         reference = inputs.reference(spec.file)
         if reference.kind in ("text", "table"):
             return _read_columns(reference, spec, id_types, wanted, inputs)
@@ -125,16 +125,12 @@ def _read_columns(
         reference, named, delimiter=spec.delimiter, header=spec.header, comment=spec.comment
     )
     if dialect.num_columns < 2:
-        is_text = isinstance(dialect, Dialect)
-        raise InputError(
-            dialect.path,
-            f"line {dialect.skip_lines + 1}" if isinstance(dialect, Dialect) else "columns",
-            "1 column",
-            f"2 or more, separated by {dialect.delimiter!r}"
-            if isinstance(dialect, Dialect)
-            else "2 or more",
-            "Pass delimiter=... (--delimiter) if they are separated otherwise." if is_text else "",
-        )
+        where, expected, hint = "columns", "2 or more", ""
+        if isinstance(dialect, Dialect):
+            where = f"line {dialect.parts[0].skip_lines + 1}"
+            expected = f"2 or more, separated by {dialect.delimiter!r}"
+            hint = "Pass delimiter=... (--delimiter) if they are separated otherwise."
+        raise InputError(dialect.path, where, "1 column", expected, hint)
     src, dst = _endpoint_columns(dialect, spec)
     own, external = split_own(dialect, attrs)
     ids = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import torch
 from ..errors import InputError
 from .chunks import is_chunks
 from .edges import EdgeList, read_edges, split_own, untaken
+from .faults import SHOWN
 from .ids import IdColumn, IdSpace
-from .options import Selection, as_tensor, edge_options
+from .options import Selection, edge_options
 from .plan import (
     EdgeOptions,
     EdgePlan,
@@ -24,11 +26,12 @@ from .plan import (
     NodeType,
     stream,
 )
-from .rows import ArrayRows, ChainRows, Rows, ScatterRows
+from .rows import Rows, ScatterRows
 from .sources import Inputs, Loaded, Scattered, is_text_column
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 
 _INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
+_SLAB_EDGES = 1 << 20
 ID_TYPES = ("auto", "int", "str")
 
 
@@ -66,6 +69,7 @@ def plan_files(
         id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
         lists[edge.type] = read_edges(edge, id_types, selection, inputs)
         plan.notes += lists[edge.type].notes
+    spaces: dict[NodeType, IdSpace] = {}
     for node_type, node_spec in nodes.items():
         builder = _NodeBuilder(node_type, node_spec, selection, inputs)
         for edge_type, edges in lists.items():
@@ -76,12 +80,18 @@ def plan_files(
                 builder.refer(edges.dst, edges.num_dst)
         plan.nodes[node_type] = builder.build(str(spec.name))
         plan.notes += builder.notes
+        spaces[node_type] = builder.space
     for edge in spec.edges:
-        plan.edges[edge.type] = _plan_edges(edge, lists[edge.type], options)
+        src_type, dst_type = plan.endpoints(edge.type)
+        plan.edges[edge.type] = _plan_edges(
+            edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), options
+        )
     return plan
 
 
-def _plan_edges(spec: EdgeSpec, edges: EdgeList, options: EdgeOptions) -> EdgePlan:
+def _plan_edges(
+    spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: EdgeOptions
+) -> EdgePlan:
     num_edges = len(edges.src)
     if spec.num_edges not in (None, num_edges):
         raise InputError(edges.src.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
@@ -101,16 +111,35 @@ def _plan_edges(spec: EdgeSpec, edges: EdgeList, options: EdgeOptions) -> EdgePl
         if (value := getattr(spec, name)) is not None
     }
     checked = replace(options, **own)
+    src, dst = (
+        space.rows_of(column) for space, column in zip(spaces, (edges.src, edges.dst), strict=True)
+    )
+    may_miss = spaces[0].may_miss(edges.src) or spaces[1].may_miss(edges.dst)
+    leave_out = may_miss and spaces[0].faults.skip
+    if leave_out:
+        num_edges = _leave_out(edges, spaces, src, dst)
     return EdgePlan(
-        stream(_rows_of(edges.src), _rows_of(edges.dst), columns),
+        stream(src, dst, columns, leave_out),
         num_edges,
         edge_options(checked.undirected, checked.coalesce, checked.self_loops),
     )
 
 
-def _rows_of(column: IdColumn) -> Rows:
-    parts: list[Rows] = [ArrayRows(as_tensor(chunk)) for chunk in column.chunks]
-    return ChainRows(parts or [ArrayRows(torch.empty(0, dtype=torch.int64))])
+def _leave_out(edges: EdgeList, spaces: tuple[IdSpace, IdSpace], src: Rows, dst: Rows) -> int:
+    """The number of edges between nodes; the others are faults."""
+    columns = (edges.src, edges.dst)
+    kept = begin = 0
+    for ends in zip(src.slabs(_SLAB_EDGES), dst.slabs(_SLAB_EDGES), strict=True):
+        bad = ((ends[0] < 0) | (ends[1] < 0)).nonzero().view(-1)
+        sides = (ends[0][bad] >= 0).int()  # which of the ends is shown
+        faults = [
+            partial(spaces[side].missing, columns[side], begin + int(at))
+            for at, side in zip(bad[:SHOWN], sides[:SHOWN].tolist(), strict=True)
+        ]
+        spaces[0].faults.add_many(len(bad), faults)
+        begin += len(ends[0])
+        kept += len(ends[0]) - len(bad)
+    return kept
 
 
 class _NodeBuilder:
@@ -123,7 +152,9 @@ class _NodeBuilder:
         self._inputs = inputs
         self._label = node_type or ""
         self.notes: list[str] = []
-        self._space = IdSpace(label=self._label, policy=spec.ids, num_nodes=spec.num_nodes)
+        self.space = IdSpace(
+            inputs.space, inputs.faults, self._label, policy=spec.ids, num_nodes=spec.num_nodes
+        )
         wanted = {k: v for k, v in spec.attrs.items() if selection.wants(self._label, k)}
         self._attrs: dict[str, Loaded] = {}
         if spec.file is not None:
@@ -133,16 +164,16 @@ class _NodeBuilder:
             ids = inputs.load_ids(spec.id, is_text, "ids")
             if not isinstance(ids, IdColumn):
                 raise InputError(ids.path, "ids", "booleans", "integers or strings")
-            self._space.table = ids
+            self.space.table = ids
         self._sets = {
             k: v for k, v in wanted.items() if is_index_name(k) or isinstance(v, Scattered)
         }
         for name in wanted.keys() - self._sets.keys():
             self._attrs[name] = inputs.load(name, wanted[name])
         for name in wanted:  # in the order given
-            if name in self._attrs and self._space.known_rows is None:
+            if name in self._attrs and self.space.known_rows is None:
                 loaded = self._attrs[name]
-                self._space.known_rows = (len(loaded.rows), f"{loaded.path} ({name})")
+                self.space.known_rows = (len(loaded.rows), f"{loaded.path} ({name})")
 
     def _read_table(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Read the node table; returns the attributes that are not in it."""
@@ -166,19 +197,19 @@ class _NodeBuilder:
         )
         own, external = split_own(dialect, wanted)
         ids, self._attrs = self._inputs.columns(dialect, own, [(position, is_text)])
-        self._space.table = ids[0]
+        self.space.table = ids[0]
         self.notes += untaken(dialect, {position}.union(*own.values()))
         return external
 
     def refer(self, column: IdColumn, num_nodes: int | None) -> None:
         """Note a column of ids of this type, and the number of nodes its input states."""
-        self._space.columns.append(column)
-        if num_nodes is not None and self._space.known_rows is None:
-            self._space.known_rows = (num_nodes, str(column.path))
+        self.space.columns.append(column)
+        if num_nodes is not None and self.space.known_rows is None:
+            self.space.known_rows = (num_nodes, str(column.path))
 
     def build(self, spec_name: str) -> NodePlan:
-        """Settle the rows; the columns referred to hold rows from now on."""
-        space = self._space
+        """Settle the rows."""
+        space = self.space
         if not (space.columns or space.table or space.num_nodes or space.known_rows):
             raise InputError(
                 spec_name, f"nodes.{self._label}", "no table, edges, num_nodes or attributes", "one"
@@ -202,7 +233,7 @@ class _NodeBuilder:
                 loaded.path,
                 name,
                 f"{len(loaded.rows)} rows",
-                f"{num_nodes}, the number of {called} ({self._space.note})",
+                f"{num_nodes}, the number of {called} ({self.space.note})",
             )
         return loaded.rows
 
@@ -216,21 +247,14 @@ class _NodeBuilder:
         else:
             node.index_sets[name] = found
 
-    def _find(self, node: NodePlan, name: str, source: Any) -> np.ndarray | Loaded:
+    def _find(self, node: NodePlan, name: str, source: Any) -> torch.Tensor | Loaded:
         """Rows of the nodes in a set; a mask comes as it is.
 
         A set holds ids as the user knows them, so it goes through the same map as the edges.
         """
-        is_text = node.ids is not None and not isinstance(node.ids, np.ndarray)
+        is_text = node.ids is not None and not isinstance(node.ids, Rows)
         found = self._inputs.load_ids(source, is_text, name)
-        if isinstance(found, Loaded):
-            return found
-        if node.ids is not None:
-            return self._space.lookup(found)
-        bad = found.first(lambda chunk: (chunk < 0) | (chunk >= node.num_nodes))
-        if bad is not None:
-            raise found.fail(bad, f"an id of 0…{node.num_nodes - 1}")
-        return np.concatenate([np.empty(0, np.int64), *found.chunks])
+        return found if isinstance(found, Loaded) else self.space.set_of(found)
 
     def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
         places, values = [], []
@@ -238,7 +262,7 @@ class _NodeBuilder:
             found = self._find(node, name, ids)
             if isinstance(found, Loaded):
                 raise InputError(found.path, name, "booleans", "ids of nodes")
-            places.append(torch.from_numpy(found))
+            places.append(found)
             if isinstance(value, bool):
                 values.append(torch.full((len(found),), value))
                 continue

@@ -67,7 +67,9 @@ class Rows(ABC):
         """The columns of a matrix ``[num_rows, k]``, each a table ``[num_rows]``."""
 
         def pick(column: int) -> Rows:
-            return MappedRows(self, self.shape[:1], self.dtype, lambda slab, _: slab[:, column])
+            return MappedRows(
+                self, self.shape[:1], self.dtype, lambda slab, _: slab[:, column].contiguous()
+            )
 
         return [pick(column) for column in range(self.shape[1])]
 

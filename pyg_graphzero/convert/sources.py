@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +25,15 @@ from torch import Tensor
 from ..errors import InputError
 from . import text
 from .arrays import SUFFIXES, Reference, Table, as_table, id_column, load_member
+from .blocks import Places
 from .dialect import Dialect, sniff
+from .faults import Faults
 from .ids import IdColumn
-from .options import Dtypes, as_tensor, cast, cast_rows
-from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, kind_suffix
+from .options import Dtypes, as_tensor, cast
+from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, is_paths, kind_suffix
 from .progress import Progress
-from .rows import ArrayRows, MappedRows, Rows, StackedRows
+from .rows import MappedRows, Rows, StackedRows
+from .spool import RowSpool, TextSpool
 from .tables import ArrowTable
 from .workspace import Workspace
 
@@ -106,15 +110,23 @@ class Inputs:
         dtypes: Dtypes asked for.
         progress: Where to show slow steps.
         space: Memory and temporary files.
+        faults: What to do about rows of text that are not as they should be.
     """
 
     def __init__(
-        self, base: Path, out: Path, dtypes: Dtypes, progress: Progress, space: Workspace
+        self,
+        base: Path,
+        out: Path,
+        dtypes: Dtypes,
+        progress: Progress,
+        space: Workspace,
+        faults: Faults,
     ) -> None:
         self.base = base
         self.dtypes = dtypes
         self.progress = progress
         self.space = space
+        self.faults = faults
         self._out = out.resolve()
 
     def beside(self, base: Path) -> Inputs:
@@ -201,7 +213,7 @@ class Inputs:
         """
         if isinstance(source, Labels):
             loaded = self._classes(name, source)
-        elif is_paths(source):
+        elif in_files(source):
             if isinstance(source, str | os.PathLike) and not self._is_path(source):
                 expected = "a path such as feat.npy, or a column of the table at hand"
                 raise InputError(f"<{name}>", "source", repr(os.fspath(source)), expected)
@@ -231,7 +243,7 @@ class Inputs:
             layout: What is known of text; see :func:`.dialect.sniff`.
         """
         if reference.kind == "text":
-            return sniff(reference.path, wanted=tuple(wanted), **layout)
+            return sniff(reference.files, wanted=tuple(wanted), **layout)
         return ArrowTable(reference.files)
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
@@ -263,7 +275,7 @@ class Inputs:
             is_text: Whether they must be text; ``None`` to go by the file.
             name: What messages call them.
         """
-        if is_paths(source):
+        if in_files(source):
             reference = self.reference(source)
             if reference.kind in ("text", "table"):
                 columns = self.open_columns(reference, _wanted(reference.member))
@@ -306,60 +318,112 @@ class Inputs:
 
     def _table_ids(self, table: ArrowTable, position: int, is_text: bool) -> IdColumn:
         if table.is_text(position):
-            return IdColumn(table.path, table.where(position), list(table.words(position)), True)
+            spool = TextSpool(self.space, "ids")
+            for words in table.words(position):
+                spool.append(words)
+            return IdColumn(table.path, table.where(position), spool.finish())
         return id_column(table.rows(position), table.path, table.where(position), is_text)
 
     def _text_columns(
         self, dialect: Dialect, attrs: Mapping[str, list[int]], ids: list[tuple[int, bool]]
     ) -> tuple[list[IdColumn], dict[str, Loaded]]:
-        """Those of text, from one pass over the file."""
-        kinds: dict[int, text.Kind] = {}
+        """Those of text, from one pass over the files."""
+        columns: dict[int, text.Column] = {}
+        dtypes = {name: self._text_dtype(name) for name in attrs}
         for name, positions in attrs.items():
             for position in positions:
-                kinds[position] = self._kind(dialect, name, position)
+                others = columns[position].dtypes if position in columns else ()
+                kind = _kind(dialect, position, dtypes[name])
+                columns[position] = text.Column(kind, (*others, dtypes[name]))
         for position, is_text in ids:
-            kinds[position] = text.TEXT if is_text else text.ID
-        batches = text.read(dialect, kinds, self.progress)
+            columns[position] = text.Column(text.TEXT if is_text else text.ID)
+        places = Places(dialect)
+        readers = [
+            _TextIds(self.space) if is_text else _IntegerIds(self.space) for _, is_text in ids
+        ]
+        spools = {name: RowSpool(self.space, "column") for name in attrs}
+        for batch in text.read(places, columns, self.faults, self.progress):
+            for reader, (position, _) in zip(readers, ids, strict=True):
+                reader.append(batch[position, None])
+            for name, positions in attrs.items():
+                keys = [(position, dtypes[name]) for position in positions]
+                spools[name].append(_side_by_side([batch[key] for key in keys]))
 
         def where(position: int) -> Callable[[int], str]:
-            return lambda row: text.line_of_value(dialect, row, position)
+            return lambda row: text.locate(places, row, position)
 
         id_columns = [
-            IdColumn(dialect.path, where(pos), [batch[pos] for batch in batches], is_text)
-            for pos, is_text in ids
+            reader.column(dialect.path, where(position))
+            for reader, (position, _) in zip(readers, ids, strict=True)
         ]
         loaded = {}
         for name, positions in attrs.items():
-            dtype = self.dtypes.get(name)
-            if dtype is None and name in _SINGLE_PRECISION:
-                dtype = torch.float32
-            parts = []
-            for position in positions:
-                values = ArrayRows(as_tensor(text.concatenate(batches, position)))
-                part = Loaded(values, dialect.path, where(position))
-                parts.append(part.rows if dtype is None else cast_rows(part.rows, dtype, part.fail))
-            rows = StackedRows(parts) if len(parts) > 1 else parts[0]
-            loaded[name] = Loaded(rows, dialect.path, where(positions[0]))
+            empty = _side_by_side([columns[each].empty(dtypes[name]) for each in positions])
+            loaded[name] = Loaded(spools[name].finish(empty), dialect.path, where(positions[0]))
         return id_columns, loaded
 
-    def _kind(self, dialect: Dialect, name: str, position: int) -> text.Kind:
-        dtype = self.dtypes.get(name)
-        if dtype is None:
-            return text.FLOAT if name in _SINGLE_PRECISION else text.guess(dialect, position)
-        if dtype == torch.bool:
-            return text.BOOLEAN
-        return text.FLOAT if dtype.is_floating_point else text.INTEGER
+    def _text_dtype(self, name: str) -> torch.dtype | None:
+        single = torch.float32 if name in _SINGLE_PRECISION else None
+        return self.dtypes.get(name) or single
 
     def _cast(self, name: str, loaded: Loaded) -> Loaded:
         rows = self.dtypes.cast(name, loaded.rows, loaded.fail)
         return Loaded(rows, loaded.path, loaded.where)
 
 
-def is_paths(value: Any) -> bool:
+class _IntegerIds:
+    """Collects a column of integer ids, in no wider a type than they need."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._spool = RowSpool(space, "ids")
+        self._low, self._high = 0, -1
+
+    def append(self, batch: Tensor) -> None:
+        low, high = (int(bound) for bound in batch.aminmax())
+        if self._high < self._low:
+            self._low, self._high = low, high
+        self._low, self._high = min(low, self._low), max(high, self._high)
+        is_short = low >= -(1 << 31) and high < 1 << 31
+        self._spool.append(batch.to(torch.int32) if is_short else batch)
+
+    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
+        rows = self._spool.finish(torch.empty(0, dtype=torch.int64))
+        return IdColumn(path, where, rows, (self._low, self._high))
+
+
+class _TextIds:
+    """Collects a column of text ids."""
+
+    def __init__(self, space: Workspace) -> None:
+        self._spool = TextSpool(space, "ids")
+
+    def append(self, batch: Any) -> None:
+        self._spool.append(batch)
+
+    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
+        return IdColumn(path, where, self._spool.finish())
+
+
+def _kind(dialect: Dialect, position: int, dtype: torch.dtype | None) -> text.Kind:
+    """How a column is parsed that is to have a dtype."""
+    if dtype is None:
+        return text.guess(dialect, position)
+    if dtype == torch.bool:
+        return text.BOOLEAN
+    return text.FLOAT if dtype.is_floating_point else text.INTEGER
+
+
+def _side_by_side(columns: list[Tensor]) -> Tensor:
+    """Columns as a matrix; a single one stays 1-D."""
+    if len(columns) == 1:
+        return columns[0]
+    dtype = reduce(torch.promote_types, [column.dtype for column in columns])
+    return torch.stack([column.to(dtype) for column in columns], dim=1)
+
+
+def in_files(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath] | Reference]:
     """Whether a source is in files: a path, a list of them, or a reference."""
-    if isinstance(value, list | tuple) and value:
-        return all(isinstance(part, str | os.PathLike) for part in value)
-    return isinstance(value, str | os.PathLike | Reference)
+    return is_paths(value) or isinstance(value, Reference)
 
 
 def is_text_column(columns: Columns, position: int) -> bool:

@@ -57,6 +57,8 @@ class ConvertSummary:
         num_bytes: Its size on disk.
         seconds: Wall time.
         notes: What the user should know and could not see from the result.
+        num_skipped: Rows left out because they were not as they should be.
+        skipped: What was wrong with the first ten of them.
     """
 
     path: Path
@@ -65,6 +67,8 @@ class ConvertSummary:
     edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
     graph_attrs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    num_skipped: int = 0
+    skipped: list[str] = field(default_factory=list)
     num_bytes: int = 0
     seconds: float = 0.0
 
@@ -103,6 +107,9 @@ class ConvertSummary:
         if self.graph_attrs:
             lines.append(f"  graph: {', '.join(self.graph_attrs)}")
         lines += [f"  note: {note}" for note in self.notes]
+        if self.num_skipped:
+            lines.append(f"  skipped: {self.num_skipped:,} rows")
+            lines += [f"    {fault}" for fault in self.skipped]
         return "\n".join(lines)
 
 
