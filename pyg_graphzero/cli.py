@@ -83,7 +83,7 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="NAME[=SOURCE]",
     help="Edge attribute, any number of times.",
 )
-@click.option("--nodes", help="Node table: a text file with one row per node.")
+@click.option("--nodes", help="Node table, text or Parquet: one row per node.")
 @click.option("--node-id", help="Id column of the node table; the first by default.")
 @click.option(
     "--node-attr",
@@ -141,9 +141,10 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 def convert(source: str, out: Path, as_json: bool, node_id: str | None, **options: Any) -> None:
     """Convert SOURCE to a store.
 
-    SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; a directory or a
-    quoted pattern means several files), a NumPy or torch file (.npy, .npz, .npz:member, .pt), or a
-    .toml or .json specification of node and edge types.
+    SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst), Parquet, Arrow or
+    Feather, a file of arrays (.npy, .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a
+    directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M, IGB,
+    GraphBolt, PyG), or a .toml or .json specification of node and edge types.
 
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").

@@ -46,7 +46,7 @@ def check(
     assert papers.y.dtype == torch.int64
     assert papers.y.tolist() == graph.y.tolist()
     if year is not None:
-        assert papers[year].reshape(-1).tolist() == graph.year.tolist()
+        assert papers[year].view(-1).tolist() == graph.year.tolist()
     if masks:
         for name, mask in graph.masks.items():
             assert papers[name].dtype == torch.bool
@@ -80,6 +80,7 @@ def test_ogb_npz(tmp_path: Path, deflated: bool) -> None:
     check(tmp_path / "s", graph)
     assert summary.what == "OGB directory, binary files, split 'time'"
     assert summary.nodes[None].attrs["x"] == "float32[4]"
+    assert summary.nodes[None].attrs["node_year"] == "int64"
 
 
 @pytest.mark.parametrize("write", [layouts.ogb_hetero_csv, layouts.ogb_hetero_npz])

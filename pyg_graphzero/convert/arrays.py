@@ -43,10 +43,12 @@ class Reference:
     Attributes:
         files: At least one; several follow one another as if they were one.
         member: A column, an array of an archive; ``None`` if not named.
+        is_flat: Whether a matrix of one column means single values.
     """
 
     files: tuple[Path, ...]
     member: str | None = None
+    is_flat: bool = False
 
     @property
     def path(self) -> Path:
@@ -155,7 +157,10 @@ def load_member(reference: Reference, spool: Spool) -> Table:
             the files differ in dtype or shape.
     """
     if len(reference.files) == 1:
-        return _load_one(reference, reference.path, spool)
+        table = _load_one(reference, reference.path, spool)
+        if reference.is_flat and isinstance(table, Rows) and table.shape[1:] == (1,):
+            return table.columns()[0]
+        return table
     tables = [only_rows(_load_one(reference, path, spool), path) for path in reference.files]
     first = tables[0]
     for path, table in zip(reference.files, tables, strict=True):

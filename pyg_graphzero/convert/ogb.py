@@ -91,7 +91,7 @@ def _read_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec]]:
     path = raw / "data.npz"
     members = open_npz(path, no_spool)
     counts = {key: _only(path, members, key) for key in ("num_nodes_list", "num_edges_list")}
-    sources = {name: Reference((path,), name) for name in members}
+    sources = {name: _member(path, name, name) for name in members}
     attrs = {name: source for name, source in sources.items() if name.startswith("node_")}
     if (raw / "node-label.npz").exists():
         attrs["node_label"] = Reference((raw / "node-label.npz",), "node_label")
@@ -140,7 +140,7 @@ def _read_hetero_npz(raw: Path) -> tuple[dict[NodeType, NodeSpec], list[EdgeSpec
         attr = path.stem.replace("-", "_").removesuffix("_dict")
         if attr.startswith(("node_", "edge_")) and attr != "edge_index":
             for owner in open_npz(path, no_spool):
-                attrs.setdefault(owner, {})[attr] = Reference((path,), owner)
+                attrs.setdefault(owner, {})[attr] = _member(path, owner, attr)
     nodes: dict[NodeType, NodeSpec] = {
         name: _node(count, attrs.get(name, {})) for name, count in counts["num_nodes_dict"].items()
     }
@@ -181,6 +181,10 @@ def _matrices(folder: Path, prefixes: tuple[str, ...]) -> dict[str, Path]:
     return {
         name.replace("-", "_"): each for name, each in found.items() if name.startswith(prefixes)
     }
+
+
+def _member(path: Path, member: str, name: str) -> Reference:
+    return Reference((path,), member, is_flat=name not in ("node_feat", "edge_feat"))
 
 
 def _attr(name: str) -> str:
