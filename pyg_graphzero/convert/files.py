@@ -93,8 +93,9 @@ def _plan_edges(
     spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: EdgeOptions
 ) -> EdgePlan:
     num_edges = len(edges.src)
-    if spec.num_edges not in (None, num_edges):
-        raise InputError(edges.src.path, "edges", num_edges, f"{spec.num_edges}, the number stated")
+    stated = None if spaces[0].faults.skip else spec.num_edges
+    if stated not in (None, num_edges):
+        raise InputError(edges.src.path, "edges", num_edges, f"{stated}, the number stated")
     columns: dict[str, Rows] = {}
     for name, loaded in edges.attrs.items():
         if len(loaded.rows) != num_edges:
