@@ -194,42 +194,19 @@ def _plan(
     inputs: Inputs,
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
-    bars = inputs.progress
-    origin: Path | None = None  # the file of a graph that torch.save wrote
-    what = ""
-    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
-        path = inputs.directory(source)
-        spec = dataset_spec(path)
-        if spec is not None:
-            _refuse_flat(flat, f"{path} is a dataset ({spec.what}) of its own")
-            bars.say(f"{path}: {spec.what}")
-            return plan_files(spec, options, selection, inputs)
-        processed = processed_file(path)
-        if processed is None:
-            check_files(path)
-        else:
-            what, source = "PyG dataset", processed
     if isinstance(source, str | os.PathLike):
-        suffix = Path(source).suffix
-        if suffix in SPEC_SUFFIXES:
-            path = inputs.file(source)
-            _refuse_flat(flat, f"{path} describes the graph itself")
-            spec = parse_spec(load_spec(path), path)
-            bars.say(f"{path}: {spec.what}")
-            return plan_files(spec, options, selection, inputs.beside(path.parent))
-        if suffix in (".pt", ".pth"):
-            origin = inputs.file(source)
-            data = load_pyg(origin)
-            source = source if data is None else data
-    elif is_dataset(source):
-        source = dataset_graph(source)
-    if isinstance(source, Data | HeteroData):
-        kind = type(source).__name__
+        spec, base = _described(source, inputs)
+        if spec is not None:
+            _refuse_flat(flat, f"{spec.name} ({spec.what}) describes the graph itself")
+            inputs.progress.say(f"{spec.name}: {spec.what}")
+            return plan_files(spec, options, selection, inputs.beside(base))
+    graph, origin = _pyg_graph(source, inputs)
+    if graph is not None:
+        kind = type(graph).__name__
         _refuse_flat(flat, f"a {kind} brings its own nodes and edges")
-        what = f"{what}: {kind}" if what else f"PyG {kind}"
-        bars.say(f"{origin or 'source'}: {what}")
-        plan = plan_pyg(source, options, selection, inputs.dtypes, origin)
-        plan.what = what
+        plan = plan_pyg(graph, options, selection, inputs.dtypes, origin)
+        plan.what = f"PyG {kind}"
+        inputs.progress.say(f"{origin or 'source'}: {plan.what}")
         return plan
     if isinstance(source, Mapping) and not has_edges(source):
         _refuse_flat(flat, "the specification describes the graph itself")
@@ -245,10 +222,37 @@ def _plan(
     if is_paths(source):
         files = inputs.reference(source).files
         spec.what = file_kind(files[0], len(files))
-        bars.say(f"{files[0]}: {spec.what}")
+        inputs.progress.say(f"{files[0]}: {spec.what}")
     else:
         spec.what = "chunks of edges" if is_chunks(source) else "arrays in memory"
     return plan_files(spec, options, selection, inputs)
+
+
+def _described(source: str | os.PathLike[str], inputs: Inputs) -> tuple[GraphSpec | None, Path]:
+    """The specification in a file or a dataset's directory, and what its paths are relative to."""
+    if Path(source).suffix in SPEC_SUFFIXES:
+        path = inputs.file(source)
+        return parse_spec(load_spec(path), path), path.parent
+    return (dataset_spec(inputs.directory(source)) if Path(source).is_dir() else None), Path()
+
+
+def _pyg_graph(source: Any, inputs: Inputs) -> tuple[Data | HeteroData | None, Path | None]:
+    """The graph of a PyG object, dataset or file, and the file it is mapped to."""
+    if is_dataset(source):
+        return dataset_graph(source), None
+    if not isinstance(source, str | os.PathLike):
+        return (source if isinstance(source, Data | HeteroData) else None), None
+    path = Path(source)
+    if path.is_dir():
+        processed = processed_file(path)
+        if processed is None:
+            check_files(path)
+            return None, None
+        path = processed
+    if path.suffix not in (".pt", ".pth"):
+        return None, None
+    path = inputs.file(path)
+    return load_pyg(path), path
 
 
 def _refuse_flat(flat: dict[str, Any], reason: str) -> None:

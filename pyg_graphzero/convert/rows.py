@@ -140,14 +140,9 @@ class FileRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         out = np.empty((end - begin) * self.row_bytes, dtype=np.uint8)
-        view, at = out.data, self.offset + begin * self.row_bytes
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while len(view):
-                count = os.preadv(fd, [view], at)
-                if count == 0:
-                    self._check(os.fstat(fd).st_size)
-                view, at = view[count:], at + count
+            self._fill(fd, out.data, self.offset + begin * self.row_bytes)
         finally:
             os.close(fd)
         return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
@@ -165,6 +160,13 @@ class FileRows(Rows):
             for row in range(len(self))
         ]
 
+    def _fill(self, fd: int, view: memoryview, at: int) -> None:
+        while len(view):
+            count = os.preadv(fd, [view], at)
+            if count == 0:
+                self._check(os.fstat(fd).st_size)
+            view, at = view[count:], at + count
+
     def _check(self, size: int) -> None:
         needed = self.offset + prod(self.shape) * self.dtype.itemsize
         if size < needed:
@@ -173,42 +175,33 @@ class FileRows(Rows):
             )
 
 
-class FortranRows(Rows):
-    """Rows of a matrix that lies in its file column by column, as NumPy's Fortran order has it.
-
-    Args:
-        path: The file.
-        offset: Where the first column starts, in bytes.
-        shape: With the number of rows first.
-        dtype: How values are stored.
-        swapped: In the byte order that is not this machine's.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        offset: int,
-        shape: Sequence[int],
-        dtype: torch.dtype,
-        swapped: bool = False,
-    ) -> None:
-        super().__init__(shape, dtype)
-        self._transposed = FileRows(path, offset, self.shape[::-1], dtype, swapped)
-        self._flat = FileRows(path, offset, (prod(shape[1:]), shape[0]), dtype, swapped)
+class FortranRows(FileRows):
+    """Rows of a matrix that lies in its file column by column, as NumPy's Fortran order has it."""
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
-        columns = [column.read(begin, end) for column in self._flat.vectors(no_spool)]
-        slab = torch.stack(columns).view(*self.shape[:0:-1], end - begin)
+        width = self.dtype.itemsize
+        inner = self.shape[:0:-1]
+        out = np.empty((prod(inner), (end - begin) * width), dtype=np.uint8)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for column, part in enumerate(out):
+                self._fill(fd, part.data, self.offset + (column * len(self) + begin) * width)
+        finally:
+            os.close(fd)
+        slab = _typed(out.reshape(-1), (*inner, end - begin), self.dtype, self.swapped)
         return slab.permute(*range(slab.dim() - 1, -1, -1)).contiguous()
 
     def columns(self) -> list[Rows]:
         """See :meth:`Rows.columns`."""
-        return self._transposed.vectors(no_spool)
+        return self._transposed().vectors(no_spool)
 
     def vectors(self, spool: Spool) -> list[Rows]:
         """See :meth:`Rows.vectors`."""
-        return self._transposed.columns()
+        return self._transposed().columns()
+
+    def _transposed(self) -> FileRows:
+        return FileRows(self.path, self.offset, self.shape[::-1], self.dtype, self.swapped)
 
 
 def no_spool(name: str) -> Path:
