@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from convert_support import edges_of, random_edges
@@ -210,6 +212,15 @@ def test_many_files_of_arrays(tmp_path: Path) -> None:
     assert edges_of(tmp_path / "s") == PAIRS
     assert np.array_equal(gz.open(tmp_path / "s").data().x.numpy(), x)
 
+    x[9, 1] = 1e6
+    np.save(tmp_path / "x" / "1.npy", x[7:])
+    with pytest.raises(InputError, match=r"x: 1\.npy: row 2: found 1000000\.0, expected a value"):
+        gz.convert(
+            tmp_path / "edges",
+            tmp_path / "t",
+            node_attrs={"x": tmp_path / "x"},
+            feature_dtype="float16",
+        )
     np.save(tmp_path / "x" / "1.npy", x[7:].astype(np.float32))
     with pytest.raises(InputError, match=r"1\.npy: dtype: found float32\[3\], expected float64\[3"):
         gz.convert(tmp_path / "edges", tmp_path / "t", node_attrs={"x": tmp_path / "x"})
@@ -263,37 +274,37 @@ def test_composed_rows() -> None:
 
 MEMORY = """
 import resource, sys
-import numpy as np, torch
+import numpy as np
 import pyg_graphzero as gz
+from pyg_graphzero.convert import rows, tables
 
-folder = sys.argv[1]
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-gz.convert(np.array([[0, 1, 2], [1, 2, 0]]), folder + "/small", num_nodes=3)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-gz.convert(
-    np.array([[0, 1, 2], [1, 2, 0]]), folder + "/s", num_nodes=400_000,
-    node_attrs={name: folder + "/" + path for name, path in (
-        ("a", "a.npy"), ("b", "f.npy"), ("c", "g.npz:stored"), ("d", "g.pt"), ("e", "z.npz:x"),
-        ("f", "t.parquet:x"),
-    )},
-)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+rows.SLAB_BYTES = tables.SLAB_BYTES = 1 << 20
+folder, *sources = sys.argv[1:]
+ring = np.array([[0, 1, 2], [1, 2, 0]])
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+gz.convert(ring, folder + "/first", num_nodes=60_000, node_attrs={"y": np.zeros(60_000)})
+for source in sources:
+    before = peak()
+    gz.convert(ring, f"{folder}/s", num_nodes=60_000, node_attrs={"x": source}, force=True)
+    print(source, peak() - before)
 """
 
 
 def test_memory_does_not_grow_with_the_features(tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    x = np.zeros((400_000, 128), dtype=np.float32)  # 205 MB
-    np.save(tmp_path / "a.npy", x)
+    x = np.zeros((60_000, 128), dtype=np.float32)  # 30,000 KiB
+    np.save(tmp_path / "c.npy", x)
     np.save(tmp_path / "f.npy", np.asfortranarray(x))
-    np.savez(tmp_path / "g.npz", stored=x)
-    np.savez_compressed(tmp_path / "z.npz", x=x)
-    torch.save(torch.from_numpy(x), tmp_path / "g.pt")
+    np.savez(tmp_path / "stored.npz", x)
+    np.savez_compressed(tmp_path / "deflated.npz", x)
+    torch.save(torch.from_numpy(x), tmp_path / "t.pt")
     lists = pa.FixedSizeListArray.from_arrays(x.reshape(-1), 128)
-    pq.write_table(pa.table({"x": lists}), tmp_path / "t.parquet")
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) < 190_000  # KiB; every one of the six would be 200,000
+    pq.write_table(pa.table({"x": lists}), tmp_path / "t.parquet", row_group_size=5000)
+    sources = [str(path) for path in sorted(tmp_path.iterdir())]
+    command = [sys.executable, "-c", MEMORY, str(tmp_path), *sources]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    grown = dict(line.rsplit(maxsplit=1) for line in done.stdout.splitlines())
+    assert len(grown) == 6
+    assert all(int(growth) < 20_000 for growth in grown.values()), done.stdout

@@ -5,7 +5,7 @@ What numbers cannot be a table of, strings and single values, comes as a NumPy a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -168,6 +168,18 @@ def load_member(reference: Reference, spool: Spool) -> Table:
             expected = f"{describe(first)} as in {reference.path}"
             raise InputError(path, "dtype", describe(table), expected)
     return ChainRows(tables)
+
+
+def place_in(files: Sequence[Path], table: Table, form: str) -> Callable[[int], str]:
+    """How messages call a row of a table of one or several files, as ``form`` has it."""
+    if not isinstance(table, ChainRows) or len(files) == 1:
+        return form.format
+
+    def place(row: int) -> str:
+        part, row = table.part_of(row)
+        return f"{files[part].name}: {form.format(row)}"
+
+    return place
 
 
 def only_rows(table: Table, path: Path) -> Rows:

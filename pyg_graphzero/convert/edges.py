@@ -28,6 +28,7 @@ from .arrays import (
     integers,
     load_all,
     only_rows,
+    place_in,
 )
 from .chunks import PATH as CHUNKS
 from .chunks import is_chunks, read_chunks
@@ -220,7 +221,8 @@ def _edge_list(files: Sequence[Path], ends: list[_Ends], id_types: tuple[str, st
             for path, table in zip(files, tables, strict=True)
         ]
         whole = ChainRows(rows)
-        columns.append(id_column(whole, files[0].parent, _place_in(files, whole, name)))
+        where = place_in(files, whole, name + "[{}]")
+        columns.append(id_column(whole, files[0].parent, where))
     if len(ends) > 1:
         return EdgeList(columns[0], columns[1])
     return EdgeList(columns[0], columns[1], num_src=ends[0].num_src, num_dst=ends[0].num_dst)
@@ -228,14 +230,6 @@ def _edge_list(files: Sequence[Path], ends: list[_Ends], id_types: tuple[str, st
 
 def _places(name: str) -> Callable[[int], str]:
     return lambda position: f"{name}[{position}]"
-
-
-def _place_in(files: Sequence[Path], whole: ChainRows, name: str) -> Callable[[int], str]:
-    def place(position: int) -> str:
-        part, row = whole.part_of(position)
-        return f"{files[part].name}: {name}[{row}]"
-
-    return place
 
 
 def _from_memory(spec: EdgeSpec, inputs: Inputs) -> _Ends:

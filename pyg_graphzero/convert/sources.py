@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from . import text
-from .arrays import SUFFIXES, Reference, Table, as_table, id_column, load_member
+from .arrays import SUFFIXES, Reference, Table, as_table, id_column, load_member, place_in
 from .blocks import Places
 from .dialect import Dialect, sniff
 from .faults import Faults
@@ -223,8 +223,10 @@ class Inputs:
                 positions = select(columns, reference.member or "*")
                 return self.columns(columns, {name: positions}, [])[1][name]
             table = load_member(reference, self.space.file)
-            path = reference.path
-            loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
+            files = reference.files
+            path = files[0] if len(files) == 1 else files[0].parent
+            where = place_in(files, table, "row {}")
+            loaded = Loaded(_numbers(table, path, name), path, where)
         else:
             table, path = as_table(source, name), Path(f"<{name}>")
             loaded = Loaded(_numbers(table, path, name), path, "row {}".format)

@@ -44,7 +44,8 @@ class NodeSpec:
     """One node type.
 
     Attributes:
-        file: Node table (text): one row per node, in the order the store will have.
+        file: Node table (text, Parquet or Arrow): one row per node, in the order the store will
+            have.
         id: Its id column, the first one by default; or, without a table, any source of ids.
         attrs: Attribute or index set → column(s) of the table, or any source.
         num_nodes: Number of nodes, where edges alone do not tell.
@@ -70,7 +71,7 @@ class EdgeSpec:
 
     Attributes:
         type: ``(source type, relation, destination type)``; ``None`` when homogeneous.
-        file: Text with one edge per row, or any source of an edge index.
+        file: Files with one edge per row, any source of an edge index, or chunks of edges.
         src, dst: Columns of the file; by the usual names, else the first two.
         attrs: Attribute → column(s) of the file, or any source.
         edge_layout: ``"2xE"`` or ``"Ex2"`` where the shape does not tell.
