@@ -22,7 +22,7 @@ from .decompress import TextFile
 from .dialect import BLANKS, MAX_ROW_BYTES, Dialect
 from .progress import Progress
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _QUOTE = ord('"')
 

@@ -288,7 +288,7 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
         raise _Refused(str(error), "delimited text") from error
     batch: Batch = {}
     for position, column in columns.items():
-        values = _values(table.column(str(position)), column.kind)
+        values = _values(table.column(str(position)), column.kind, b" " in data or b"\t" in data)
         if column.kind is TEXT:
             batch[position, None] = values
         else:
@@ -297,12 +297,12 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
     return batch
 
 
-def _values(chunks: Any, kind: Kind) -> Any:
+def _values(chunks: Any, kind: Kind, trim: bool) -> Any:
     if chunks.null_count:
         raise _Refused("an empty cell", kind.expected)
     values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     if kind is TEXT:
-        values = pc.utf8_trim(values, BLANKS)
+        values = pc.utf8_trim(values, BLANKS) if trim else values
         if pc.any(pc.equal(values, "")).as_py():
             raise _Refused("an empty cell", kind.expected)
         return values
