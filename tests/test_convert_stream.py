@@ -112,6 +112,9 @@ def test_faults_in_one_of_several_files(tmp_path: Path, parts: Path) -> None:
     write(parts / "d.csv", "0,2\n")
     with pytest.raises(InputError, match=r"d\.csv, line 1: found 2 cells \('0,2'\), expected 3"):
         gz.convert(parts, tmp_path / "store")
+    far = write(tmp_path / "far.csv", "0,q,1\n")
+    with pytest.raises(InputError, match=r": far\.csv, line 1, column 'dst': found 'q'"):
+        gz.convert([parts / "a.csv", far], tmp_path / "store")
 
 
 FAULTY = """\
