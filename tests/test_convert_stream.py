@@ -276,3 +276,14 @@ def test_bounded_memory_is_named_in_the_options(tmp_path: Path) -> None:
         gz.convert(path, tmp_path / "s", tmp=tmp_path / "nowhere")
     gz.convert(path, tmp_path / "s", memory="64GB", tmp=tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["e.csv", "s"]
+
+
+def test_lines_are_counted_for_the_faults_that_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+    count = blocks._count_lines
+    monkeypatch.setattr(blocks, "_count_lines", lambda *args: counted.append(args) or count(*args))
+    path = write(tmp_path / "e.csv", "0,1\n" + "x,1\n" * 5000)
+    summary = gz.convert(path, tmp_path / "s", on_error="skip")
+    assert (summary.num_skipped, len(summary.skipped), len(counted)) == (5000, 10, 10)

@@ -192,7 +192,7 @@ class IdSpace:
         rows = torch.cat([_NO_ROWS, *self.rows_of(column).slabs()])
         bad = (rows < 0).nonzero().view(-1)
         errors = [partial(self.missing, column, int(at)) for at in bad[:SHOWN]]
-        self.faults.add_many(len(bad), errors)
+        self.faults.add(*errors, count=len(bad))
         return rows[rows >= 0] if len(bad) else rows
 
     def missing(self, column: IdColumn, position: int) -> InputError:
