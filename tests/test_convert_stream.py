@@ -112,6 +112,9 @@ def test_faults_in_one_of_several_files(tmp_path: Path, parts: Path) -> None:
     write(parts / "d.csv", "0,2\n")
     with pytest.raises(InputError, match=r"d\.csv, line 1: found 2 cells \('0,2'\), expected 3"):
         gz.convert(parts, tmp_path / "store")
+    far = write(tmp_path / "far.csv", "0,q,1\n")
+    with pytest.raises(InputError, match=r": far\.csv, line 1, column 'dst': found 'q'"):
+        gz.convert([parts / "a.csv", far], tmp_path / "store")
 
 
 FAULTY = """\
@@ -273,3 +276,14 @@ def test_bounded_memory_is_named_in_the_options(tmp_path: Path) -> None:
         gz.convert(path, tmp_path / "s", tmp=tmp_path / "nowhere")
     gz.convert(path, tmp_path / "s", memory="64GB", tmp=tmp_path)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["e.csv", "s"]
+
+
+def test_lines_are_counted_for_the_faults_that_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+    count = blocks._count_lines
+    monkeypatch.setattr(blocks, "_count_lines", lambda *args: counted.append(args) or count(*args))
+    path = write(tmp_path / "e.csv", "0,1\n" + "x,1\n" * 5000)
+    summary = gz.convert(path, tmp_path / "s", on_error="skip")
+    assert (summary.num_skipped, len(summary.skipped), len(counted)) == (5000, 10, 10)

@@ -22,7 +22,7 @@ from .decompress import TextFile
 from .dialect import BLANKS, MAX_ROW_BYTES, Dialect
 from .progress import Progress
 
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"
 _QUOTE = ord('"')
 
@@ -212,12 +212,12 @@ class Places:
     num_rows: int = 0
     starts: list[int] = field(default_factory=list)
     blocks: list[tuple[int, int, int]] = field(default_factory=list)
-    dropped: dict[int, Sequence[int]] = field(default_factory=dict)
+    dropped: dict[int, np.ndarray] = field(default_factory=dict)
 
     def add(self, block: Block, num_rows: int, dropped: Sequence[int] = ()) -> None:
         """Note the rows of the next block."""
         if dropped:
-            self.dropped[len(self.starts)] = dropped
+            self.dropped[len(self.starts)] = np.array(dropped, np.int32)
         self.starts.append(self.num_rows)
         self.blocks.append((block.part, block.offset, len(block.data)))
         self.num_rows += num_rows
@@ -232,7 +232,7 @@ class Places:
             while skip:
                 skip -= len(file.read(min(skip, BLOCK_BYTES)))
             block = Block(part, offset, file.read(size))
-        left = set(self.dropped.get(number, ()))
+        left = set(self.dropped[number].tolist()) if number in self.dropped else set()
         kept = (line for n, (line, _) in enumerate(rows_of(block, self.dialect)) if n not in left)
         line = next(islice(kept, row - self.starts[number], None), 0)
         return line_label(self.dialect, block, line)
@@ -240,6 +240,5 @@ class Places:
 
 def line_label(dialect: Dialect, block: Block, lines: int) -> str:
     """The line that has ``lines`` lines of ``block`` before it, as messages call it."""
-    path = dialect.parts[block.part].path
-    name = f"{path.name}, " if len(dialect.parts) > 1 else ""
-    return f"{name}line {_count_lines(path, block.offset) + lines + 1}"
+    above = _count_lines(dialect.parts[block.part].path, block.offset)
+    return f"{dialect.file_label(block.part)}line {above + lines + 1}"

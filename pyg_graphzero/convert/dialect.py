@@ -78,7 +78,13 @@ class Dialect:
         """How messages call the table: its file, or what its files have in common."""
         if len(self.parts) == 1:
             return self.parts[0].path
-        return Path(os.path.commonpath([part.path for part in self.parts]))
+        return Path(os.path.commonpath([part.path.absolute() for part in self.parts]))
+
+    def file_label(self, part: int) -> str:
+        """What stands before a place in one of the files; nothing if there is only one."""
+        if len(self.parts) == 1:
+            return ""
+        return f"{self.parts[part].path.absolute().relative_to(self.path)}, "
 
     def position(self, column: str | int) -> int:
         """Index of a column given by name, or by 0-based position where no name matches.

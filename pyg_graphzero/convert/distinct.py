@@ -16,12 +16,14 @@ from .spool import RowSpool, TextRows, TextSpool
 from .workspace import Workspace
 
 _MAX_RUNS = 16  # merged at once
+_SLAB_ROWS = 1 << 19
 _MIN_PIECE = 1 << 16
 
 
 def distinct_integers(columns: Sequence[Rows], least: int, workspace: Workspace) -> Rows:
     """The distinct values of all columns from ``least`` on, ``int64``, ascending."""
-    slabs = (slab.to(torch.int64) for column in columns for slab in column.slabs())
+    parts = (slab for column in columns for slab in column.slabs(_SLAB_ROWS))
+    slabs = (part.to(torch.int64) for part in parts)
     return _IntegerSorter(workspace).distinct(slab[slab >= least].numpy() for slab in slabs)
 
 
@@ -107,7 +109,9 @@ class _Sorter(ABC):
 
 class _IntegerSorter(_Sorter):
     def sort(self, slabs: Sequence[np.ndarray]) -> np.ndarray:
-        return np.unique(np.concatenate(slabs))
+        values = np.concatenate(slabs)
+        values.sort()
+        return values[np.concatenate([[True], values[1:] != values[:-1]])]
 
     def last(self, values: np.ndarray) -> int:
         return int(values[-1])

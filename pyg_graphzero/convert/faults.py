@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..errors import InputError
 
 ON_ERROR = ("raise", "skip")
 SHOWN = 10
+
+# Naming the line of a fault means counting those before it, so an error is made when it is shown.
+MakeError = Callable[[], InputError]
 
 
 class Faults:
@@ -28,20 +31,12 @@ class Faults:
         self.count = 0
         self.first: list[str] = []
 
-    def add(self, error: InputError) -> None:
-        """A row that is left out.
-
-        Raises:
-            InputError: ``error``, unless rows are to be left out.
-        """
-        self.add_many(1, [lambda: error])
-
-    def add_many(self, count: int, errors: Sequence[Callable[[], InputError]]) -> None:
+    def add(self, *errors: MakeError, count: int = 1) -> None:
         """Rows that are left out.
 
         Args:
-            count: How many.
-            errors: Make the errors of the first :data:`SHOWN` of them.
+            errors: Make the errors of the first :data:`SHOWN` of them, or of all.
+            count: How many rows there are.
 
         Raises:
             InputError: The first one, unless rows are to be left out.
@@ -49,4 +44,4 @@ class Faults:
         if count and not self.skip:
             raise errors[0]()
         self.count += count
-        self.first += [str(error()) for error in errors[: SHOWN - len(self.first)]]
+        self.first += [str(make()) for make in errors[: SHOWN - len(self.first)]]

@@ -137,7 +137,7 @@ def _leave_out(edges: EdgeList, spaces: tuple[IdSpace, IdSpace], src: Rows, dst:
             partial(spaces[side].missing, columns[side], begin + int(at))
             for at, side in zip(bad[:SHOWN], sides[:SHOWN].tolist(), strict=True)
         ]
-        spaces[0].faults.add_many(len(bad), faults)
+        spaces[0].faults.add(*faults, count=len(bad))
         begin += len(ends[0])
         kept += len(ends[0]) - len(bad)
     return kept

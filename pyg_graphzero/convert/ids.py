@@ -38,6 +38,7 @@ _DENSE_LIMIT = 16  # dense without num_nodes: refused beyond 16 rows per id …
 _DENSE_FREE = 1 << 24  # … where the rows are more than a few megabytes
 _BITS_PER_ID = 64  # a bit for every id of a range that takes no more room than the ids
 _BITS_SHARE = 0.25  # of the room
+_SLAB_ROWS = 1 << 19
 _NO_ROWS = torch.empty(0, dtype=torch.int64)
 _ASK_FOR_TEXT = 'If all ids are text, pass id_type="str" (--id-type str).'
 _ASK_FOR_MAP = "If it is meant, pass ids='map' (--ids map)."
@@ -78,10 +79,8 @@ class IdColumn:
 
     def slabs(self) -> Iterator[tuple[int, Any]]:
         """The ids, with the position of the first one of each slab."""
-        begin = 0
-        for slab in self.rows.slabs():
-            yield begin, slab
-            begin += len(slab)
+        for begin in range(0, len(self), _SLAB_ROWS):
+            yield begin, self.rows.read(begin, min(begin + _SLAB_ROWS, len(self)))
 
     def value(self, position: int) -> str:
         """The id at ``position``, as messages show it."""
@@ -193,7 +192,7 @@ class IdSpace:
         rows = torch.cat([_NO_ROWS, *self.rows_of(column).slabs()])
         bad = (rows < 0).nonzero().view(-1)
         errors = [partial(self.missing, column, int(at)) for at in bad[:SHOWN]]
-        self.faults.add_many(len(bad), errors)
+        self.faults.add(*errors, count=len(bad))
         return rows[rows >= 0] if len(bad) else rows
 
     def missing(self, column: IdColumn, position: int) -> InputError:
@@ -288,10 +287,9 @@ class IdSpace:
         if isinstance(ids, Rows):
             self._take(_core.IntegerIndex.num_bytes(len(ids)) + 8 * len(ids), len(ids))
             whole = torch.empty(len(ids), dtype=torch.int64)
-            begin = 0
-            for slab in ids.slabs():
-                whole[begin : begin + len(slab)] = slab
-                begin += len(slab)
+            for begin in range(0, len(ids), _SLAB_ROWS):
+                end = min(begin + _SLAB_ROWS, len(ids))
+                whole[begin:end] = ids.read(begin, end)
             numbers = _core.IntegerIndex(whole)
             self.ids, self._find = ArrayRows(whole), _on_integers(numbers.find)
             return numbers.second

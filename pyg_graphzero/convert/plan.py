@@ -22,8 +22,8 @@ Array = np.ndarray | torch.Tensor
 NodeType = str | None
 EdgeType = tuple[str, str, str] | None
 
-# Edges handed to the builder at once: 64 MiB of endpoints and attributes.
-CHUNK_BYTES = 64 << 20
+# Edges handed to the builder at once: 16 MiB of endpoints and attributes.
+CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)

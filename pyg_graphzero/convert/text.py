@@ -12,7 +12,7 @@ import io
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,7 +28,7 @@ from torch.utils.dlpack import from_dlpack
 from ..errors import InputError
 from .blocks import Block, Places, clean, line_label, needs_cleaning, read_blocks, rows_of
 from .dialect import BLANKS, NUMBER, Dialect
-from .faults import Faults
+from .faults import Faults, MakeError
 from .options import as_tensor, cast
 from .progress import Progress
 
@@ -173,12 +173,10 @@ class _Reader:
     def _names(self) -> list[int]:
         return list(range(self._dialect.num_columns))
 
-    def _noted(
-        self, block: Block, batch: Batch, dropped: list[int] | None = None
-    ) -> Iterator[Batch]:
+    def _noted(self, block: Block, batch: Batch, dropped: Sequence[int] = ()) -> Iterator[Batch]:
         num_rows = len(next(iter(batch.values()))) if batch else 0
         if num_rows:
-            self._places.add(block, num_rows, dropped or ())
+            self._places.add(block, num_rows, dropped)
             yield batch
 
     def _salvage(self, block: Block) -> Iterator[Batch]:
@@ -193,7 +191,7 @@ class _Reader:
     def _row_by_row(self, block: Block) -> Iterator[Batch]:
         clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
         kept, dropped = io.StringIO(), []
-        writer = csv.writer(kept, lineterminator="\n")
+        writer = csv.writer(kept, quoting=csv.QUOTE_ALL, lineterminator="\n")
         for number, (line, cells) in enumerate(rows_of(block, self._dialect)):
             error = self._fault(block, line, cells)
             if error is None:
@@ -211,13 +209,16 @@ class _Reader:
             path = self._dialect.path
             raise InputError(path, where, error.found, error.expected) from error
 
-    def _fault(self, block: Block, line: int, cells: list[str]) -> InputError | None:
-        """What is wrong with a row."""
+    def _fault(self, block: Block, line: int, cells: list[str]) -> MakeError | None:
+        """What is wrong with a row, if anything is."""
         dialect = self._dialect
 
-        def fail(where: str, found: str, expected: str, hint: str = "") -> InputError:
-            place = line_label(dialect, block, line) + where
-            return InputError(dialect.path, place, found, expected, hint)
+        def fail(where: str, found: str, expected: str, hint: str = "") -> MakeError:
+            def make() -> InputError:
+                place = line_label(dialect, block, line) + where
+                return InputError(dialect.path, place, found, expected, hint)
+
+            return make
 
         if len(cells) != dialect.num_columns:
             shown = dialect.delimiter.join(cells)[:60]
@@ -288,7 +289,7 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
         raise _Refused(str(error), "delimited text") from error
     batch: Batch = {}
     for position, column in columns.items():
-        values = _values(table.column(str(position)), column.kind)
+        values = _values(table.column(str(position)), column.kind, b" " in data or b"\t" in data)
         if column.kind is TEXT:
             batch[position, None] = values
         else:
@@ -297,12 +298,12 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
     return batch
 
 
-def _values(chunks: Any, kind: Kind) -> Any:
+def _values(chunks: Any, kind: Kind, trim: bool) -> Any:
     if chunks.null_count:
         raise _Refused("an empty cell", kind.expected)
     values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
     if kind is TEXT:
-        values = pc.utf8_trim(values, BLANKS)
+        values = pc.utf8_trim(values, BLANKS) if trim else values
         if pc.any(pc.equal(values, "")).as_py():
             raise _Refused("an empty cell", kind.expected)
         return values
