@@ -1,5 +1,5 @@
 """
-The engine of pyg_graphzero: storage, CSC building, sampling, gathering.
+The engine of pyg_graphzero: storage, CSC building, sampling, gathering, ids.
 """
 
 from collections.abc import Sequence
@@ -162,3 +162,59 @@ def num_threads(requested: int = 0) -> int:
     """
     How many threads a call that asks for `requested` (0: torch's number) will use.
     """
+
+class IdBits:
+    """
+    Which of the ids low … low + span - 1 occur, and their numbers among those.
+    """
+
+    def __init__(self, low: int, span: int) -> None: ...
+
+    @staticmethod
+    def num_bytes(span: int) -> int:
+        """Bytes that such an object takes."""
+
+    def add(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Notes ids [n]; those outside of the range are left out."""
+
+    def rank(self) -> int:
+        """Numbers the ids in ascending order, and returns how many there are."""
+
+    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The number of every id [n], -1 where it does not occur."""
+
+    def read(self, begin: int, end: int) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The ids numbered begin … end - 1."""
+
+class IntegerIndex:
+    """From integer ids to the rows they stand in."""
+
+    def __init__(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    @staticmethod
+    def num_bytes(size: int) -> int:
+        """Bytes that an index of so many ids takes besides them."""
+
+    @property
+    def second(self) -> int:
+        """The first row whose id stands in a row before, or -1."""
+
+    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The row of every id [n], -1 where it has none."""
+
+class TextIndex:
+    """From text ids to the rows they stand in."""
+
+    def __init__(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Id i is text[offsets[i]:offsets[i + 1]]."""
+
+    @staticmethod
+    def num_bytes(size: int) -> int:
+        """Bytes that an index of so many ids takes besides them."""
+
+    @property
+    def second(self) -> int:
+        """The first row whose id stands in a row before, or -1."""
+
+    def find(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The row of every id, -1 where it has none."""

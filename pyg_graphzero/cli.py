@@ -87,7 +87,7 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="NAME[=SOURCE]",
     help="Edge attribute, any number of times.",
 )
-@click.option("--nodes", help="Node table: a text file with one row per node.")
+@click.option("--nodes", help="Node table, text or Parquet: one row per node.")
 @click.option("--node-id", help="Id column of the node table; the first by default.")
 @click.option(
     "--node-attr",
@@ -130,14 +130,25 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 )
 @click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
 @click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="Leave faulty rows out, and say how many.",
+)
+@click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
+@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
 @click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def convert(source: str, out: Path, as_json: bool, node_id: str | None, **options: Any) -> None:
     """Convert SOURCE to a store.
 
-    SOURCE is a text file of edges (.csv, .tsv, .txt, also .gz), a NumPy or torch file (.npy, .npz,
-    .npz:member, .pt), or a .toml or .json specification of node and edge types.
+    SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst), Parquet, Arrow or
+    Feather, a file of arrays (.npy, .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a
+    directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M, IGB,
+    GraphBolt, PyG), or a .toml or .json specification of node and edge types.
 
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyg_graphzero.convert.rows import Rows
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
 # fmt: off
@@ -93,16 +97,31 @@ def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
     return indptr.view(torch.int64), indices.view(dtype) if topology.num_edges else empty
 
 
-def write_column(path: str | os.PathLike[str], value: Tensor) -> None:
-    """Writes a CPU tensor of any shape and dtype as a `.gd` file and syncs it."""
+def write_column(
+    path: str | os.PathLike[str],
+    value: Tensor | Rows,
+    progress: Callable[[int], object] | None = None,
+) -> None:
+    """Writes a column as a `.gd` file and syncs it.
+
+    Args:
+        path: The new file.
+        value: A CPU tensor of any shape and dtype, or rows, of which a slab at a time is read.
+        progress: Called with the number of bytes of each piece written.
+    """
     writer = _core.ColumnWriter(os.fspath(path), dtype_name(value.dtype), list(value.shape))
+    for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
+        writer.append(_as_bytes(piece.contiguous()))
+        if progress is not None:
+            progress(piece.numel() * piece.element_size())
+    writer.finish()
+
+
+def _slabs(value: Tensor) -> Iterator[Tensor]:
     if value.numel():
         rows = value.reshape(1, -1) if value.dim() == 0 else value
         row_bytes = max(1, rows[0].numel() * rows.element_size())
-        step = max(1, _WRITE_BYTES // row_bytes)
-        for start in range(0, rows.size(0), step):
-            writer.append(_as_bytes(rows[start : start + step].contiguous()))
-    writer.finish()
+        yield from rows.split(max(1, _WRITE_BYTES // row_bytes))
 
 
 def write_topology(

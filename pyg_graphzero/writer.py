@@ -25,6 +25,7 @@ from typing_extensions import Self
 from pyg_graphzero import _core, schema
 from pyg_graphzero.columns import write_column, write_topology
 from pyg_graphzero.convert.csc import Csc
+from pyg_graphzero.convert.rows import Rows
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
 from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
 
@@ -86,8 +87,14 @@ class _FileSet:
         self.schema.files[relative] = FileRecord(path.stat().st_size, schema.header_hash(path))
         return relative
 
-    def column(self, folder: str, name: str, value: Tensor) -> str:
-        return self._write(folder, name, ".gd", lambda path: write_column(path, value))
+    def column(
+        self,
+        folder: str,
+        name: str,
+        value: Tensor | Rows,
+        progress: Callable[[int], object] | None = None,
+    ) -> str:
+        return self._write(folder, name, ".gd", lambda path: write_column(path, value, progress))
 
     def topology(self, folder: str, csc: Csc) -> str:
         indptr, indices = as_tensor(csc.indptr, "indptr"), as_tensor(csc.indices, "indices")
@@ -187,11 +194,24 @@ class StoreWriter:
             raise ValueError(f"node type {name!r} was added before")
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
 
-    def add_node_attr(self, node_type: str | None, attr: str, value: Any) -> None:
-        """Writes a node column: tensor or array ``[num_nodes, ...]``, any stored dtype."""
+    def add_node_attr(
+        self,
+        node_type: str | None,
+        attr: str,
+        value: Any,
+        progress: Callable[[int], object] | None = None,
+    ) -> None:
+        """Writes a node column.
+
+        Args:
+            node_type: Whose it is.
+            attr: Its name.
+            value: Tensor, array or rows ``[num_nodes, ...]`` of any stored dtype.
+            progress: Called with the number of bytes of each piece written.
+        """
         record = self._node_type(node_type)
-        tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
-        record.attrs[attr] = self._files.column(node_folder(node_type), attr, tensor)
+        rows = _rows(value, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        record.attrs[attr] = self._files.column(node_folder(node_type), attr, rows, progress)
 
     def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
         """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
@@ -200,9 +220,13 @@ class StoreWriter:
         record.index_sets[name] = self._files.column(node_folder(node_type), name, tensor)
 
     def add_node_ids(self, node_type: str | None, ids: Any) -> None:
-        """Writes the user's id of every row: ``int64 [num_nodes]``, or strings."""
+        """Writes the user's id of every row: ``int64 [num_nodes]`` (also as rows), or strings."""
         record = self._node_type(node_type)
         folder = node_folder(node_type)
+        if isinstance(ids, Rows):
+            rows = _rows(ids, record.num_nodes, f"ids of {node_type!r}")
+            record.ids = self._files.column(folder, "ids", rows)
+            return
         if isinstance(ids, Tensor) or (isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"):
             tensor = _rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
             record.ids = self._files.column(folder, "ids", tensor)
@@ -366,11 +390,12 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
     return index
 
 
-def _rows(value: Any, count: int, what: str) -> Tensor:
-    tensor = as_tensor(value, what)
-    if tensor.dim() == 0 or tensor.size(0) != count:
-        raise ValueError(f"{what}: found shape {list(tensor.shape)}, expected {count} rows")
-    return tensor
+def _rows(value: Any, count: int, what: str) -> Any:
+    """``value`` as a tensor, or the rows that it is; with as many as there should be."""
+    rows = value if isinstance(value, Rows) else as_tensor(value, what)
+    if len(rows.shape) == 0 or rows.shape[0] != count:
+        raise ValueError(f"{what}: found shape {list(rows.shape)}, expected {count} rows")
+    return rows
 
 
 def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:

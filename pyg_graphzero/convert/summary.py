@@ -53,16 +53,22 @@ class ConvertSummary:
 
     Attributes:
         path: The store.
+        what: What kind of input it was made from.
         num_bytes: Its size on disk.
         seconds: Wall time.
         notes: What the user should know and could not see from the result.
+        num_skipped: Rows left out because they were not as they should be.
+        skipped: What was wrong with the first ten of them.
     """
 
     path: Path
+    what: str = ""
     nodes: dict[NodeType, NodeSummary] = field(default_factory=dict)
     edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
     graph_attrs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    num_skipped: int = 0
+    skipped: list[str] = field(default_factory=list)
     num_bytes: int = 0
     seconds: float = 0.0
 
@@ -88,6 +94,8 @@ class ConvertSummary:
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {format_bytes(self.num_bytes)} in {self.seconds:.1f} s"]
+        if self.what:
+            lines.append(f"  from: {self.what}")
         for name, node in self.nodes.items():
             lines.append(f"  {name or 'nodes'}: {node.num_nodes:,} nodes{_extras(node)}")
             lines += [f"    {attr}: {kind}" for attr, kind in node.attrs.items()]
@@ -99,6 +107,9 @@ class ConvertSummary:
         if self.graph_attrs:
             lines.append(f"  graph: {', '.join(self.graph_attrs)}")
         lines += [f"  note: {note}" for note in self.notes]
+        if self.num_skipped:
+            lines.append(f"  skipped: {self.num_skipped:,} rows")
+            lines += [f"    {fault}" for fault in self.skipped]
         return "\n".join(lines)
 
 

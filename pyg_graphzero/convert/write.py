@@ -8,8 +8,9 @@ import numpy as np
 
 from ..writer import StoreWriter
 from .csc import build_csc
-from .plan import Array, EdgeType, GraphPlan, NodeType
+from .plan import EdgeType, GraphPlan, NodeType
 from .progress import Progress
+from .rows import describe
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 
 _SLAB_EDGES = 1 << 22
@@ -28,20 +29,23 @@ def write_plan(plan: GraphPlan, out: Path, *, force: bool, progress: Progress) -
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Writing failed; nothing is left behind.
     """
-    summary = ConvertSummary(out, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs))
+    summary = ConvertSummary(
+        out, what=plan.what, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs)
+    )
     with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
         linked: dict[NodeType, np.ndarray] = {}
         for node_type, node in plan.nodes.items():
             writer.add_node_type(node_type, node.num_nodes)
-            for attr, value in node.attrs.items():
-                writer.add_node_attr(node_type, attr, value)
+            for attr, rows in node.attrs.items():
+                with progress.step(f"writing {attr}", len(rows) * rows.row_bytes) as bar:
+                    writer.add_node_attr(node_type, attr, rows, bar.update)
             for name, index in node.index_sets.items():
                 writer.add_index_set(node_type, name, index)
             if node.ids is not None:
                 writer.add_node_ids(node_type, node.ids)
             summary.nodes[node_type] = NodeSummary(
                 node.num_nodes,
-                {attr: describe(value) for attr, value in node.attrs.items()},
+                {attr: describe(rows) for attr, rows in node.attrs.items()},
                 {name: len(index) for name, index in node.index_sets.items()},
                 ids=node.note,
             )
@@ -112,10 +116,3 @@ def _count(
         duplicates += int(np.count_nonzero(keys[1:] == keys[:-1]))
         begin = end
     return duplicates, self_loops
-
-
-def describe(value: Array) -> str:
-    """Dtype and row shape, ``"float32[128]"``."""
-    shape = ", ".join(map(str, value.shape[1:]))
-    name = str(value.dtype).removeprefix("torch.")
-    return f"{name}[{shape}]" if shape else name
