@@ -23,8 +23,11 @@ from torch import Tensor
 from typing_extensions import Self
 
 from pyg_graphzero import _core, schema
+from pyg_graphzero.adopted import adopt
 from pyg_graphzero.columns import write_column, write_topology
 from pyg_graphzero.convert.csc import Csc
+from pyg_graphzero.convert.rows import FileRows, Rows
+from pyg_graphzero.encoding import EncodingLoss
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
 from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
 
@@ -88,6 +91,27 @@ class _FileSet:
 
     def column(self, folder: str, name: str, value: Tensor) -> str:
         return self._write(folder, name, ".gd", lambda path: write_column(path, value))
+
+    def rows(
+        self, folder: str, name: str, value: Tensor | Rows, encoding: str | None, what: str
+    ) -> tuple[str, EncodingLoss | None]:
+        loss: list[EncodingLoss | None] = []
+        file = self._write(
+            folder,
+            name,
+            ".gd",
+            lambda path: loss.append(write_column(path, value, encoding, what)),
+        )
+        if loss[0] is not None:
+            self.schema.files[file].encoding = loss[0].to_dict()
+        return file, loss[0]
+
+    def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
+        stem, n = f"{folder}/{_safe(name)}", 1
+        while (file := f"{stem}{f'-{n}' if n > 1 else ''}.adopted") in self.schema.adopted:
+            n += 1
+        self.schema.adopted[file] = adopt(store, rows)
+        return file
 
     def topology(self, folder: str, csc: Csc) -> str:
         indptr, indices = as_tensor(csc.indptr, "indptr"), as_tensor(csc.indices, "indices")
@@ -187,11 +211,34 @@ class StoreWriter:
             raise ValueError(f"node type {name!r} was added before")
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
 
-    def add_node_attr(self, node_type: str | None, attr: str, value: Any) -> None:
-        """Writes a node column: tensor or array ``[num_nodes, ...]``, any stored dtype."""
+    def add_node_attr(
+        self, node_type: str | None, attr: str, value: Any, encoding: str | None = None
+    ) -> EncodingLoss | None:
+        """Writes a node column: tensor, array or rows ``[num_nodes, ...]``, any stored dtype.
+
+        Args:
+            node_type: Where it belongs.
+            attr: Its name.
+            value: The rows.
+            encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
+
+        Returns:
+            What encoding has cost; None without it.
+        """
         record = self._node_type(node_type)
-        tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
-        record.attrs[attr] = self._files.column(node_folder(node_type), attr, tensor)
+        what = f"node attribute {attr!r} of {node_type!r}"
+        rows = _rows(value, record.num_nodes, what)
+        record.attrs[attr], loss = self._files.rows(
+            node_folder(node_type), attr, rows, encoding, what
+        )
+        return loss
+
+    def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
+        """Refers to the rows of a node column where they are."""
+        record = self._node_type(node_type)
+        _rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        folder = node_folder(node_type)
+        record.attrs[attr] = self._files.adopt(folder, attr, self._target, rows)
 
     def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
         """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
@@ -335,6 +382,9 @@ class StoreEditor:
 
     def _commit(self) -> None:
         used = set(schema.named_files(self._schema))
+        # An adopted file is somebody else's: it is forgotten, never deleted.
+        for name in [name for name in self._schema.adopted if name not in used]:
+            del self._schema.adopted[name]
         unused = [name for name in self._schema.files if name not in used]
         for name in unused:
             del self._schema.files[name]
@@ -366,11 +416,12 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
     return index
 
 
-def _rows(value: Any, count: int, what: str) -> Tensor:
-    tensor = as_tensor(value, what)
-    if tensor.dim() == 0 or tensor.size(0) != count:
-        raise ValueError(f"{what}: found shape {list(tensor.shape)}, expected {count} rows")
-    return tensor
+def _rows(value: Any, count: int, what: str) -> Any:
+    """``value`` as a tensor, or as it is if its rows are read piece by piece."""
+    rows = value if isinstance(value, Rows) else as_tensor(value, what)
+    if len(rows.shape) == 0 or rows.shape[0] != count:
+        raise ValueError(f"{what}: found shape {list(rows.shape)}, expected {count} rows")
+    return rows
 
 
 def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,168 @@
+"""float32 attributes stored in fewer bytes: what there is to choose, encoding, and what it costs.
+
+Rows are decoded where they are gathered (:class:`pyg_graphzero.columns.EncodedRows`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import InputError
+
+# By the name of what is stored.
+ENCODINGS: dict[str, torch.dtype] = {
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "int8": torch.int8,
+}
+
+
+def check_encoding(name: Any, option: str) -> str:
+    """``name``, one of ``ENCODINGS``.
+
+    Raises:
+        ValueError: It is none; names the option it was given by.
+    """
+    if name not in ENCODINGS:
+        raise ValueError(f"{option}={name!r}: expected one of {', '.join(ENCODINGS)}")
+    return str(name)
+
+
+@dataclass(frozen=True)
+class EncodingLoss:
+    """How far decoded values are from the ones that were encoded.
+
+    Attributes:
+        encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``.
+        values: Finite values that were encoded.
+        max_abs_error: The largest difference.
+        rmse: Root of the mean squared difference, over all values.
+        relative_rmse: The same in units of each column's standard deviation, over all columns that
+            have one.
+        worst_relative_rmse: Of the column where that is largest.
+        worst_column: That column, by its place in a row; None if all columns are constant.
+        clipped: Values beyond the range of their column's code.
+    """
+
+    encoding: str
+    values: int
+    max_abs_error: float
+    rmse: float
+    relative_rmse: float
+    worst_relative_rmse: float
+    worst_column: int | None
+    clipped: int
+
+    @classmethod
+    def of(cls, encoding: str, losses: list[_core.ColumnLoss]) -> EncodingLoss:
+        """Sums up the columns of one attribute."""
+        values = sum(loss.count for loss in losses)
+        squared = sum(loss.squared_error for loss in losses)
+        relative = {
+            column: loss.squared_error / loss.count / loss.variance
+            for column, loss in enumerate(losses)
+            if loss.variance > 0
+        }
+        worst = max(relative, key=relative.__getitem__, default=None)
+        return cls(
+            encoding,
+            values,
+            max_abs_error=max((loss.max_abs_error for loss in losses), default=0.0),
+            rmse=math.sqrt(squared / max(values, 1)),
+            relative_rmse=math.sqrt(sum(relative.values()) / max(len(relative), 1)),
+            worst_relative_rmse=0.0 if worst is None else math.sqrt(relative[worst]),
+            worst_column=worst,
+            clipped=sum(loss.clipped for loss in losses),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As ``store.json`` holds it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        share = self.clipped / max(self.values, 1)
+        return (
+            f"max error {self.max_abs_error:.3g}, RMSE {self.rmse:.3g} "
+            f"({self.relative_rmse:.2%} of a column's standard deviation, "
+            f"{self.worst_relative_rmse:.2%} in the worst), "
+            f"{self.clipped:,} values clipped ({share:.2g})"
+        )
+
+
+class ColumnEncoder:
+    """Turns the rows of one attribute into what is stored.
+
+    Args:
+        encoding: One of ``ENCODINGS``.
+        shape: Of the attribute, rows first.
+        slabs: Starts a pass over its rows, in pieces; called once, for int8 twice.
+        what: How to call the attribute in an error.
+
+    Raises:
+        InputError: The attribute is not of floating-point numbers, or int8 is asked for and a
+            value is not finite; names the row.
+    """
+
+    def __init__(
+        self,
+        encoding: str,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        slabs: Callable[[], Iterator[Tensor]],
+        what: str,
+    ) -> None:
+        self.encoding = encoding
+        self.dtype = ENCODINGS[encoding]
+        self._slabs = slabs
+        if not dtype.is_floating_point:
+            raise InputError(
+                what,
+                "dtype",
+                str(dtype).removeprefix("torch."),
+                f"floating-point numbers, to store them as {encoding}",
+                "Give it the dtype float32, or leave it as it is.",
+            )
+        self.engine = _core.RowEncoder(encoding, math.prod(shape[1:]))
+        if encoding == "int8":
+            self._fit(what)
+
+    def _fit(self, what: str) -> None:
+        begin = 0
+        for slab in self._slabs():
+            rows = _float_rows(slab)
+            bad = self.engine.profile(rows.numpy())
+            if bad >= 0:
+                found = rows[bad][~rows[bad].isfinite()][0].item()
+                hint = "float16 and bfloat16 keep such values."
+                raise InputError(what, f"row {begin + bad}", found, "a finite number", hint)
+            begin += len(slab)
+        self.engine.fit()
+
+    def encoded(self) -> Iterator[Tensor]:
+        """All rows as they are stored, in pieces ``[n, ...]`` of ``dtype``."""
+        for slab in self._slabs():
+            rows = _float_rows(slab)
+            out = torch.empty(rows.shape, dtype=self.dtype)
+            if out.numel():
+                self.engine.encode(rows.numpy(), out.view(torch.uint8).numpy())
+            yield out.view(slab.shape)
+
+    def loss(self) -> EncodingLoss:
+        """What the rows encoded so far have lost."""
+        return EncodingLoss.of(self.encoding, self.engine.losses)
+
+
+def _float_rows(slab: Tensor) -> Tensor:
+    """Rows as ``float32 [n, items]``; finite numbers beyond its range become the largest in it."""
+    rows = slab.to(torch.float32)
+    if slab.dtype == torch.float64:
+        limit = torch.finfo(torch.float32).max
+        rows = torch.where(slab.isinf(), rows, rows.clamp(-limit, limit))
+    return rows.reshape(len(slab), -1).contiguous() if slab.numel() else rows.flatten(1)
