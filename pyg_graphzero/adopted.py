@@ -60,7 +60,9 @@ def open_adopted(store: Path, name: str, record: AdoptedRecord) -> _core.Column:
     path = adopted_path(store, record)
     if record.dtype not in DTYPES:
         where = f"adopted[{name!r}].dtype"
-        raise FormatError.of(store / SCHEMA_FILE, where, repr(record.dtype), "a dtype of the format")
+        raise FormatError.of(
+            store / SCHEMA_FILE, where, repr(record.dtype), "a dtype of the format"
+        )
     try:
         column = _core.Column.adopt(
             str(path),

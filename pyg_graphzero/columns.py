@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.encoding import ColumnEncoder, EncodingLoss
+from pyg_graphzero.arrays import engine_array
+from pyg_graphzero.encoding import ColumnEncoder
 from pyg_graphzero.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -162,49 +163,32 @@ def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
 
 def write_column(
     path: str | os.PathLike[str],
-    value: Tensor | Rows,
-    encoding: str | None = None,
-    what: str = "column",
-) -> EncodingLoss | None:
-    """Writes rows of any shape and dtype as a `.gd` file and syncs it.
+    value: Tensor | Rows | ColumnEncoder,
+    progress: Callable[[int], object] | None = None,
+) -> None:
+    """Writes a column as a `.gd` file and syncs it.
 
     Args:
         path: The new file.
-        value: A CPU tensor, or rows that are read piece by piece.
-        encoding: One of ``ENCODINGS``, for floating-point rows; None stores them as they are.
-        what: How to call them in an error.
-
-    Returns:
-        What encoding has cost; None without it.
-
-    Raises:
-        InputError: The rows cannot be encoded so.
+        value: A CPU tensor of any shape and dtype; or rows, encoded or not, of which a slab at a
+            time is read.
+        progress: Called with the number of bytes of each piece written.
     """
-    name, shape = os.fspath(path), tuple(value.shape)
-    if encoding is None:
-        writer = _core.ColumnWriter(name, dtype_name(value.dtype), list(shape))
-        for slab in _slabs(value):
-            writer.append(_as_bytes(slab.contiguous()))
-        writer.finish()
-        return None
-    encoder = ColumnEncoder(encoding, shape, value.dtype, lambda: _slabs(value), what)
-    writer = _core.ColumnWriter(name, encoding, list(shape), encoder.engine)
-    for codes in encoder.encoded():
-        writer.append(_as_bytes(codes))
+    engine = value.engine if isinstance(value, ColumnEncoder) else None
+    dtype = dtype_name(value.dtype)
+    writer = _core.ColumnWriter(os.fspath(path), dtype, list(value.shape), engine)
+    for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
+        writer.append(_as_bytes(piece.contiguous()))
+        if progress is not None:
+            progress(piece.numel() * piece.element_size())
     writer.finish()
-    return encoder.loss()
 
 
-def _slabs(value: Tensor | Rows) -> Iterator[Tensor]:
-    """All rows in order, in pieces of some 32 MiB."""
-    if not isinstance(value, Tensor):
-        yield from value.slabs()
-    elif value.numel():
+def _slabs(value: Tensor) -> Iterator[Tensor]:
+    if value.numel():
         rows = value.reshape(1, -1) if value.dim() == 0 else value
         row_bytes = max(1, rows[0].numel() * rows.element_size())
-        step = max(1, _WRITE_BYTES // row_bytes)
-        for start in range(0, rows.size(0), step):
-            yield rows[start : start + step]
+        yield from rows.split(max(1, _WRITE_BYTES // row_bytes))
 
 
 def write_topology(
@@ -296,12 +280,3 @@ def _nothing(rows: Tensor, index: Tensor, out: Tensor) -> Tensor:
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
         raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
     return out
-
-
-def engine_array(tensor: Tensor) -> Any:
-    """The memory of a CPU tensor, as an engine call should be given it.
-
-    A tensor is handed over by its ``__dlpack__``, which is Python code; a Ctrl-C that falls in
-    there is lost, because the bindings take any exception for "not supported". NumPy's is C code.
-    """
-    return tensor.numpy()

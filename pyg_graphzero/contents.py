@@ -14,7 +14,14 @@ from torch import Tensor
 
 from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import open_adopted
-from pyg_graphzero.columns import EncodedRows, column_rows, decoded, gather, view_column, view_topology
+from pyg_graphzero.columns import (
+    EncodedRows,
+    column_rows,
+    decoded,
+    gather,
+    view_column,
+    view_topology,
+)
 from pyg_graphzero.errors import FormatError, MissingAttributeError
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 

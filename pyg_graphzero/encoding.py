@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import InputError
+
+if TYPE_CHECKING:
+    from pyg_graphzero.convert.rows import Rows
 
 # By the name of what is stored.
 ENCODINGS: dict[str, torch.dtype] = {
@@ -96,14 +99,29 @@ class EncodingLoss:
         )
 
 
+def work_bytes(rows: Rows, encoding: str | None) -> int:
+    """Bytes read or written to store ``rows``, as progress counts them."""
+    items = math.prod(rows.shape)
+    if encoding is None:
+        return items * rows.dtype.itemsize
+    return items * (
+        ENCODINGS[encoding].itemsize + (rows.dtype.itemsize if encoding == "int8" else 0)
+    )
+
+
 class ColumnEncoder:
-    """Turns the rows of one attribute into what is stored.
+    """Rows as they are stored, made from floating-point ones a slab at a time.
 
     Args:
+        rows: The attribute; read once, for int8 twice.
         encoding: One of ``ENCODINGS``.
-        shape: Of the attribute, rows first.
-        slabs: Starts a pass over its rows, in pieces; called once, for int8 twice.
         what: How to call the attribute in an error.
+        progress: Called with the number of bytes of each piece that int8's first pass reads.
+
+    Attributes:
+        shape: That of ``rows``.
+        dtype: What is stored.
+        engine: Knows the code.
 
     Raises:
         InputError: The attribute is not of floating-point numbers, or int8 is asked for and a
@@ -112,46 +130,47 @@ class ColumnEncoder:
 
     def __init__(
         self,
+        rows: Rows,
         encoding: str,
-        shape: tuple[int, ...],
-        dtype: torch.dtype,
-        slabs: Callable[[], Iterator[Tensor]],
         what: str,
+        progress: Callable[[int], object] | None = None,
     ) -> None:
-        self.encoding = encoding
-        self.dtype = ENCODINGS[encoding]
-        self._slabs = slabs
-        if not dtype.is_floating_point:
+        if not rows.dtype.is_floating_point:
             raise InputError(
                 what,
                 "dtype",
-                str(dtype).removeprefix("torch."),
+                str(rows.dtype).removeprefix("torch."),
                 f"floating-point numbers, to store them as {encoding}",
                 "Give it the dtype float32, or leave it as it is.",
             )
-        self.engine = _core.RowEncoder(encoding, math.prod(shape[1:]))
+        self.encoding = encoding
+        self.shape = rows.shape
+        self.dtype = ENCODINGS[encoding]
+        self.engine = _core.RowEncoder(encoding, math.prod(rows.shape[1:]))
+        self._rows = rows
         if encoding == "int8":
-            self._fit(what)
+            self._fit(what, progress or (lambda num_bytes: None))
 
-    def _fit(self, what: str) -> None:
+    def _fit(self, what: str, progress: Callable[[int], object]) -> None:
         begin = 0
-        for slab in self._slabs():
-            rows = _float_rows(slab)
-            bad = self.engine.profile(rows.numpy())
+        for slab in self._rows.slabs():
+            values = _float_rows(slab)
+            bad = self.engine.profile(values.numpy())
             if bad >= 0:
-                found = rows[bad][~rows[bad].isfinite()][0].item()
+                found = values[bad][~values[bad].isfinite()][0].item()
                 hint = "float16 and bfloat16 keep such values."
                 raise InputError(what, f"row {begin + bad}", found, "a finite number", hint)
             begin += len(slab)
+            progress(slab.numel() * slab.element_size())
         self.engine.fit()
 
-    def encoded(self) -> Iterator[Tensor]:
+    def slabs(self) -> Iterator[Tensor]:
         """All rows as they are stored, in pieces ``[n, ...]`` of ``dtype``."""
-        for slab in self._slabs():
-            rows = _float_rows(slab)
-            out = torch.empty(rows.shape, dtype=self.dtype)
+        for slab in self._rows.slabs():
+            values = _float_rows(slab)
+            out = torch.empty(values.shape, dtype=self.dtype)
             if out.numel():
-                self.engine.encode(rows.numpy(), out.view(torch.uint8).numpy())
+                self.engine.encode(values.numpy(), out.view(torch.uint8).numpy())
             yield out.view(slab.shape)
 
     def loss(self) -> EncodingLoss:
@@ -165,4 +184,5 @@ def _float_rows(slab: Tensor) -> Tensor:
     if slab.dtype == torch.float64:
         limit = torch.finfo(torch.float32).max
         rows = torch.where(slab.isinf(), rows, rows.clamp(-limit, limit))
-    return rows.reshape(len(slab), -1).contiguous() if slab.numel() else rows.flatten(1)
+    width = math.prod(slab.shape[1:])
+    return rows.reshape(len(slab), width).contiguous()

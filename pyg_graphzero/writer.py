@@ -26,8 +26,8 @@ from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import adopt
 from pyg_graphzero.columns import write_column, write_topology
 from pyg_graphzero.convert.csc import Csc
-from pyg_graphzero.convert.rows import FileRows, Rows
-from pyg_graphzero.encoding import EncodingLoss
+from pyg_graphzero.convert.rows import ArrayRows, FileRows, Rows
+from pyg_graphzero.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
 from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
 
@@ -89,22 +89,17 @@ class _FileSet:
         self.schema.files[relative] = FileRecord(path.stat().st_size, schema.header_hash(path))
         return relative
 
-    def column(self, folder: str, name: str, value: Tensor) -> str:
-        return self._write(folder, name, ".gd", lambda path: write_column(path, value))
-
-    def rows(
-        self, folder: str, name: str, value: Tensor | Rows, encoding: str | None, what: str
-    ) -> tuple[str, EncodingLoss | None]:
-        loss: list[EncodingLoss | None] = []
-        file = self._write(
-            folder,
-            name,
-            ".gd",
-            lambda path: loss.append(write_column(path, value, encoding, what)),
-        )
-        if loss[0] is not None:
-            self.schema.files[file].encoding = loss[0].to_dict()
-        return file, loss[0]
+    def column(
+        self,
+        folder: str,
+        name: str,
+        value: Tensor | Rows | ColumnEncoder,
+        progress: Callable[[int], object] | None = None,
+    ) -> str:
+        file = self._write(folder, name, ".gd", lambda path: write_column(path, value, progress))
+        if isinstance(value, ColumnEncoder):
+            self.schema.files[file].encoding = value.loss().to_dict()
+        return file
 
     def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
         stem, n = f"{folder}/{_safe(name)}", 1
@@ -212,14 +207,21 @@ class StoreWriter:
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
 
     def add_node_attr(
-        self, node_type: str | None, attr: str, value: Any, encoding: str | None = None
+        self,
+        node_type: str | None,
+        attr: str,
+        value: Any,
+        progress: Callable[[int], object] | None = None,
+        encoding: str | None = None,
     ) -> EncodingLoss | None:
-        """Writes a node column: tensor, array or rows ``[num_nodes, ...]``, any stored dtype.
+        """Writes a node column.
 
         Args:
-            node_type: Where it belongs.
+            node_type: Whose it is.
             attr: Its name.
-            value: The rows.
+            value: Tensor, array or rows ``[num_nodes, ...]`` of any stored dtype.
+            progress: Called with the number of bytes of each piece read or written; see
+                :func:`pyg_graphzero.encoding.work_bytes` for how many they are.
             encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
 
         Returns:
@@ -228,10 +230,12 @@ class StoreWriter:
         record = self._node_type(node_type)
         what = f"node attribute {attr!r} of {node_type!r}"
         rows = _rows(value, record.num_nodes, what)
-        record.attrs[attr], loss = self._files.rows(
-            node_folder(node_type), attr, rows, encoding, what
-        )
-        return loss
+        encoder: ColumnEncoder | None = None
+        if encoding is not None:
+            table = rows if isinstance(rows, Rows) else ArrayRows(rows)
+            rows = encoder = ColumnEncoder(table, encoding, what, progress)
+        record.attrs[attr] = self._files.column(node_folder(node_type), attr, rows, progress)
+        return None if encoder is None else encoder.loss()
 
     def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
         """Refers to the rows of a node column where they are."""
@@ -417,7 +421,7 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
 
 
 def _rows(value: Any, count: int, what: str) -> Any:
-    """``value`` as a tensor, or as it is if its rows are read piece by piece."""
+    """``value`` as a tensor, or the rows that it is; with as many as there should be."""
     rows = value if isinstance(value, Rows) else as_tensor(value, what)
     if len(rows.shape) == 0 or rows.shape[0] != count:
         raise ValueError(f"{what}: found shape {list(rows.shape)}, expected {count} rows")

@@ -227,7 +227,7 @@ def test_integer_column_turns_float_late(tmp_path: Path) -> None:
 
 
 def test_directory_missing_file_and_odd_suffix(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"input: found a directory, expected a file"):
+    with pytest.raises(InputError, match=r"directory: found no files, expected at least one"):
         gz.convert(tmp_path, tmp_path / "store")
     with pytest.raises(FileNotFoundError, match=r"nowhere\.csv"):
         gz.convert(tmp_path / "nowhere.csv", tmp_path / "store")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,9 @@ from .progress import Progress
 from .pyg import load_pyg, plan_pyg
 from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
+from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
+from .workspace import Workspace
 from .write import write_plan
 
 __all__ = ["ConvertSummary", "EdgeSummary", "NodeSummary", "convert"]
@@ -51,6 +53,8 @@ def convert(
     self_loops: str = "keep",
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
+    features: str | Mapping[str, str] | None = None,
+    adopt: bool | Collection[str] = False,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
     force: bool = False,
@@ -97,6 +101,11 @@ def convert(
         self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
+        features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in fewer
+            bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from node
+            attributes (``"x"``, ``"paper.x"``) to one of these.
+        adopt: Node attributes whose rows are left in the file they are in, which the store then
+            refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         force: Replace the store at ``out``.
@@ -124,6 +133,7 @@ def convert(
     options = edge_options(undirected, coalesce, self_loops)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes)
+    storage = Storage(features, adopt)
     bars = Progress(progress)
     _check_target(target, force)
     flat = {
@@ -140,10 +150,12 @@ def convert(
         "comment": comment,
         "edge_layout": edge_layout,
     }
-    plan = _plan(source, target, flat, options, selection, types, bars)
-    selection.check_used()
-    plan.expand_undirected()
-    summary = write_plan(plan, target, force=force, progress=bars)
+    with Workspace(target) as space:
+        plan = _plan(source, target, flat, options, selection, types, bars, space)
+        selection.check_used()
+        plan.expand_undirected()
+        storage.check(plan)
+        summary = write_plan(plan, target, storage=storage, force=force, progress=bars)
     summary.seconds = time.perf_counter() - started
     return summary
 
@@ -170,17 +182,17 @@ def _plan(
     selection: Selection,
     types: Dtypes,
     bars: Progress,
+    space: Workspace,
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
-    inputs = Inputs(Path(), target, types, bars)
+    inputs = Inputs(Path(), target, types, bars, space)
     if isinstance(source, str | os.PathLike):
         suffix = Path(source).suffix
         if suffix in SPEC_SUFFIXES:
             path = inputs.file(source)
             _refuse_flat(flat, f"{path} describes the graph itself")
             spec = parse_spec(load_spec(path), path)
-            inputs = Inputs(path.parent, target, types, bars)
-            return plan_files(spec, options, selection, inputs)
+            return plan_files(spec, options, selection, inputs.beside(path.parent))
         if suffix in (".pt", ".pth"):
             data = load_pyg(inputs.file(source))
             source = source if data is None else data

@@ -11,13 +11,10 @@ import numpy as np
 import torch
 
 from ..errors import InputError
-from . import text
-from .dialect import Dialect, sniff
 from .edges import EdgeList, read_edges, split_own, untaken
 from .ids import IdColumn, IdSpace
-from .options import Selection, edge_options
+from .options import Selection, as_tensor, edge_options
 from .plan import (
-    Array,
     EdgeOptions,
     EdgePlan,
     EdgeType,
@@ -26,7 +23,8 @@ from .plan import (
     NodeType,
     stream,
 )
-from .sources import Inputs, Loaded
+from .rows import ArrayRows, ChainRows, Rows, ScatterRows
+from .sources import Inputs, Loaded, Scattered, is_text_column
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 
 _INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
@@ -84,16 +82,16 @@ def plan_files(
 
 def _plan_edges(spec: EdgeSpec, edges: EdgeList, options: EdgeOptions) -> EdgePlan:
     num_edges = len(edges.src)
-    columns: dict[str, Array] = {}
+    columns: dict[str, Rows] = {}
     for name, loaded in edges.attrs.items():
-        if len(loaded.array) != num_edges:
+        if len(loaded.rows) != num_edges:
             raise InputError(
                 loaded.path,
                 name,
-                f"{len(loaded.array)} rows",
+                f"{len(loaded.rows)} rows",
                 f"{num_edges}, one per edge in {edges.src.path}",
             )
-        columns[name] = loaded.array
+        columns[name] = loaded.rows
     own = {
         name: value
         for name in ("undirected", "coalesce", "self_loops")
@@ -101,10 +99,15 @@ def _plan_edges(spec: EdgeSpec, edges: EdgeList, options: EdgeOptions) -> EdgePl
     }
     checked = replace(options, **own)
     return EdgePlan(
-        stream(list(zip(edges.src.chunks, edges.dst.chunks, strict=True)), columns),
+        stream(_rows_of(edges.src), _rows_of(edges.dst), columns),
         num_edges,
         edge_options(checked.undirected, checked.coalesce, checked.self_loops),
     )
+
+
+def _rows_of(column: IdColumn) -> Rows:
+    parts: list[Rows] = [ArrayRows(as_tensor(chunk)) for chunk in column.chunks]
+    return ChainRows(parts or [ArrayRows(torch.empty(0, dtype=torch.int64))])
 
 
 class _NodeBuilder:
@@ -128,31 +131,35 @@ class _NodeBuilder:
             if not isinstance(ids, IdColumn):
                 raise InputError(ids.path, "ids", "booleans", "integers or strings")
             self._space.table = ids
-        self._sets = {k: v for k, v in wanted.items() if is_index_name(k)}
+        self._sets = {
+            k: v for k, v in wanted.items() if is_index_name(k) or isinstance(v, Scattered)
+        }
         for name in wanted.keys() - self._sets.keys():
             self._attrs[name] = inputs.load(name, wanted[name])
         for name in wanted:  # in the order given
             if name in self._attrs and self._space.known_rows is None:
                 loaded = self._attrs[name]
-                self._space.known_rows = (len(loaded.array), f"{loaded.path} ({name})")
+                self._space.known_rows = (len(loaded.rows), f"{loaded.path} ({name})")
 
     def _read_table(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Read the node table; returns the attributes that are not in it."""
         spec = self._spec
         named = () if spec.id is None else (spec.id,)
         reference = self._inputs.reference(spec.file)
-        if reference.kind != "text":
-            raise InputError(reference.path, "node table", reference.path.suffix, "text")
-        dialect: Dialect = sniff(
-            reference.path,
+        if reference.kind not in ("text", "table"):
+            raise InputError(
+                reference.path, "node table", reference.path.suffix, "text, Parquet or Arrow"
+            )
+        dialect = self._inputs.open_columns(
+            reference,
+            named,
             delimiter=spec.delimiter,
             header=spec.header,
             comment=spec.comment,
-            wanted=named,
         )
         position = dialect.position(0 if spec.id is None else spec.id)
         is_text = spec.id_type == "str" or (
-            spec.id_type == "auto" and text.is_text_id(dialect, position)
+            spec.id_type == "auto" and is_text_column(dialect, position)
         )
         own, external = split_own(dialect, wanted)
         ids, self._attrs = self._inputs.columns(dialect, own, [(position, is_text)])
@@ -185,33 +192,59 @@ class _NodeBuilder:
         node.attrs = {name: node.attrs[name] for name in self._spec.attrs if name in node.attrs}
         return node
 
-    def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Array:
-        if len(loaded.array) != num_nodes:
+    def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Rows:
+        if len(loaded.rows) != num_nodes:
             called = f"{self._label!r} nodes" if self._label else "nodes"
             raise InputError(
                 loaded.path,
                 name,
-                f"{len(loaded.array)} rows",
+                f"{len(loaded.rows)} rows",
                 f"{num_nodes}, the number of {called} ({self._space.note})",
             )
-        return loaded.array
+        return loaded.rows
 
     def _add_set(self, node: NodePlan, name: str, source: Any) -> None:
-        """A set holds ids as the user knows them, so it goes through the same map as the edges."""
-        ids = node.ids
-        is_text = ids is not None and not isinstance(ids, np.ndarray)
-        found = self._inputs.load_ids(source, is_text, name)
+        if isinstance(source, Scattered):
+            node.attrs[name] = self._scattered(node, name, source)
+            return
+        found = self._find(node, name, source)
         if isinstance(found, Loaded):
             node.attrs[name] = self._checked(name, found, node.num_nodes)
-            return
-        space = self._space
-        if ids is not None:
-            node.index_sets[name] = space.lookup(found)
-            return
+        else:
+            node.index_sets[name] = found
+
+    def _find(self, node: NodePlan, name: str, source: Any) -> np.ndarray | Loaded:
+        """Rows of the nodes in a set; a mask comes as it is.
+
+        A set holds ids as the user knows them, so it goes through the same map as the edges.
+        """
+        is_text = node.ids is not None and not isinstance(node.ids, np.ndarray)
+        found = self._inputs.load_ids(source, is_text, name)
+        if isinstance(found, Loaded):
+            return found
+        if node.ids is not None:
+            return self._space.lookup(found)
         bad = found.first(lambda chunk: (chunk < 0) | (chunk >= node.num_nodes))
         if bad is not None:
             raise found.fail(bad, f"an id of 0…{node.num_nodes - 1}")
-        node.index_sets[name] = np.concatenate([np.empty(0, np.int64), *found.chunks])
+        return np.concatenate([np.empty(0, np.int64), *found.chunks])
+
+    def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
+        places, values = [], []
+        for ids, value in source.parts:
+            found = self._find(node, name, ids)
+            if isinstance(found, Loaded):
+                raise InputError(found.path, name, "booleans", "ids of nodes")
+            places.append(torch.from_numpy(found))
+            if isinstance(value, bool):
+                values.append(torch.full((len(found),), value))
+                continue
+            loaded = self._inputs.load(name, value)
+            if loaded.rows.shape != (len(found),):
+                expected = f"{len(found)} values, one per node of the set"
+                raise InputError(loaded.path, name, f"shape {list(loaded.rows.shape)}", expected)
+            values.append(loaded.rows.read(0, len(found)))
+        return ScatterRows(node.num_nodes, torch.cat(places), torch.cat(values), source.fill)
 
 
 def has_edges(value: Any) -> bool:

@@ -1,36 +1,45 @@
-"""Arrays from wherever the user keeps them: NumPy and torch files, columns of text, memory.
+"""Tables from wherever the user keeps them: files of arrays, columns of text or Parquet, memory.
 
 A *source* is an array or tensor, or a path with an optional member: ``feat.npy``,
-``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.csv:f0,f1``. NumPy files are
-memory-mapped where they can be; nothing is ever unpickled.
+``graph.npz:label``, ``split.pt:train``, ``nodes.csv:year``, ``nodes.parquet:f0,f1``,
+``feat.bin:float32[128]``. Files are read in pieces when they are needed; nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
-import errno
+import copy
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
+from torch import Tensor
 
 from ..errors import InputError
 from . import text
-from .arrays import Reference, as_array, id_column, load_member
+from .arrays import SUFFIXES, Reference, Table, as_table, id_column, load_member
 from .dialect import Dialect, sniff
 from .ids import IdColumn
-from .options import Dtypes, as_tensor, cast
-from .plan import Array
+from .options import Dtypes, as_tensor, cast, cast_rows
+from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, kind_suffix
 from .progress import Progress
+from .rows import ArrayRows, MappedRows, Rows, StackedRows
+from .tables import ArrowTable
+from .workspace import Workspace
 
+_COMPRESSED = "|".join(map(re.escape, COMPRESSIONS))
+_TEXT = "|".join(map(re.escape, TEXT_SUFFIXES))
+_OTHERS = "|".join(re.escape(suffix) for suffix in SUFFIXES if suffix not in TEXT_SUFFIXES)
 _REFERENCE = re.compile(
-    r"(?P<path>.*?\.(?:npy|npz|pt|pth|(?:csv|tsv|txt)(?:\.gz)?))(?::(?P<member>.+))?", re.DOTALL
+    rf"(?P<path>.*?(?:{_OTHERS}|(?:{_TEXT})(?:{_COMPRESSED})?))(?::(?P<member>.+))?", re.DOTALL
 )
+_listed = ", ".join(suffix for suffix in SUFFIXES if suffix not in TEXT_SUFFIXES)
 # What models multiply: read from text, float32 as PyG expects. Anything else, such as a unix time
 # with a fraction, keeps all its digits.
 _SINGLE_PRECISION = frozenset({"x", "edge_attr", "edge_weight"})
@@ -38,20 +47,54 @@ _SINGLE_PRECISION = frozenset({"x", "edge_attr", "edge_weight"})
 
 @dataclass(frozen=True)
 class Loaded:
-    """An array, and how to name one of its values in a message.
+    """A table, and how to name one of its rows in a message.
 
     Attributes:
         path: The input it comes from.
         where: From row to place.
     """
 
-    array: Array
+    rows: Rows
     path: str | Path
     where: Callable[[int], str]
 
     def fail(self, row: int, found: str, expected: str) -> InputError:
         """The error for one row."""
         return InputError(self.path, self.where(row), found, expected)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A source of classes: whole numbers, in whatever dtype, with NaN or -1 where there is none.
+
+    Attributes:
+        source: Where they are, ``[num_rows]`` or ``[num_rows, k]``; one column becomes 1-D.
+        num_classes: How many there are, if that is known.
+    """
+
+    source: Any
+    num_classes: int | None = None
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """An attribute that only some nodes have.
+
+    Attributes:
+        parts: Sources of ids, and for each the source of as many values, or one value for all.
+        fill: What the other nodes get.
+    """
+
+    parts: tuple[tuple[Any, Any], ...]
+    fill: float
+
+
+def mask(source: Any) -> Scattered:
+    """The nodes of ``source`` as a boolean per node."""
+    return Scattered(((source, True),), False)
+
+
+Columns = Dialect | ArrowTable
 
 
 class Inputs:
@@ -62,13 +105,23 @@ class Inputs:
         out: The store to be written, which no input may be part of.
         dtypes: Dtypes asked for.
         progress: Where to show slow steps.
+        space: Memory and temporary files.
     """
 
-    def __init__(self, base: Path, out: Path, dtypes: Dtypes, progress: Progress) -> None:
+    def __init__(
+        self, base: Path, out: Path, dtypes: Dtypes, progress: Progress, space: Workspace
+    ) -> None:
         self.base = base
         self.dtypes = dtypes
         self.progress = progress
+        self.space = space
         self._out = out.resolve()
+
+    def beside(self, base: Path) -> Inputs:
+        """The same for paths that are relative to another directory."""
+        other = copy.copy(self)
+        other.base = base
+        return other
 
     def file(self, path: str | os.PathLike[str]) -> Path:
         """An existing input file.
@@ -78,37 +131,51 @@ class Inputs:
             InputError: It is a directory, or lies in the output.
         """
         found = self.base / path
-        if not found.exists():
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(found))
         if found.is_dir():
             raise InputError(found, "input", "a directory", "a file")
-        resolved = found.resolve()
-        if resolved == self._out or self._out in resolved.parents:
-            raise InputError(
-                found,
-                "input",
-                f"a file in the output {self._out}",
-                "one outside it",
-                "Writing the store would destroy its own input.",
-            )
-        return found
+        return self.files(path)[0]
 
-    def reference(self, source: str | os.PathLike[str]) -> Reference:
-        """A path with an optional member, by the suffix of the path.
+    def files(self, paths: AnyPath | Sequence[AnyPath]) -> tuple[Path, ...]:
+        """The files that a path, a pattern, a directory or a list of these means.
+
+        Raises:
+            FileNotFoundError: There are none.
+            InputError: They are of several kinds, or one lies in the output.
+        """
+        found = expand(paths, self.base)
+        for file in found:
+            resolved = file.resolve()
+            if resolved == self._out or self._out in resolved.parents:
+                raise InputError(
+                    file,
+                    "input",
+                    f"a file in the output {self._out}",
+                    "one outside it",
+                    "Writing the store would destroy its own input.",
+                )
+        return tuple(found)
+
+    def reference(self, source: AnyPath | Sequence[AnyPath]) -> Reference:
+        """Files with an optional member, by the suffix of the path.
 
         Raises:
             InputError: The suffix is of no kind that can be read.
         """
-        match = _REFERENCE.fullmatch(os.fspath(source))
+        match = None
+        if isinstance(source, str | os.PathLike):
+            match = _REFERENCE.fullmatch(os.fspath(source))
         if match is None:
-            path = self.file(source)
+            reference = Reference(self.files(source))
+        else:
+            reference = Reference(self.files(match["path"]), match["member"])
+        if reference.kind is None:
             raise InputError(
-                path,
+                reference.path,
                 "file name",
-                path.suffix or "no suffix",
-                ".csv, .tsv, .txt (or these with .gz), .npy, .npz or .pt",
+                kind_suffix(reference.path) or "no suffix",
+                f"{', '.join(TEXT_SUFFIXES)} (or these with .gz, .zst), {_listed}",
             )
-        return Reference(self.file(match["path"]), match["member"])
+        return reference
 
     def load(self, name: str, source: Any) -> Loaded:
         """The attribute ``name`` from any source, in the dtype asked for.
@@ -117,21 +184,57 @@ class Inputs:
             name: What the attribute is going to be called.
             source: Array, tensor, or path with an optional member.
         """
-        if not isinstance(source, str | os.PathLike):
-            loaded = Loaded(as_array(source, name), f"<{name}>", "row {}".format)
-        else:
+        if isinstance(source, Labels):
+            loaded = self._classes(name, source)
+        elif isinstance(source, str | os.PathLike):
             if not (_REFERENCE.fullmatch(os.fspath(source)) or (self.base / source).exists()):
-                expected = "a path such as feat.npy, or a column of the text at hand"
+                expected = "a path such as feat.npy, or a column of the table at hand"
                 raise InputError(f"<{name}>", "source", repr(os.fspath(source)), expected)
             reference = self.reference(source)
-            if reference.kind == "text":
-                dialect = sniff(reference.path, wanted=_wanted(reference.member))
-                positions = select(dialect, reference.member or "*")
-                return self.columns(dialect, {name: positions}, [])[1][name]
-            array = load_member(reference)
-            loaded = Loaded(array, reference.path, "row {}".format)
-        _refuse_unstorable(loaded, name)
+            if reference.kind in ("text", "table"):
+                columns = self.open_columns(reference, _wanted(reference.member))
+                positions = select(columns, reference.member or "*")
+                return self.columns(columns, {name: positions}, [])[1][name]
+            table = load_member(reference, self.space.file)
+            path = reference.path
+            loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
+        else:
+            table, path = as_table(source, name), Path(f"<{name}>")
+            loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
         return self._cast(name, loaded)
+
+    def open_columns(self, reference: Reference, wanted: Sequence[Any], **layout: Any) -> Columns:
+        """The files of a reference to columns.
+
+        Args:
+            reference: To text, or to Parquet or Arrow files.
+            wanted: Columns that must be there.
+            layout: What is known of text; see :func:`.dialect.sniff`.
+        """
+        if reference.kind == "text":
+            return sniff(reference.path, wanted=tuple(wanted), **layout)
+        return ArrowTable(reference.files)
+
+    def _classes(self, name: str, labels: Labels) -> Loaded:
+        loaded = self.load(name, labels.source)
+        rows, count = loaded.rows, labels.num_classes
+        if len(rows.shape) == 2 and rows.shape[1] == 1:
+            rows = rows.columns()[0]
+
+        def check(slab: Tensor, begin: int) -> Tensor:
+            if slab.is_floating_point():
+                slab = slab.nan_to_num(nan=-1.0)
+            classes = as_tensor(cast(slab, torch.int64, loaded.fail, begin))
+            bad = (classes < -1) | ((classes >= count) if count is not None else False)
+            if bool(bad.any()):
+                row, *cell = bad.nonzero()[0].tolist()
+                expected = "a class of 0 or more" if count is None else f"a class of 0…{count - 1}"
+                found = f"class {classes[(row, *cell)].item()}"
+                raise loaded.fail(begin + row, found, f"{expected}, or -1 or NaN for none")
+            return classes
+
+        checked = MappedRows(rows, rows.shape, torch.int64, check)
+        return Loaded(checked, loaded.path, loaded.where)
 
     def load_ids(self, source: Any, is_text: bool | None, name: str) -> IdColumn | Loaded:
         """Node ids from any source; booleans come back as they are, being a mask.
@@ -143,34 +246,54 @@ class Inputs:
         """
         if isinstance(source, str | os.PathLike):
             reference = self.reference(source)
-            if reference.kind == "text":
-                dialect = sniff(reference.path, wanted=_wanted(reference.member))
-                position = dialect.position(reference.member or 0)
-                if text.guess(dialect, position) is text.BOOLEAN:
+            if reference.kind in ("text", "table"):
+                columns = self.open_columns(reference, _wanted(reference.member))
+                position = columns.position(reference.member or 0)
+                if is_boolean(columns, position):
                     return self.load(name, source)
                 if is_text is None:
-                    is_text = text.is_text_id(dialect, position)
-                return self.columns(dialect, {}, [(position, is_text)])[0][0]
-            array, path = load_member(reference), reference.path
+                    is_text = is_text_column(columns, position)
+                return self.columns(columns, {}, [(position, is_text)])[0][0]
+            table, path = load_member(reference, self.space.file), reference.path
         else:
-            array, path = as_array(source, name), Path(f"<{name}>")
-        if array.dtype in (torch.bool, np.bool_):
-            return Loaded(array, path, "row {}".format)
-        return id_column(array, path, f"{name}[{{}}]".format, bool(is_text))
+            table, path = as_table(source, name), Path(f"<{name}>")
+        if isinstance(table, Rows) and table.dtype == torch.bool:
+            return Loaded(table, path, "row {}".format)
+        return id_column(table, path, f"{name}[{{}}]".format, bool(is_text))
 
     def columns(
-        self,
-        dialect: Dialect,
-        attrs: Mapping[str, list[int]],
-        ids: list[tuple[int, bool]],
+        self, columns: Columns, attrs: Mapping[str, list[int]], ids: list[tuple[int, bool]]
     ) -> tuple[list[IdColumn], dict[str, Loaded]]:
-        """Id columns and attributes from one pass over a text file.
+        """Id columns and attributes from the columns of text, Parquet or Arrow files.
 
         Args:
-            dialect: The file.
+            columns: The files.
             attrs: Column positions of each attribute; several make a matrix.
             ids: Position of each id column, and whether it is text.
         """
+        if isinstance(columns, Dialect):
+            return self._text_columns(columns, attrs, ids)
+        loaded = {}
+        for name, positions in attrs.items():
+            parts = [columns.rows(position) for position in positions]
+            for part, position in zip(parts, positions, strict=True):
+                if len(parts) > 1 and len(part.shape) > 1:
+                    where = f"column {columns.label(position)}"
+                    found = f"lists of {part.shape[1]}"
+                    raise InputError(columns.path, where, found, "single values, beside others")
+            rows = StackedRows(parts) if len(parts) > 1 else parts[0]
+            loaded[name] = self._cast(name, Loaded(rows, columns.path, columns.where(positions[0])))
+        return [self._table_ids(columns, *each) for each in ids], loaded
+
+    def _table_ids(self, table: ArrowTable, position: int, is_text: bool) -> IdColumn:
+        if table.is_text(position):
+            return IdColumn(table.path, table.where(position), list(table.words(position)), True)
+        return id_column(table.rows(position), table.path, table.where(position), is_text)
+
+    def _text_columns(
+        self, dialect: Dialect, attrs: Mapping[str, list[int]], ids: list[tuple[int, bool]]
+    ) -> tuple[list[IdColumn], dict[str, Loaded]]:
+        """Those of text, from one pass over the file."""
         kinds: dict[int, text.Kind] = {}
         for name, positions in attrs.items():
             for position in positions:
@@ -193,9 +316,11 @@ class Inputs:
                 dtype = torch.float32
             parts = []
             for position in positions:
-                part = Loaded(text.concatenate(batches, position), dialect.path, where(position))
-                parts.append(part.array if dtype is None else cast(part.array, dtype, part.fail))
-            loaded[name] = Loaded(_stack(parts), dialect.path, where(positions[0]))
+                values = ArrayRows(as_tensor(text.concatenate(batches, position)))
+                part = Loaded(values, dialect.path, where(position))
+                parts.append(part.rows if dtype is None else cast_rows(part.rows, dtype, part.fail))
+            rows = StackedRows(parts) if len(parts) > 1 else parts[0]
+            loaded[name] = Loaded(rows, dialect.path, where(positions[0]))
         return id_columns, loaded
 
     def _kind(self, dialect: Dialect, name: str, position: int) -> text.Kind:
@@ -207,20 +332,25 @@ class Inputs:
         return text.FLOAT if dtype.is_floating_point else text.INTEGER
 
     def _cast(self, name: str, loaded: Loaded) -> Loaded:
-        array = self.dtypes.cast(name, loaded.array, loaded.fail)
-        return Loaded(array, loaded.path, loaded.where)
+        rows = self.dtypes.cast(name, loaded.rows, loaded.fail)
+        return Loaded(rows, loaded.path, loaded.where)
 
 
-def _stack(parts: list[Array]) -> Array:
-    """Columns side by side; a single one stays 1-D."""
-    if len(parts) == 1:
-        return parts[0]
-    if any(isinstance(part, torch.Tensor) for part in parts):
-        return torch.stack([as_tensor(part) for part in parts], dim=1)
-    return np.stack(parts, axis=1)
+def is_text_column(columns: Columns, position: int) -> bool:
+    """Whether ids of a column are text."""
+    if isinstance(columns, Dialect):
+        return text.is_text_id(columns, position)
+    return columns.is_text(position)
 
 
-def select(dialect: Dialect, columns: Any) -> list[int]:
+def is_boolean(columns: Columns, position: int) -> bool:
+    """Whether a column holds truth values."""
+    if isinstance(columns, Dialect):
+        return text.guess(columns, position) is text.BOOLEAN
+    return bool(columns.schema.field(position).type == pa.bool_())
+
+
+def select(dialect: Columns, columns: Any) -> list[int]:
     """Positions of columns given as ``"a"``, ``"a,b"``, ``"f*"``, a position, or a list of these.
 
     Raises:
@@ -243,12 +373,11 @@ def _wanted(member: str | None) -> tuple[str, ...]:
     return tuple(part for part in (member or "").split(",") if part and "*" not in part)
 
 
-def _refuse_unstorable(loaded: Loaded, name: str) -> None:
-    array = loaded.array
-    bad = array.is_complex() if isinstance(array, torch.Tensor) else array.dtype.kind not in "biuf"
-    if not bad and isinstance(array, np.ndarray):
-        bad = array.dtype.itemsize > 8
-    if bad:
-        raise InputError(loaded.path, name, str(array.dtype), "numbers or booleans")
-    if array.ndim == 0:
-        raise InputError(loaded.path, name, "a single value", "one value or row per node or edge")
+def _numbers(table: Table, path: Path, name: str) -> Rows:
+    """``table`` if it can be an attribute."""
+    if isinstance(table, Rows) and not table.dtype.is_complex:
+        return table
+    if isinstance(table, np.ndarray) and table.ndim == 0 and table.dtype.kind in "biuf":
+        raise InputError(path, name, "a single value", "one value or row per node or edge")
+    found = str(table.dtype).removeprefix("torch.")
+    raise InputError(path, name, found, "numbers or booleans")

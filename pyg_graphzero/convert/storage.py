@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
 
 from ..encoding import check_encoding
 from ..errors import InputError
 from .plan import GraphPlan
-from .rows import ArrayRows, FileRows, Rows
-
-_COPY = "Leave it out of adopt, and it is copied."
+from .rows import ArrayRows, ChainRows, FileRows, FortranRows, Rows, StreamRows
 
 
 class Storage:
@@ -64,8 +57,8 @@ class Storage:
         bare, full = _names(owner, attr)
         return self._encodings.get(full, self._encodings.get(bare))
 
-    def adopted(self, owner: str, attr: str, value: Any) -> FileRows | None:
-        """The rows to refer to, if the attribute is to be adopted; None if it is to be written.
+    def adopted(self, owner: str, attr: str, rows: Rows) -> FileRows | None:
+        """``rows``, if the attribute is to be adopted; None if it is to be written.
 
         Raises:
             InputError: It is to be, and cannot be.
@@ -73,42 +66,30 @@ class Storage:
         is_named = any(name in self._adopted for name in _names(owner, attr))
         if not is_named and (not self._adopts_all or self.encoding(owner, attr) is not None):
             return None
-        rows = _in_file(value)
         if type(rows) is FileRows and not rows.swapped:
             return rows
-        if not is_named and (rows is None or isinstance(rows, ArrayRows)):
-            return None
-        where = getattr(rows, "path", None)
+        if not is_named and not isinstance(rows, FileRows | StreamRows):
+            return None  # not rows of a file as they are, so not among "all"
         raise InputError(
-            f"<{attr}>" if where is None else where, attr, _obstacle(rows), _EXPECTED, _COPY
+            getattr(rows, "path", f"<{attr}>"),
+            attr,
+            _obstacle(rows),
+            "rows in C order and this machine's byte order, one after another in a file",
+            "Name other attributes to adopt, and this one is copied.",
         )
-
-
-_EXPECTED = "rows in C order and this machine's byte order, one after another in one file"
 
 
 def _names(owner: str, attr: str) -> tuple[str, str]:
     return attr, f"{owner}.{attr}"
 
 
-def _in_file(value: Any) -> Rows | None:
-    """A mapped array as the rows of its file; None if it lies in no file."""
-    if isinstance(value, Rows):
-        return value
-    if isinstance(value, np.memmap) and value.flags.c_contiguous and value.filename is not None:
-        dtype = torch.from_numpy(np.empty(0, value.dtype)).dtype
-        return FileRows(Path(value.filename), value.offset, value.shape, dtype)
-    return None
-
-
-def _obstacle(rows: Rows | None) -> str:
+def _obstacle(rows: Rows) -> str:
+    if isinstance(rows, FortranRows):
+        return "Fortran order"
     if isinstance(rows, FileRows):
-        return "another byte order" if rows.swapped else "Fortran order"
-    kind = "values in memory" if rows is None else type(rows).__name__
-    return {
-        "StreamRows": "compressed rows",
-        "MappedRows": "rows that are converted on the way",
-        "ArrayRows": "values in memory",
-        "StackedRows": "columns side by side",
-        "ChainRows": "rows in several files",
-    }.get(kind, kind)
+        return "another byte order"
+    if isinstance(rows, StreamRows):
+        return "compressed rows"
+    if isinstance(rows, ChainRows):
+        return "several files"
+    return "values in memory" if isinstance(rows, ArrayRows) else "values made on the way"
