@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.arrays import engine_array
 from pyg_graphzero.encoding import ColumnEncoder
 from pyg_graphzero.errors import UnsupportedError
 
@@ -280,3 +279,12 @@ def _nothing(rows: Tensor, index: Tensor, out: Tensor) -> Tensor:
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
         raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
     return out
+
+
+def engine_array(tensor: Tensor) -> Any:
+    """The memory of a CPU tensor, as an engine call should be given it.
+
+    A tensor is handed over by its ``__dlpack__``, which is Python code; a Ctrl-C that falls in
+    there is lost, because the bindings take any exception for "not supported". NumPy's is C code.
+    """
+    return tensor.numpy()

@@ -107,8 +107,11 @@ class StoreContents:
 
     def _leave_half(self) -> None:
         """Finds the columns that ``keep_half`` is about."""
-        half = {}
-        for t in [*self.schema.node_types, *self.schema.edge_types]:
+        half: dict[str, set[str]] = {}
+        types: list[NodeTypeSchema | EdgeTypeSchema] = []
+        types += self.schema.node_types
+        types += self.schema.edge_types
+        for t in types:
             owner = ",".join(t.name) if isinstance(t.name, tuple) else t.name
             for attr, file in t.attrs.items():
                 if self._columns[file].is_encoded and self._columns[file].dtype != "int8":

@@ -101,9 +101,9 @@ def convert(
         self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
-        features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in fewer
-            bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from node
-            attributes (``"x"``, ``"paper.x"``) to one of these.
+        features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
+            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
+            node attributes (``"x"``, ``"paper.x"``) to one of these.
         adopt: Node attributes whose rows are left in the file they are in, which the store then
             refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
