@@ -102,11 +102,9 @@ class EncodingLoss:
 def work_bytes(rows: Rows, encoding: str | None) -> int:
     """Bytes read or written to store ``rows``, as progress counts them."""
     items = math.prod(rows.shape)
-    if encoding is None:
-        return items * rows.dtype.itemsize
-    return items * (
-        ENCODINGS[encoding].itemsize + (rows.dtype.itemsize if encoding == "int8" else 0)
-    )
+    stored = rows.dtype if encoding is None else ENCODINGS[encoding]
+    profiled = rows.dtype.itemsize if encoding == "int8" else 0
+    return items * (stored.itemsize + profiled)
 
 
 class ColumnEncoder:
@@ -155,9 +153,9 @@ class ColumnEncoder:
         begin = 0
         for slab in self._rows.slabs():
             values = _float_rows(slab)
-            bad = self.engine.profile(values.numpy())
+            bad = self.engine.profile(values)
             if bad >= 0:
-                found = values[bad][~values[bad].isfinite()][0].item()
+                found = next(value for value in values[bad] if not math.isfinite(value))
                 hint = "float16 and bfloat16 keep such values."
                 raise InputError(what, f"row {begin + bad}", found, "a finite number", hint)
             begin += len(slab)
@@ -170,7 +168,7 @@ class ColumnEncoder:
             values = _float_rows(slab)
             out = torch.empty(values.shape, dtype=self.dtype)
             if out.numel():
-                self.engine.encode(values.numpy(), out.view(torch.uint8).numpy())
+                self.engine.encode(values, _engine_array(out.view(torch.uint8)))
             yield out.view(slab.shape)
 
     def loss(self) -> EncodingLoss:
@@ -178,11 +176,18 @@ class ColumnEncoder:
         return EncodingLoss.of(self.encoding, self.engine.losses)
 
 
-def _float_rows(slab: Tensor) -> Tensor:
-    """Rows as ``float32 [n, items]``; finite numbers beyond its range become the largest in it."""
+def _float_rows(slab: Tensor) -> Any:
+    """Rows as the engine takes them, ``float32 [n, items]``.
+
+    Finite numbers beyond the range of ``float32`` become the largest in it.
+    """
     rows = slab.to(torch.float32)
     if slab.dtype == torch.float64:
         limit = torch.finfo(torch.float32).max
         rows = torch.where(slab.isinf(), rows, rows.clamp(-limit, limit))
-    width = math.prod(slab.shape[1:])
-    return rows.reshape(len(slab), width).contiguous()
+    return _engine_array(rows.reshape(len(slab), math.prod(slab.shape[1:])).contiguous())
+
+
+def _engine_array(tensor: Tensor) -> Any:
+    # As columns.engine_array, in the module that imports this one.
+    return tensor.numpy()

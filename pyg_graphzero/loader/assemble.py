@@ -89,6 +89,8 @@ def fill_edges(
             sizes = out.size()[::-1]
             out.adj_t = type(value)(row=col, col=row, value=weight, sparse_sizes=sizes)
         elif isinstance(value, OnDemand):
+            if not store.is_edge_attr(key):
+                continue
             on_disk = sampler.graph.on_disk(name) and not value.is_built
             if slots is not None and on_disk and value.rows is not None:
                 out[key] = gather(value.rows, slots, sampler.num_threads)
