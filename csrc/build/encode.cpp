@@ -27,6 +27,8 @@ constexpr int kOctavesBelow = 24;
 constexpr std::int64_t kSampledRows = 1024;
 // Values are clipped only where that halves the cost at least.
 constexpr double kWorthClipping = 0.5;
+// What the last code decodes to may lie half a step beyond the range, and must be finite.
+constexpr double kReach = 0.99 * std::numeric_limits<float>::max();
 constexpr double kBulk = 0.99;
 constexpr double kFarthest = 8;
 
@@ -241,7 +243,8 @@ RowEncoder::Range RowEncoder::choose_range(const Profile& profile) {
 void RowEncoder::fit() {
   profiles_.resize(static_cast<std::size_t>(num_columns_));  // no rows: all zeros
   for (const Profile& profile : profiles_) {
-    const auto [low, high] = choose_range(profile);
+    auto [low, high] = choose_range(profile);
+    if (low < high) low = std::max(low, -kReach), high = std::min(high, kReach);
     auto zero_point = static_cast<float>(low + (high - low) / 2);
     // A zero point that had to be rounded is nearer to one end than to the other.
     float scale = rounded_up(std::max(high - zero_point, zero_point - low) / (kSteps / 2));

@@ -49,8 +49,8 @@ void check_encoding(std::uint32_t encoding, const DType& dtype, const std::strin
                         "0 to 2; the file was written by a newer release: upgrade");
   }
   if (!fits) {
-    throw FormatError(path, "dtype", std::string(dtype.name),
-                      std::string(expected) + ", for encoding " + std::to_string(encoding));
+    throw FormatError(path, "encoding",
+                      std::to_string(encoding) + " of " + std::string(dtype.name), expected);
   }
 }
 
@@ -136,7 +136,11 @@ std::uint64_t Column::check_rows() const {
 
 std::uint64_t Column::read_scales(std::uint64_t end) {
   const std::string& path = file_.path();
-  if (encoding() != Encoding::kAffine) return end;
+  if (encoding() != Encoding::kAffine) {
+    expect(path, "scale_offset", header_.scale_offset, 0);
+    expect(path, "zero_point_offset", header_.zero_point_offset, 0);
+    return end;
+  }
   const std::uint64_t items = header_.row_bytes;  // of one byte each
   const std::uint64_t bytes = checked_mul(items, sizeof(float), path, "shape");
   const auto read = [&](const char* field, std::uint64_t offset, std::vector<float>& values) {
