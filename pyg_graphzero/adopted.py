@@ -59,10 +59,8 @@ def open_adopted(store: Path, name: str, record: AdoptedRecord) -> _core.Column:
     """
     path = adopted_path(store, record)
     if record.dtype not in DTYPES:
-        where = f"adopted[{name!r}].dtype"
-        raise FormatError.of(
-            store / SCHEMA_FILE, where, repr(record.dtype), "a dtype of the format"
-        )
+        where, expected = f"adopted[{name!r}].dtype", f"one of {', '.join(DTYPES)}"
+        raise FormatError.of(store / SCHEMA_FILE, where, repr(record.dtype), expected)
     try:
         column = _core.Column.adopt(
             str(path),

@@ -286,8 +286,8 @@ def load(directory: Path) -> StoreSchema:
 def _adopted(read: _Reader, entry: Any, name: str) -> AdoptedRecord:
     where = f"adopted[{name!r}]"
     shape = read.take(entry, "shape", list, where)
-    if not all(type(dim) is int and 0 <= dim < 2**63 for dim in shape):
-        raise read.fail(f"{where}.shape", shape, "counts from 0 to 2^63 - 1")
+    if len(shape) > 8 or not all(type(dim) is int and 0 <= dim < 2**63 for dim in shape):
+        raise read.fail(f"{where}.shape", shape, "at most 8 counts from 0 to 2^63 - 1")
     return AdoptedRecord(
         path=read.take(entry, "path", str, where),
         bytes=read.take(entry, "bytes", int, where),

@@ -61,7 +61,8 @@ std::array<double, kBins + 1> clipping_costs(const std::int64_t (&counts)[kBins]
   return costs;
 }
 
-// Half a step beyond the largest number of a code, as bits: there rounding ends and clipping begins.
+// Half a step beyond the largest number of a code, as bits: there rounding ends and clipping
+// begins.
 constexpr std::uint32_t kFloat16Limit = 0x477FF000U;
 constexpr std::uint32_t kBFloat16Limit = 0x7F7F8000U;
 constexpr std::uint32_t kInfinity = 0x7F800000U;
@@ -273,8 +274,8 @@ void RowEncoder::encode_columns(std::int64_t begin, std::int64_t end, const floa
     for (std::int64_t c = begin; c < end; ++c) {
       const std::int64_t at = row * num_columns_ + c;
       const float value = rows[at];
-      const auto [decoded, clipped] = encoders[static_cast<std::size_t>(c - begin)].encode<kCode>(
-          value, out + at * width);
+      const auto [decoded, clipped] =
+          encoders[static_cast<std::size_t>(c - begin)].encode<kCode>(value, out + at * width);
       if (!std::isfinite(value)) continue;
       ColumnLoss& loss = losses_[static_cast<std::size_t>(c)];
       if (loss.count++ == 0) loss.first = value;

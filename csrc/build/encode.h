@@ -1,4 +1,5 @@
-// float32 rows to stored codes: finding the range of every column, encoding, and measuring the loss.
+// float32 rows to stored codes: finding the range of every column, encoding, and measuring the
+// loss.
 #pragma once
 
 #include <cstddef>

@@ -21,9 +21,9 @@ struct RowTable {
   const float* zero_point = nullptr;
 };
 
-// Copies (or decodes) row index[i] of `table` to out + i * row_bytes, for every i, on `threads` threads (0: as
-// many as torch uses). Raises std::out_of_range naming the first bad position, and OsError when the
-// table's file was truncated under its map.
+// Copies (or decodes) row index[i] of `table` to out + i * row_bytes, for every i, on `threads`
+// threads (0: as many as torch uses). Raises std::out_of_range naming the first bad position, and
+// OsError when the table's file was truncated under its map.
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,
                  int threads);
 

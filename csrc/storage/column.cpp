@@ -49,8 +49,8 @@ void check_encoding(std::uint32_t encoding, const DType& dtype, const std::strin
                         "0 to 2; the file was written by a newer release: upgrade");
   }
   if (!fits) {
-    throw FormatError(path, "encoding",
-                      std::to_string(encoding) + " of " + std::string(dtype.name), expected);
+    throw FormatError(path, "encoding", std::to_string(encoding) + " of " + std::string(dtype.name),
+                      expected);
   }
 }
 
