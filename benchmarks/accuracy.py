@@ -78,7 +78,9 @@ def main() -> None:
     args.json.parent.mkdir(parents=True, exist_ok=True)
     given = {key: str(value) for key, value in vars(args).items()}
     machine = {"cpu": platform.processor(), "torch": torch.__version__}
-    args.json.write_text(json.dumps({"machine": machine, "arguments": given, "rows": rows}, indent=1))
+    args.json.write_text(
+        json.dumps({"machine": machine, "arguments": given, "rows": rows}, indent=1)
+    )
 
 
 if __name__ == "__main__":

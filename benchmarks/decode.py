@@ -61,7 +61,9 @@ def main() -> None:
         tables.clear()
 
     print(f"{machine()}")
-    print(f"{args.rows:,} rows of {args.dim}, {args.gather:,} gathered, {args.threads} threads, warm")
+    print(
+        f"{args.rows:,} rows of {args.dim}, {args.gather:,} gathered, {args.threads} threads, warm"
+    )
     print(f"{'':10} {'bytes/row':>10} {'M rows/s':>10} {'against float32':>16}")
     median = {name: statistics.median(took) for name, took in times.items()}
     for name, took in median.items():

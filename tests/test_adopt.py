@@ -165,7 +165,9 @@ class TestChanges:
         np.save(tmp_path / "x.npy", x)
         gz.convert(EDGES, tmp_path / "s", node_attrs={"x": tmp_path / "x.npy"}, adopt=True)
         np.save(tmp_path / "x.npy", x.view(np.int32))
-        with pytest.raises(FormatError, match=r"x.npy: header, first and last rows: found fingerpr"):
+        with pytest.raises(
+            FormatError, match=r"x.npy: header, first and last rows: found fingerpr"
+        ):
             gz.open(tmp_path / "s")
 
     @pytest.mark.parametrize("row", [0, N - 1])
@@ -222,9 +224,7 @@ class TestOwnership:
         expected[4] = 1
         assert np.array_equal(gz.open(copied).data().x.numpy(), expected)
         assert "adopted" not in json.loads((Path(copied) / "store.json").read_text())
-        gz.open(store, "r+").feature_store.remove_tensor(
-            group_name=None, attr_name="x", index=None
-        )
+        gz.open(store, "r+").feature_store.remove_tensor(group_name=None, attr_name="x", index=None)
         assert "x" not in gz.open(store).data()
         gz.convert(EDGES, store, force=True)
         assert digest(file) == before
@@ -233,9 +233,7 @@ class TestOwnership:
         store, _ = adopted
         np.save(store / "mine.npy", np.zeros((N, 2)))
         with pytest.raises(InputError, match="a file in the output"):
-            gz.convert(
-                EDGES, store, node_attrs={"x": store / "mine.npy"}, adopt=True, force=True
-            )
+            gz.convert(EDGES, store, node_attrs={"x": store / "mine.npy"}, adopt=True, force=True)
 
 
 class TestRefused:
@@ -325,11 +323,19 @@ class TestDamage:
             ("bytes", -1, r"bytes: found -1, expected a count"),
             ("bytes", 10, "x.npy: file size: found 44528 bytes, expected 10 bytes"),
             ("dtype", "float33", r"dtype: found 'float33', expected one of bool, "),
-            ("dtype", "float64", r"x.npy: row_stride: found 148, expected at least row_bytes \(296"),
+            (
+                "dtype",
+                "float64",
+                r"x.npy: row_stride: found 148, expected at least row_bytes \(296",
+            ),
             ("shape", [N, "a"], "shape: found .*, expected at most 8 counts"),
             ("shape", [N, 2**62], r"x.npy: shape: found \d+ x \d+ bytes, expected a size below"),
             ("shape", [2**62, 1], r"x.npy: shape: found .* expected a size below"),
-            ("shape", [N + 1, WIDTH], "x.npy: file size: found 44528 bytes, expected 44676 or more"),
+            (
+                "shape",
+                [N + 1, WIDTH],
+                "x.npy: file size: found 44528 bytes, expected 44676 or more",
+            ),
             ("shape", [N - 1, WIDTH], "x.npy: header, first and last rows: found fingerprint"),
             ("shape", [1] * 9, "shape: found .*, expected at most 8 counts"),
             ("offset", 2**62, "x.npy: file size: found 44528 bytes, expected"),

@@ -110,7 +110,10 @@ class TestDecoding:
         stored = table.to(ENCODINGS[encoding])[:, begin : begin + width]
         scales = (None, None)
         if encoding == "int8":
-            scales = (torch.rand(width, generator=generator), torch.randn(width, generator=generator))
+            scales = (
+                torch.rand(width, generator=generator),
+                torch.randn(width, generator=generator),
+            )
         rows = EncodedRows(stored, *scales)
         index = torch.randint(num_rows, (length,), generator=generator)
         assert same_bits(gather(rows, index, threads), reference(rows)[index])
@@ -389,7 +392,13 @@ class TestStore:
             return store.get_tensor(group_name=None, attr_name="x", index=index)
 
         mask = torch.arange(400) % 3 == 0
-        for index in (torch.tensor([3, 1, 3]), np.array([7, 2]), mask, slice(5, 90, 7), slice(None)):
+        for index in (
+            torch.tensor([3, 1, 3]),
+            np.array([7, 2]),
+            mask,
+            slice(5, 90, 7),
+            slice(None),
+        ):
             assert same_bits(get(index), x[index])
         assert same_bits(get(None), x)
         assert same_bits(get(-3), x[-3])
@@ -558,7 +567,9 @@ class TestDamage:
         from store_files import edit_schema
 
         edit_schema(store, lambda body: body["files"]["node/x.gd"].update(encoding=5))
-        with pytest.raises(FormatError, match=r"files\['node/x.gd'\].encoding: found 5, expected d"):
+        with pytest.raises(
+            FormatError, match=r"files\['node/x.gd'\].encoding: found 5, expected d"
+        ):
             gz.open(store)
 
 
