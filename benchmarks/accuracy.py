@@ -2,8 +2,8 @@
 
     python benchmarks/accuracy.py
 
-Trains the GraphSAGE of `examples/wordnet_sage.py` on Open English WordNet from stores that differ in
-``features=`` alone, with the same seeds, and prints test accuracies. Writes JSON with the machine.
+Trains the GraphSAGE of `examples/wordnet_sage.py` on Open English WordNet from stores that differ
+in ``features=`` alone, with the same seeds, and prints test accuracies. Writes JSON with the machine.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ import pyg_graphzero as gz
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
-from wordnet import load_graph
 from wordnet_sage import train_mini_batch
+
+from wordnet import load_graph
 
 ENCODINGS = (None, "float16", "bfloat16", "int8")
 

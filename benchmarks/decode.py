@@ -2,8 +2,8 @@
 
     python benchmarks/decode.py --rows 2000000 --dim 128
 
-Writes one table in every encoding, reads it into the page cache, and gathers the same random rows of
-each in turn. Prints medians and writes JSON with the machine in it.
+Writes one table in every encoding, reads it into the page cache, and gathers the same random rows
+of each in turn. Prints medians and writes JSON with the machine in it.
 """
 
 from __future__ import annotations

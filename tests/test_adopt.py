@@ -355,7 +355,7 @@ class TestDamage:
 
     def test_rows_that_are_not_there(self, store: Path) -> None:
         edit_schema(store, lambda body: body.pop("adopted"))
-        with pytest.raises(FormatError, match="files: found no entry for 'node/x.adopted'"):
+        with pytest.raises(FormatError, match=r"files: found no entry for 'node/x.adopted'"):
             gz.open(store)
 
     def test_a_directory(self, store: Path) -> None:

@@ -1,4 +1,4 @@
-"""float32 attributes stored in fewer bytes: every code, what is lost, and where decoded rows show."""
+"""float32 attributes in fewer bytes: every code, what is lost, and where decoded rows show."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class TestDecoding:
     @pytest.mark.parametrize("encoding", HALVES)
     @pytest.mark.parametrize("width", [1, 7, 8, 16, 64])
     def test_every_half(self, encoding: str, width: int) -> None:
-        """All 65,536 patterns: numbers, denormals, infinities, NaNs; odd widths end in no vector."""
+        """All 65,536 patterns: numbers, denormals, infinities, NaNs; odd widths, too."""
         patterns = torch.arange(65536 // width * width).to(torch.int32)
         stored = patterns.to(torch.int16).view(ENCODINGS[encoding]).view(-1, width)
         found = gather(EncodedRows(stored), torch.arange(len(stored)))
@@ -458,7 +458,7 @@ class TestStore:
         if keep == [".x"]:
             keep = ["None.x"]
         if encoding == "int8" and keep is not True:
-            with pytest.raises(ValueError, match="keep_half names '.*x', which"):
+            with pytest.raises(ValueError, match=r"keep_half names '.*x', which"):
                 gz.open(path, keep_half=keep)
             return
         store = gz.open(path, keep_half=keep)
@@ -496,7 +496,7 @@ class TestOptions:
 
     def test_names_that_are_not_there(self, graph: Data, tmp_path: Path) -> None:
         for features in ({"z": "int8"}, {"edge_attr": "int8"}, {"paper.x": "int8"}):
-            with pytest.raises(ValueError, match="which is no node attribute. There are: x, y"):
+            with pytest.raises(ValueError, match=r"which is no node attribute. There are: x, y"):
                 gz.convert(graph, tmp_path / "s", features=features)
         with pytest.raises(ValueError, match="features='int4': expected one of float16, bfloat16"):
             gz.convert(graph, tmp_path / "s", features="int4")
@@ -574,7 +574,7 @@ class TestDamage:
 
 
 def test_cut_short_while_open(tmp_path: Path, graph: Data) -> None:
-    """Decoding reads mapped pages as copying does: a cut is an error, not the end of the process."""
+    """Decoding reads mapped pages as copying does: a cut is an error, no crash."""
     wide = graph.x.repeat(20, 10)
     rows, _ = encode(tmp_path / "x.gd", wide, "int8")
     with (tmp_path / "x.gd").open("r+b") as file:
