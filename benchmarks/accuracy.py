@@ -3,7 +3,7 @@
     python benchmarks/accuracy.py
 
 Trains the GraphSAGE of `examples/wordnet_sage.py` on Open English WordNet from stores that differ
-in ``features=`` alone, with the same seeds, and prints test accuracies. Writes JSON with the machine.
+in ``features=`` alone, with the same seeds. Prints test accuracies; writes JSON with the machine.
 """
 
 from __future__ import annotations
