@@ -14,11 +14,27 @@ class Column:
     @staticmethod
     def open(path: str) -> Column: ...
 
+    @staticmethod
+    def adopt(path: str, dtype: str, shape: Sequence[int], file_bytes: int, data_offset: int, row_stride: int) -> Column:
+        """Rows in a file of another program."""
+
     @property
     def path(self) -> str: ...
 
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """What is stored."""
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether what is stored stands for float32."""
+
+    @property
+    def scale(self) -> list[float]:
+        """int8 that stand for float32: one number for each item of a row."""
+
+    @property
+    def zero_point(self) -> list[float]: ...
 
     @property
     def shape(self) -> list[int]: ...
@@ -38,7 +54,10 @@ class Column:
 class ColumnWriter:
     """Writes a .gd file front to back."""
 
-    def __init__(self, path: str, dtype: str, shape: Sequence[int]) -> None: ...
+    def __init__(self, path: str, dtype: str, shape: Sequence[int], encoder: RowEncoder | None = None) -> None:
+        """
+        The shape is that of what is stored; `encoder` is what makes its rows, if one does.
+        """
 
     def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Appends whole rows, given as their bytes."""
@@ -111,6 +130,54 @@ def sort_by_destination(src: Annotated[torch.Tensor, dict(dtype='int64', shape=(
     indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.
     """
 
+class ColumnLoss:
+    """What encoding did to one column of an attribute."""
+
+    @property
+    def max_abs_error(self) -> float: ...
+
+    @property
+    def squared_error(self) -> float:
+        """Summed over its values."""
+
+    @property
+    def clipped(self) -> int:
+        """Values beyond the reach of the code."""
+
+    @property
+    def count(self) -> int:
+        """Finite values."""
+
+    @property
+    def variance(self) -> float:
+        """Of the values before encoding."""
+
+class RowEncoder:
+    """Encodes float32 rows as float16, bfloat16 or int8."""
+
+    def __init__(self, stored: str, num_columns: int) -> None: ...
+
+    def profile(self, rows: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu', writable=False)], num_threads: int = 0) -> int:
+        """
+        int8: takes rows [n, num_columns] into account; the first of them with a value that is not finite, or -1.
+        """
+
+    def fit(self) -> None:
+        """int8: fixes the scales, once all rows were profiled."""
+
+    def encode(self, rows: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
+        """Encodes rows [n, num_columns] into out [n, bytes per row]."""
+
+    @property
+    def scale(self) -> list[float]: ...
+
+    @property
+    def zero_point(self) -> list[float]: ...
+
+    @property
+    def losses(self) -> list[ColumnLoss]:
+        """Of every column, by what was encoded so far."""
+
 def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
     """The XXH64 digest the engine computes, for tests."""
 
@@ -151,6 +218,11 @@ class HgtSampler:
 def gather_rows(table: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
     """
     Copies rows `index` of `table` [rows, bytes per row] to `out` [len(index), bytes per row].
+    """
+
+def gather_decoded(table: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], stored: str, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
+    """
+    Decodes rows `index` of `table` [rows, bytes per row], whose items are float16, bfloat16 or int8, to `out` [len(index), items per row].
     """
 
 def gather_int64(column: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_threads: int = 0) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:

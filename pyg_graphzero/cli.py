@@ -74,6 +74,13 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return parts
 
 
+def _encodings(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """``NAME=CODE``, any number of times; a bare ``CODE`` is that of ``x``."""
+    return _pairs(ctx, param, tuple(v if "=" in v else f"x={v}" for v in values))
+
+
 @main.command(short_help="Convert a graph to a store.")
 @click.argument("source", type=click.Path(path_type=str))
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
@@ -128,6 +135,15 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="NAME=DTYPE",
     help="dtype of any attribute.",
 )
+@click.option(
+    "--features",
+    multiple=True,
+    callback=_encodings,
+    metavar="[NAME=]CODE",
+    help="Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
+)
+@click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
+@click.option("--adopt-attr", "adopt", multiple=True, callback=_names, help="Only these.")
 @click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
 @click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
 @click.option(
@@ -142,7 +158,14 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
 @click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def convert(source: str, out: Path, as_json: bool, node_id: str | None, **options: Any) -> None:
+def convert(
+    source: str,
+    out: Path,
+    as_json: bool,
+    node_id: str | None,
+    adopt_all: bool,
+    **options: Any,
+) -> None:
     """Convert SOURCE to a store.
 
     SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst), Parquet, Arrow or
@@ -155,6 +178,7 @@ def convert(source: str, out: Path, as_json: bool, node_id: str | None, **option
     """
     options["comment"] = options["comment"] or None
     options["take"] = options["take"] or None
+    options["adopt"] = adopt_all or options["adopt"]
     if node_id is not None and options["nodes"] is None:
         raise click.UsageError("--node-id names a column of the node table: pass --nodes")
     if node_id is not None:
@@ -201,7 +225,12 @@ def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for name, column in columns.items():
         shape = ", ".join(map(str, column["shape"][1:]))
         kind = f"{column['dtype']}[{shape}]" if shape else column["dtype"]
-        lines.append(f"    {name}: {kind}, {format_bytes(column['bytes'])}")
+        place = format_bytes(column["bytes"])
+        if "adopted" in column:
+            place = f"{format_bytes(column['adopted_bytes'])} adopted from {column['adopted']}"
+        if "encoding" in column:
+            kind += f" as {column['encoding']['encoding']}"
+        lines.append(f"    {name}: {kind}, {place}")
     return lines
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.encoding import ColumnEncoder
 from pyg_graphzero.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 
 # Rows are handed to the writer in pieces of about this many bytes.
 _WRITE_BYTES = 32 << 20
+# Rows that are decoded by one call where all of a column are.
+_DECODED_ROWS = 1 << 18
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -47,8 +51,48 @@ def _as_bytes(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
+@dataclass(frozen=True)
+class EncodedRows:
+    """Rows of ``float32`` that are stored in fewer bytes and decoded when they are gathered.
+
+    Attributes:
+        stored: ``[num_rows, ...]`` of ``float16``, ``bfloat16`` or ``int8``, over the mapped file.
+        scale: For ``int8``: ``float32``, one for each item of a row.
+        zero_point: Likewise; an item is ``code * scale + zero_point``.
+    """
+
+    stored: Tensor
+    scale: Tensor | None = None
+    zero_point: Tensor | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the rows, stored and decoded alike."""
+        return self.stored.shape
+
+    def size(self, dim: int) -> int:
+        """Length of one dimension."""
+        return self.stored.size(dim)
+
+    def decoded(self) -> Tensor:
+        """All rows, in memory."""
+        return self[:]
+
+    def __getitem__(self, index: int | slice) -> Tensor:
+        if isinstance(index, int):
+            return gather(self, torch.tensor([range(len(self.stored))[index]]))[0]
+        begin, end, stride = index.indices(len(self.stored))
+        count = len(range(begin, end, stride))
+        out = torch.empty((count, *self.shape[1:]))
+        # By pieces: an index of all rows might need more memory than the rows themselves.
+        for first in range(0, count, _DECODED_ROWS):
+            part = out[first : first + _DECODED_ROWS]
+            decode(self, begin + stride * torch.arange(first, first + len(part)), part)
+        return out
+
+
 def view_column(column: _core.Column) -> Tensor:
-    """The column as a tensor whose memory is the file.
+    """The column as a tensor whose memory is the file, of what is stored.
 
     Writing to it in place changes this process's copy of the touched pages, never the file.
 
@@ -89,6 +133,25 @@ def view_column(column: _core.Column) -> Tensor:
     return flat.as_strided(shape, inner)
 
 
+def column_rows(column: _core.Column, stored: Tensor) -> Tensor | EncodedRows:
+    """What :func:`gather` takes to give a column's rows as they were meant.
+
+    Args:
+        column: An opened column.
+        stored: Its view.
+    """
+    if not column.is_encoded:
+        return stored
+    if stored.dtype != torch.int8:
+        return EncodedRows(stored)
+    return EncodedRows(stored, torch.tensor(column.scale), torch.tensor(column.zero_point))
+
+
+def decoded(rows: Tensor | EncodedRows) -> Tensor:
+    """All rows as a tensor: the same one, or ``float32`` in memory."""
+    return rows if isinstance(rows, Tensor) else rows.decoded()
+
+
 def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
     """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``)."""
     indptr, indices = topology.view()
@@ -99,17 +162,20 @@ def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
 
 def write_column(
     path: str | os.PathLike[str],
-    value: Tensor | Rows,
+    value: Tensor | Rows | ColumnEncoder,
     progress: Callable[[int], object] | None = None,
 ) -> None:
     """Writes a column as a `.gd` file and syncs it.
 
     Args:
         path: The new file.
-        value: A CPU tensor of any shape and dtype, or rows, of which a slab at a time is read.
+        value: A CPU tensor of any shape and dtype; or rows, encoded or not, of which a slab at a
+            time is read.
         progress: Called with the number of bytes of each piece written.
     """
-    writer = _core.ColumnWriter(os.fspath(path), dtype_name(value.dtype), list(value.shape))
+    engine = value.engine if isinstance(value, ColumnEncoder) else None
+    dtype = dtype_name(value.dtype)
+    writer = _core.ColumnWriter(os.fspath(path), dtype, list(value.shape), engine)
     for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
         writer.append(_as_bytes(piece.contiguous()))
         if progress is not None:
@@ -149,28 +215,29 @@ def write_topology(
     writer.finish()
 
 
-def gather(table: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
-    """Rows of a tensor, mapped or in memory, copied by all threads.
+def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> Tensor:
+    """Rows of a tensor or of an encoded column, mapped or in memory, copied by all threads.
 
     Args:
-        table: A CPU tensor ``[num_rows, ...]``; rows may be padded apart.
+        table: A CPU tensor ``[num_rows, ...]``, whose rows may be padded apart; or encoded rows.
         index: ``int64 [n]`` on the CPU.
         num_threads: 0 uses as many as torch does.
 
     Returns:
-        A contiguous tensor ``[n, ...]`` of the table's dtype.
+        A contiguous tensor ``[n, ...]`` of the table's dtype; ``float32`` for encoded rows.
 
     Raises:
         IndexError: An index is outside ``0 <= i < num_rows``.
         OSError: The table's file was truncated under its map.
     """
+    if isinstance(table, EncodedRows):
+        out = torch.empty((index.numel(), *table.shape[1:]))
+        return decode(table, index, out, num_threads)
     table = table.detach()
     out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
     rows = table.unsqueeze(-1) if table.dim() == 1 else table.flatten(1)
     if rows.size(1) == 0 or rows.size(0) == 0:
-        if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
-            raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
-        return out
+        return _nothing(rows, index, out)
     if rows.stride(1) != 1 or table.is_conj() or table.is_neg():
         return table.index_select(0, index)
     if out.numel():
@@ -181,6 +248,36 @@ def gather(table: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
             engine_array(flat),
             num_threads,
         )
+    return out
+
+
+def decode(rows: EncodedRows, index: Tensor, out: Tensor, num_threads: int = 0) -> Tensor:
+    """Rows of an encoded column, into ``out`` (``float32 [n, ...]``, contiguous), which it returns.
+
+    Raises:
+        As :func:`gather`.
+    """
+    stored = rows.stored
+    table = stored.unsqueeze(-1) if stored.dim() == 1 else stored.flatten(1)
+    if table.size(1) == 0 or table.size(0) == 0:
+        return _nothing(table, index, out)
+    if out.numel():
+        _core.gather_decoded(
+            engine_array(table.view(torch.uint8)),
+            dtype_name(stored.dtype),
+            None if rows.scale is None else engine_array(rows.scale),
+            None if rows.zero_point is None else engine_array(rows.zero_point),
+            engine_array(index.contiguous()),
+            engine_array(out.view(index.numel(), -1)),
+            num_threads,
+        )
+    return out
+
+
+def _nothing(rows: Tensor, index: Tensor, out: Tensor) -> Tensor:
+    """``out``, for rows without items and for tables without rows."""
+    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
+        raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
     return out
 
 

@@ -23,9 +23,11 @@ from torch import Tensor
 from typing_extensions import Self
 
 from pyg_graphzero import _core, schema
+from pyg_graphzero.adopted import adopt
 from pyg_graphzero.columns import write_column, write_topology
 from pyg_graphzero.convert.csc import Csc
-from pyg_graphzero.convert.rows import Rows
+from pyg_graphzero.convert.rows import ArrayRows, FileRows, Rows
+from pyg_graphzero.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
 from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
 
@@ -91,10 +93,20 @@ class _FileSet:
         self,
         folder: str,
         name: str,
-        value: Tensor | Rows,
+        value: Tensor | Rows | ColumnEncoder,
         progress: Callable[[int], object] | None = None,
     ) -> str:
-        return self._write(folder, name, ".gd", lambda path: write_column(path, value, progress))
+        file = self._write(folder, name, ".gd", lambda path: write_column(path, value, progress))
+        if isinstance(value, ColumnEncoder):
+            self.schema.files[file].encoding = value.loss().to_dict()
+        return file
+
+    def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
+        stem, n = f"{folder}/{_safe(name)}", 1
+        while (file := f"{stem}{f'-{n}' if n > 1 else ''}.adopted") in self.schema.adopted:
+            n += 1
+        self.schema.adopted[file] = adopt(store, rows)
+        return file
 
     def topology(self, folder: str, csc: Csc) -> str:
         indptr, indices = as_tensor(csc.indptr, "indptr"), as_tensor(csc.indices, "indices")
@@ -200,18 +212,37 @@ class StoreWriter:
         attr: str,
         value: Any,
         progress: Callable[[int], object] | None = None,
-    ) -> None:
+        encoding: str | None = None,
+    ) -> EncodingLoss | None:
         """Writes a node column.
 
         Args:
             node_type: Whose it is.
             attr: Its name.
             value: Tensor, array or rows ``[num_nodes, ...]`` of any stored dtype.
-            progress: Called with the number of bytes of each piece written.
+            progress: Called with the number of bytes of each piece read or written; see
+                :func:`pyg_graphzero.encoding.work_bytes` for how many they are.
+            encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
+
+        Returns:
+            What encoding has cost; None without it.
         """
         record = self._node_type(node_type)
-        rows = _rows(value, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        what = f"node attribute {attr!r} of {node_type!r}"
+        rows = _rows(value, record.num_nodes, what)
+        encoder: ColumnEncoder | None = None
+        if encoding is not None:
+            table = rows if isinstance(rows, Rows) else ArrayRows(rows)
+            rows = encoder = ColumnEncoder(table, encoding, what, progress)
         record.attrs[attr] = self._files.column(node_folder(node_type), attr, rows, progress)
+        return None if encoder is None else encoder.loss()
+
+    def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
+        """Refers to the rows of a node column where they are."""
+        record = self._node_type(node_type)
+        _rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        folder = node_folder(node_type)
+        record.attrs[attr] = self._files.adopt(folder, attr, self._target, rows)
 
     def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
         """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
@@ -359,6 +390,9 @@ class StoreEditor:
 
     def _commit(self) -> None:
         used = set(schema.named_files(self._schema))
+        # An adopted file is somebody else's: it is forgotten, never deleted.
+        for name in [name for name in self._schema.adopted if name not in used]:
+            del self._schema.adopted[name]
         unused = [name for name in self._schema.files if name not in used]
         for name in unused:
             del self._schema.files[name]

@@ -1,8 +1,12 @@
 // Gathering rows into a batch's tensors.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
 
+#include <optional>
 #include <stdexcept>
+#include <string>
 
 #include "base/parallel.h"
 #include "bindings/arrays.h"
@@ -34,6 +38,43 @@ void init_gather(nb::module_& m) {
       nb::arg("table").noconvert(), nb::arg("index").noconvert(), nb::arg("out").noconvert(),
       "num_threads"_a = 0,
       "Copies rows `index` of `table` [rows, bytes per row] to `out` [len(index), bytes per row].");
+  m.def(
+      "gather_decoded",
+      [](const ByteRows& table, const std::string& stored, const std::optional<FloatArray>& scale,
+         const std::optional<FloatArray>& zero_point, const Int64Array& index,
+         const MutableFloatRows& out, int num_threads) {
+        const RowCode code = row_code(stored);
+        const std::size_t items = out.shape(1);
+        if (table.shape(1) > 1 && table.stride(1) != 1) {
+          throw std::invalid_argument("table: the bytes of a row must be contiguous");
+        }
+        if (out.shape(0) != index.size() ||
+            table.shape(1) != items * static_cast<std::size_t>(code_bytes(code))) {
+          throw std::invalid_argument("out: its shape must be [len(index), items per row]");
+        }
+        const bool scaled = code == RowCode::kInt8;
+        if ((scale ? scale->size() : 0) != (scaled ? items : 0) ||
+            (zero_point ? zero_point->size() : 0) != (scaled ? items : 0)) {
+          throw std::invalid_argument(
+              "scale, zero_point: expected a number for each item of a row of int8");
+        }
+        const RowTable rows{.data = reinterpret_cast<const std::byte*>(table.data()),
+                            .num_rows = static_cast<std::int64_t>(table.shape(0)),
+                            .row_bytes = static_cast<std::int64_t>(items * sizeof(float)),
+                            .row_stride = table.stride(0),
+                            .decode = decoder(code),
+                            .scale = scaled ? scale->data() : nullptr,
+                            .zero_point = scaled ? zero_point->data() : nullptr};
+        const auto ids = as_span(index);
+        auto* const to = reinterpret_cast<std::byte*>(out.data());
+        const nb::gil_scoped_release released;
+        gather_rows(rows, ids, to, num_threads);
+      },
+      nb::arg("table").noconvert(), "stored"_a, nb::arg("scale").none(),
+      nb::arg("zero_point").none(), nb::arg("index").noconvert(), nb::arg("out").noconvert(),
+      "num_threads"_a = 0,
+      "Decodes rows `index` of `table` [rows, bytes per row], whose items are float16, bfloat16 or "
+      "int8, to `out` [len(index), items per row].");
   m.def(
       "gather_int64",
       [](const ByteRows& column, const Int64Array& index, int num_threads) {

@@ -42,8 +42,23 @@ void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t co
   }
 }
 
+void decode_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
+                 std::byte* out) {
+  const std::int64_t items = table.row_bytes / static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t lines = std::min(table.row_stride, 8 * kLine);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i + kPrefetchAhead < count) {
+      const std::byte* ahead = table.data + index[i + kPrefetchAhead] * table.row_stride;
+      for (std::int64_t at = 0; at < lines; at += kLine) __builtin_prefetch(ahead + at);
+    }
+    table.decode(table.data + index[i] * table.row_stride, items, table.scale, table.zero_point,
+                 out + i * table.row_bytes);
+  }
+}
+
 void copy_rows_of_any_size(const RowTable& table, const std::int64_t* index, std::int64_t count,
                            std::byte* out) {
+  if (table.decode != nullptr) return decode_rows(table, index, count, out);
   switch (table.row_bytes) {
     case 1:
       return copy_rows<1>(table, index, count, out);

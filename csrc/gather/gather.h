@@ -5,19 +5,25 @@
 #include <cstdint>
 #include <span>
 
+#include "gather/decode.h"
+
 namespace gz {
 
 // A table of rows somewhere in memory, mapped or not.
 struct RowTable {
   const std::byte* data;
   std::int64_t num_rows;
-  std::int64_t row_bytes;
+  std::int64_t row_bytes;   // of a row in the batch
   std::int64_t row_stride;  // bytes from one row to the next
+  // Null where rows are stored as batches have them; otherwise they are decoded to float32 by this.
+  DecodeItems decode = nullptr;
+  const float* scale = nullptr;
+  const float* zero_point = nullptr;
 };
 
-// Copies row index[i] of `table` to out + i * row_bytes, for every i, on `threads` threads (0: as
-// many as torch uses). Raises std::out_of_range naming the first bad position, and OsError when the
-// table's file was truncated under its map.
+// Copies (or decodes) row index[i] of `table` to out + i * row_bytes, for every i, on `threads`
+// threads (0: as many as torch uses). Raises std::out_of_range naming the first bad position, and
+// OsError when the table's file was truncated under its map.
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,
                  int threads);
 

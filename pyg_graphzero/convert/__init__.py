@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from .progress import Progress
 from .pyg import load_pyg, plan_pyg
 from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
+from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 from .workspace import Workspace
 from .write import write_plan
@@ -57,6 +58,8 @@ def convert(
     self_loops: str = "keep",
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
+    features: str | Mapping[str, str] | None = None,
+    adopt: bool | Collection[str] = False,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
     on_error: str = "raise",
@@ -112,6 +115,11 @@ def convert(
         self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
+        features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
+            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
+            node attributes (``"x"``, ``"paper.x"``) to one of these.
+        adopt: Node attributes whose rows are left in the file they are in, which the store then
+            refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
@@ -145,6 +153,7 @@ def convert(
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes)
     faults = Faults(on_error)
+    storage = Storage(features, adopt)
     bars = Progress(progress)
     _check_target(target, force)
     flat = {
@@ -166,7 +175,8 @@ def convert(
         plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         plan.expand_undirected()
-        summary = write_plan(plan, target, force=force, progress=bars)
+        storage.check(plan)
+        summary = write_plan(plan, target, storage=storage, force=force, progress=bars)
     summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary

@@ -6,22 +6,27 @@ from pathlib import Path
 
 import numpy as np
 
+from ..encoding import work_bytes
 from ..writer import StoreWriter
 from .csc import build_csc
 from .plan import EdgeType, GraphPlan, NodeType
 from .progress import Progress
-from .rows import describe
+from .rows import Rows, describe
+from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 
 _SLAB_EDGES = 1 << 22
 
 
-def write_plan(plan: GraphPlan, out: Path, *, force: bool, progress: Progress) -> ConvertSummary:
+def write_plan(
+    plan: GraphPlan, out: Path, *, storage: Storage, force: bool, progress: Progress
+) -> ConvertSummary:
     """Write the store that ``plan`` describes.
 
     Args:
         plan: The graph.
         out: Directory of the new store.
+        storage: How node attributes are kept.
         force: Replace a store that is there already.
         progress: Where to show slow steps.
 
@@ -36,9 +41,6 @@ def write_plan(plan: GraphPlan, out: Path, *, force: bool, progress: Progress) -
         linked: dict[NodeType, np.ndarray] = {}
         for node_type, node in plan.nodes.items():
             writer.add_node_type(node_type, node.num_nodes)
-            for attr, rows in node.attrs.items():
-                with progress.step(f"writing {attr}", len(rows) * rows.row_bytes) as bar:
-                    writer.add_node_attr(node_type, attr, rows, bar.update)
             for name, index in node.index_sets.items():
                 writer.add_index_set(node_type, name, index)
             if node.ids is not None:
@@ -49,6 +51,9 @@ def write_plan(plan: GraphPlan, out: Path, *, force: bool, progress: Progress) -
                 {name: len(index) for name, index in node.index_sets.items()},
                 ids=node.note,
             )
+            for attr, rows in node.attrs.items():
+                kept = summary.nodes[node_type]
+                _write_attr(writer, node_type, attr, rows, storage, progress, kept)
             linked[node_type] = np.zeros(node.num_nodes, dtype=bool)
         for edge_type in list(plan.edges):
             summary.edges[edge_type] = _write_edges(plan, edge_type, writer, linked, progress)
@@ -59,6 +64,27 @@ def write_plan(plan: GraphPlan, out: Path, *, force: bool, progress: Progress) -
         summary.nodes[node_type].isolated = int(np.count_nonzero(~mask))
     summary.num_bytes = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     return summary
+
+
+def _write_attr(
+    writer: StoreWriter,
+    node_type: NodeType,
+    attr: str,
+    rows: Rows,
+    storage: Storage,
+    progress: Progress,
+    summary: NodeSummary,
+) -> None:
+    adopted = storage.adopted(node_type or "", attr, rows)
+    if adopted is not None:
+        writer.adopt_node_attr(node_type, attr, adopted)
+        summary.adopted[attr] = str(adopted.path)
+        return
+    encoding = storage.encoding(node_type or "", attr)
+    with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
+        loss = writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
+    if loss is not None:
+        summary.losses[attr] = loss
 
 
 def _write_edges(

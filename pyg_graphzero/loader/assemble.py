@@ -58,7 +58,7 @@ def fill_nodes(store: BaseStorage, out: BaseStorage, n_id: Tensor) -> None:
     for key, value in raw_items(store):
         if key == "num_nodes":
             out.num_nodes = n_id.numel()
-        elif key == "adj_t" or isinstance(value, OnDemand) or store.is_edge_attr(key):
+        elif key == "adj_t" or store.is_edge_attr(key):
             continue
         elif store.is_node_attr(key):
             out[key] = _select(store, key, value, n_id)
@@ -89,9 +89,11 @@ def fill_edges(
             sizes = out.size()[::-1]
             out.adj_t = type(value)(row=col, col=row, value=weight, sparse_sizes=sizes)
         elif isinstance(value, OnDemand):
+            if not store.is_edge_attr(key):
+                continue
             on_disk = sampler.graph.on_disk(name) and not value.is_built
-            if slots is not None and on_disk and value.slots is not None:
-                out[key] = gather(value.slots, slots, sampler.num_threads)
+            if slots is not None and on_disk and value.rows is not None:
+                out[key] = gather(value.rows, slots, sampler.num_threads)
             elif e_id is not None:
                 out[key] = gather(value.value(), e_id, sampler.num_threads)
         elif store.is_edge_attr(key):
@@ -104,6 +106,9 @@ def fill_edges(
 
 
 def _select(store: BaseStorage, key: str, value: Any, index: Tensor) -> Any:
+    if isinstance(value, OnDemand):
+        rows = value.rows if value.rows is not None and not value.is_built else value.value()
+        return gather(rows, index)
     dim = store._parent().__cat_dim__(key, value, store)
     if isinstance(value, Tensor) and value.is_cpu and value.layout == torch.strided and dim == 0:
         return gather(value, index)
