@@ -1,31 +1,102 @@
 // Gathering rows into a batch's tensors.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+#include "bindings/gathered.h"
+
+#include <nanobind/stl/shared_ptr.h>
 
 #include <stdexcept>
 
 #include "base/parallel.h"
-#include "bindings/arrays.h"
-#include "gather/gather.h"
 
 namespace gz::python {
 
 using namespace nb::literals;
 
+namespace {
+
+RowTable row_table(const ByteRows& table) {
+  if (table.shape(1) > 1 && table.stride(1) != 1) {
+    throw std::invalid_argument("table: the bytes of a row must be contiguous");
+  }
+  return {reinterpret_cast<const std::byte*>(table.data()),
+          static_cast<std::int64_t>(table.shape(0)), static_cast<std::int64_t>(table.shape(1)),
+          table.stride(0)};
+}
+
+IdColumn id_column(const ByteRows& column) {
+  const RowTable table = row_table(column);
+  const auto item_bytes = static_cast<int>(table.row_bytes);
+  if (item_bytes != 4 && item_bytes != 8) {
+    throw std::invalid_argument("column: found items of " + std::to_string(item_bytes) +
+                                " bytes, expected int32 or int64");
+  }
+  if (table.num_rows > 1 && table.row_stride != item_bytes) {
+    throw std::invalid_argument("column: expected contiguous items");
+  }
+  return {table.data, table.num_rows, item_bytes};
+}
+
+}  // namespace
+
+nb::tuple gathered_tensors(Gathered gathered) {
+  nb::list lists, columns;
+  for (auto& ids : gathered.lists) lists.append(to_tensor(std::move(ids)));
+  for (auto& [rows, row_bytes] : gathered.columns) {
+    const auto width = static_cast<std::size_t>(row_bytes);
+    const auto height = width == 0 ? 0 : static_cast<std::size_t>(rows.size()) / width;
+    columns.append(to_array<ByteMatrix>(std::move(rows), {height, width}));
+  }
+  return nb::make_tuple(lists, columns);
+}
+
 void init_gather(nb::module_& m) {
+  nb::class_<GatherPlan>(m, "GatherPlan",
+                         "What to gather for every batch: columns, each by one of its index lists.")
+      .def(
+          "__init__",
+          [](GatherPlan* self, std::size_t num_lists) { new (self) GatherPlan{num_lists}; },
+          "num_lists"_a)
+      .def(
+          "add_lookup",
+          [](GatherPlan& self, std::size_t by, const ByteRows& ids) {
+            self.lookups.push_back({by, id_column(ids)});
+            self.owners.push_back(hold(ids));
+            return self.num_lists + self.lookups.size() - 1;
+          },
+          "by"_a, nb::arg("ids").noconvert(),
+          "One more list: items of an int32 or int64 column [items, 4 or 8 bytes]; its number.")
+      .def(
+          "add_column",
+          [](GatherPlan& self, std::size_t by, const ByteRows& table) {
+            self.columns.push_back({by, row_table(table)});
+            self.owners.push_back(hold(table));
+            return self.columns.size() - 1;
+          },
+          "by"_a, nb::arg("table").noconvert(),
+          "One more column: rows of a table [rows, bytes per row]; its number.")
+      .def(
+          "gather",
+          [](const GatherPlan& self, const std::vector<Int64Array>& lists, int num_threads) {
+            std::vector<std::span<const std::int64_t>> spans;
+            for (const Int64Array& list : lists) spans.push_back(as_span(list));
+            Gathered gathered;
+            {
+              const nb::gil_scoped_release released;
+              gathered = gather(self, spans, num_threads);
+            }
+            return gathered_tensors(std::move(gathered));
+          },
+          "lists"_a, "num_threads"_a = 0,
+          nb::sig("def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> "
+                  "tuple[list[torch.Tensor], list[torch.Tensor]]"),
+          "The lists looked up (int64), and the columns' rows (uint8 [rows, bytes per row]).");
   m.def(
       "gather_rows",
       [](const ByteRows& table, const Int64Array& index, const MutableByteRows& out,
          int num_threads) {
-        if (table.shape(1) > 1 && table.stride(1) != 1) {
-          throw std::invalid_argument("table: the bytes of a row must be contiguous");
-        }
+        const RowTable rows = row_table(table);
         if (out.shape(0) != index.size() || out.shape(1) != table.shape(1)) {
           throw std::invalid_argument("out: its shape must be [len(index), bytes per row]");
         }
-        const RowTable rows{reinterpret_cast<const std::byte*>(table.data()),
-                            static_cast<std::int64_t>(table.shape(0)),
-                            static_cast<std::int64_t>(table.shape(1)), table.stride(0)};
         const auto ids = as_span(index);
         auto* const to = reinterpret_cast<std::byte*>(out.data());
         const nb::gil_scoped_release released;
@@ -37,20 +108,11 @@ void init_gather(nb::module_& m) {
   m.def(
       "gather_int64",
       [](const ByteRows& column, const Int64Array& index, int num_threads) {
+        const IdColumn ids = id_column(column);
         Buffer<std::int64_t> out(static_cast<std::int64_t>(index.size()));
-        const auto item_bytes = static_cast<int>(column.shape(1));
-        if (column.shape(1) > 1 && column.stride(1) != 1) {
-          throw std::invalid_argument("column: expected contiguous items");
-        }
-        if (column.shape(0) > 1 && column.stride(0) != item_bytes) {
-          throw std::invalid_argument("column: expected contiguous items");
-        }
         {
-          const auto* const data = reinterpret_cast<const std::byte*>(column.data());
-          const auto rows = static_cast<std::int64_t>(column.shape(0));
-          const auto ids = as_span(index);
           const nb::gil_scoped_release released;
-          gather_int64(data, rows, item_bytes, ids, out.data(), num_threads);
+          gather_ids(ids, as_span(index), out.data(), num_threads);
         }
         return to_tensor(std::move(out));
       },

@@ -1,15 +1,11 @@
 // The samplers.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
-
-#include <optional>
 
 #include "bindings/arrays.h"
+#include "bindings/seeds.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
 
@@ -20,15 +16,6 @@ using namespace nb::literals;
 namespace {
 
 using IndexArray = nb::ndarray<nb::pytorch, nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// Keeps Python arrays alive; the last reference may go away on a thread without the GIL.
-template <class Held>
-std::shared_ptr<const void> hold(Held held) {
-  return std::shared_ptr<const Held>(new Held(std::move(held)), [](const Held* object) {
-    const nb::gil_scoped_acquire acquired;
-    delete object;
-  });
-}
 
 Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num_src,
            std::string name) {
@@ -50,8 +37,6 @@ Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num
           hold(std::pair(indptr, indices))};
 }
 
-using Int64s = std::optional<Int64Array>;
-
 const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, const char* what) {
   if (!values) return nullptr;
   if (static_cast<std::int64_t>(values->size()) != type.csc.num_edges) {
@@ -62,13 +47,10 @@ const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, c
   return values->data();
 }
 
-using SeedArrays = std::vector<std::tuple<int, Int64Array, Int64s>>;
-
 std::vector<Seeds> seeds_of(const SeedArrays& arrays) {
   std::vector<Seeds> seeds;
   for (const auto& [type, nodes, times] : arrays) {
-    seeds.push_back(
-        {type, as_span(nodes), times ? as_span(*times) : std::span<const std::int64_t>{}});
+    seeds.push_back({type, as_span(nodes), as_span(times)});
   }
   return seeds;
 }

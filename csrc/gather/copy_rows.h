@@ -1,0 +1,23 @@
+// The one place that knows how the rows of a table are stored and turned into a batch's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gz {
+
+// A table of rows somewhere in memory, mapped or not.
+struct RowTable {
+  const std::byte* data;
+  std::int64_t num_rows;
+  std::int64_t row_bytes;   // of a row in the batch
+  std::int64_t row_stride;  // bytes from one row to the next
+};
+
+// Puts rows index[0 … count) one behind the other at `out`. `streams` says that `out` belongs to
+// something larger than the caches, which is then written past them.
+// REQUIRES: every index is a row. Runs inside guarded(), see io/fault_guard.h.
+void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
+               std::byte* out, bool streams);
+
+}  // namespace gz
