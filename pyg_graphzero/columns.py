@@ -146,23 +146,33 @@ def gather(table: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
         OSError: The table's file was truncated under its map.
     """
     table = table.detach()
-    out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
-    rows = table.unsqueeze(-1) if table.dim() == 1 else table.flatten(1)
-    if rows.size(1) == 0 or rows.size(0) == 0:
-        if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
-            raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
-        return out
-    if rows.stride(1) != 1 or table.is_conj() or table.is_neg():
+    raw = byte_rows(table)
+    if raw is None:
+        if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < table.size(0):
+            raise IndexError(f"index: found a row outside 0 <= row < {table.size(0)}")
         return table.index_select(0, index)
+    out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
     if out.numel():
         flat = out.view(index.numel(), -1).view(torch.uint8)
         _core.gather_rows(
-            engine_array(rows.view(torch.uint8)),
-            engine_array(index.contiguous()),
-            engine_array(flat),
-            num_threads,
+            engine_array(raw), engine_array(index.contiguous()), engine_array(flat), num_threads
         )
     return out
+
+
+def byte_rows(table: Tensor) -> Tensor | None:
+    """A tensor's rows as ``uint8 [num_rows, bytes per row]``, over the same memory.
+
+    None where rows are not bytes in a row of main memory, and where there are none.
+    """
+    if table.dim() == 0 or table.numel() == 0 or not table.is_cpu:
+        return None
+    if table.layout != torch.strided or table.is_conj() or table.is_neg():
+        return None
+    if not table[0].is_contiguous():
+        return None
+    rows = table.detach().unsqueeze(-1) if table.dim() == 1 else table.detach().flatten(1)
+    return rows.view(torch.uint8) if rows.stride(1) == 1 else None
 
 
 def engine_array(tensor: Tensor) -> Any:

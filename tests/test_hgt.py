@@ -355,7 +355,7 @@ def test_bad_counts(hetero, num_samples, message):
 def test_the_engine_checks_its_counts():
     engine = HGTSampler(heterogeneous(), [1])._engine
     with pytest.raises(ValueError, match="num_samples: found -1, expected a count or 0"):
-        engine.sample([], [[-1]] * 3, 0)
+        _core.Recipe.hgt(engine, [[-1]] * 3).make([], 0)
     with pytest.raises(ValueError, match="num_samples: found 1 lists, expected one per node type"):
         engine.sample([], [[1]], 0)
     with pytest.raises(ValueError, match="differ in their number of hops"):

@@ -1,15 +1,17 @@
 // Batches: how they are made, the threads that make them ahead, and the tensors they become.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
 
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "base/memory_pool.h"
 #include "bindings/gathered.h"
-#include "bindings/seeds.h"
 #include "pipeline/pipeline.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
@@ -21,12 +23,15 @@ using namespace nb::literals;
 namespace {
 
 using Fanouts = std::vector<std::vector<std::int64_t>>;
+// (node type, nodes, their times or None) each.
+using SeedArrays = std::vector<std::tuple<int, Int64Array, std::optional<Int64Array>>>;
 
 BatchRequest request_of(const SeedArrays& seeds, std::uint64_t key) {
   BatchRequest request;
   request.key = key;
   for (const auto& [type, nodes, times] : seeds) {
-    const auto n = as_span(nodes), t = as_span(times);
+    const auto n = as_span(nodes);
+    const auto t = times ? as_span(*times) : std::span<const std::int64_t>{};
     request.seeds.push_back({type, {n.begin(), n.end()}, {t.begin(), t.end()}});
   }
   return request;
@@ -107,8 +112,9 @@ void init_pipeline(nb::module_& m) {
             };
             return std::make_shared<Recipe>(Recipe{std::move(sample), std::move(plan), backward});
           },
-          "sampler"_a, "num_neighbors"_a, "replace"_a, "disjoint"_a, "last"_a, "induced"_a,
-          "plan"_a.none(), "backward"_a)
+          "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
+          "last"_a = false, "induced"_a = false,
+          "plan"_a.none() = nb::none(), "backward"_a = false)
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,
@@ -119,7 +125,7 @@ void init_pipeline(nb::module_& m) {
             };
             return std::make_shared<Recipe>(Recipe{std::move(sample), std::move(plan), false});
           },
-          "sampler"_a, "num_samples"_a, "plan"_a.none())
+          "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none())
       .def(
           "make",
           [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads) {
@@ -140,7 +146,8 @@ void init_pipeline(nb::module_& m) {
           "per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, "
           "nodes, edges, bytes)).");
 
-  nb::class_<Pipeline>(m, "Pipeline", "Batches made ahead by threads, in the order asked for.")
+  nb::class_<Pipeline>(m, "Pipeline", nb::is_weak_referenceable(),
+                       "Batches made ahead by threads, in the order asked for.")
       .def(nb::init<int, std::int64_t>(), "num_threads"_a, "max_bytes"_a)
       .def(
           "submit",

@@ -1,11 +1,14 @@
 // The samplers.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
 
 #include "bindings/arrays.h"
-#include "bindings/seeds.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
 
@@ -15,6 +18,7 @@ using namespace nb::literals;
 
 namespace {
 
+using Int64s = std::optional<Int64Array>;
 using IndexArray = nb::ndarray<nb::pytorch, nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num_src,
@@ -45,25 +49,6 @@ const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, c
                                 std::to_string(type.csc.num_edges));
   }
   return values->data();
-}
-
-std::vector<Seeds> seeds_of(const SeedArrays& arrays) {
-  std::vector<Seeds> seeds;
-  for (const auto& [type, nodes, times] : arrays) {
-    seeds.push_back({type, as_span(nodes), as_span(times)});
-  }
-  return seeds;
-}
-
-nb::tuple to_python(Sample sample) {
-  nb::list nodes, trees, edges;
-  for (auto& n : sample.nodes) nodes.append(to_tensor(std::move(n)));
-  for (auto& t : sample.trees) trees.append(to_tensor(std::move(t)));
-  for (auto& e : sample.edges) {
-    edges.append(nb::make_tuple(to_tensor(std::move(e.row)), to_tensor(std::move(e.col)),
-                                to_tensor(std::move(e.slot))));
-  }
-  return nb::make_tuple(nodes, trees, edges, sample.num_sampled_nodes, sample.num_sampled_edges);
 }
 
 // Collects edge types before the sampler is built, which is immutable.
@@ -114,38 +99,7 @@ void init_sampling(nb::module_& m) {
           [](NeighborSampler* self, const SamplerBuilder& builder) {
             new (self) NeighborSampler(builder.num_nodes, builder.edge_types);
           },
-          "builder"_a)
-      .def(
-          "sample",
-          [](const NeighborSampler& self, const SeedArrays& seeds,
-             std::vector<std::vector<std::int64_t>> num_neighbors, std::uint64_t key, bool replace,
-             bool disjoint, bool last, bool induced, int num_threads) {
-            SampleRequest request;
-            request.seeds = seeds_of(seeds);
-            request.num_neighbors = std::move(num_neighbors);
-            request.key = key;
-            request.replace = replace;
-            request.disjoint = disjoint;
-            request.last = last;
-            request.induced = induced;
-            request.threads = num_threads;
-            Sample sample;
-            {
-              const nb::gil_scoped_release released;
-              sample = self.sample(request);
-            }
-            return to_python(std::move(sample));
-          },
-          "seeds"_a, "num_neighbors"_a, "key"_a, "replace"_a = false, "disjoint"_a = false,
-          "last"_a = false, "induced"_a = false, "num_threads"_a = 0,
-          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]],"
-                  " num_neighbors: Sequence[Sequence[int]], key: int, replace: bool = False, "
-                  "disjoint: bool = False, last: bool = False, induced: bool = False, "
-                  "num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], "
-                  "list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], "
-                  "list[list[int]]]"),
-          "Samples one batch: (nodes per node type, their trees if disjoint, (row, col, slot) per "
-          "edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).");
+          "builder"_a);
 
   nb::class_<HgtSampler>(m, "HgtSampler", "Budgeted sampling over node types.")
       .def(
@@ -153,31 +107,7 @@ void init_sampling(nb::module_& m) {
           [](HgtSampler* self, const SamplerBuilder& builder) {
             new (self) HgtSampler(builder.num_nodes, builder.edge_types);
           },
-          "builder"_a)
-      .def(
-          "sample",
-          [](const HgtSampler& self, const SeedArrays& seeds,
-             std::vector<std::vector<std::int64_t>> num_samples, std::uint64_t key,
-             int num_threads) {
-            HgtRequest request;
-            request.seeds = seeds_of(seeds);
-            request.num_samples = std::move(num_samples);
-            request.key = key;
-            request.threads = num_threads;
-            Sample sample;
-            {
-              const nb::gil_scoped_release released;
-              sample = self.sample(request);
-            }
-            return to_python(std::move(sample));
-          },
-          "seeds"_a, "num_samples"_a, "key"_a, "num_threads"_a = 0,
-          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]],"
-                  " num_samples: Sequence[Sequence[int]], key: int, num_threads: int = 0) -> "
-                  "tuple[list[torch.Tensor], list[torch.Tensor], "
-                  "list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], "
-                  "list[list[int]]]"),
-          "Samples one batch, num_samples[node type][hop]; as NeighborSampler.sample, induced.");
+          "builder"_a);
 }
 
 }  // namespace gz::python

@@ -1,0 +1,136 @@
+"""What the loaders share whose batches the engine makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_graphzero import _core
+from pyg_graphzero.convert.workspace import free_memory
+from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
+from pyg_graphzero.loader.pipeline import BatchIterator, Request, start_pipeline
+from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.sampler import GraphSampler, Prepared, Sampled, random_key
+
+# What batches that wait for the consumer may take of the memory that is free.
+_SHARE_AHEAD = 0.25
+
+
+class EngineLoader(KeyedLoader):
+    """Mixed into PyG's loaders, in front of them.
+
+    With a sampler of ours, ``num_workers`` are threads of the engine. With somebody else's they are
+    torch's processes, as in PyG.
+    """
+
+    data: Any
+    num_workers: int
+    prefetch_factor: int | None
+    timeout: float
+    transform: Any = None
+    transform_sampler_output: Any = None
+    filter_per_worker: bool | None
+    # Made when they are first wanted; they stay behind when the loader is pickled.
+    _plan: BatchPlan | None = None
+    _recycling: _core.Recycling | None = None
+    _idle_pipeline: _core.Pipeline | None = None
+
+    @property
+    def _sampler(self) -> Any:
+        """The sampler in use, ours or not."""
+        raise NotImplementedError
+
+    def _prepare(self, index: Any, key: int) -> Prepared:
+        """What to sample for the seeds at some positions."""
+        raise NotImplementedError
+
+    def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
+        """Says in a batch what is known of its seeds."""
+        raise NotImplementedError
+
+    def collate_fn(self, index: Any) -> Any:
+        """Samples one batch, and gathers its features if that is this process's job."""
+        index, key = split_key(index)
+        if not isinstance(self._sampler, GraphSampler):
+            stock: Any = super()
+            return stock.collate_fn(index)
+        key = random_key() if key is None else key
+        out = self._sampler.sample(self._prepare(index, key), key)
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+    def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
+        """Joins sampled nodes and edges with their attributes."""
+        if not isinstance(self._sampler, GraphSampler) or isinstance(self.data, tuple):
+            stock: Any = super()
+            return stock.filter_fn(out)
+        if self.transform_sampler_output:
+            out = self.transform_sampler_output(out)
+        plan, sampled = self._current_plan(), self._sampler.sampled(out)
+        batch = plan.assemble(sampled, plan.gather(sampled, self._sampler.num_threads))
+        return self._labelled(batch, out.metadata)
+
+    def _labelled(self, batch: Data | HeteroData, metadata: Any) -> Any:
+        self._label(batch, metadata)
+        return batch if self.transform is None else self.transform(batch)
+
+    def _runs_in_engine(self) -> bool:
+        own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn
+        return own and isinstance(self._sampler, GraphSampler)
+
+    def _current_plan(self) -> BatchPlan:
+        plan, sampler = self._plan, self._sampler
+        if (
+            plan is None
+            or plan.data is not self.data
+            or plan.graph is not sampler.graph
+            or not plan.is_current()
+        ):
+            plan = self._plan = BatchPlan(self.data, sampler)
+        return plan
+
+    def _request(self, index: Any, key: int) -> Request:
+        """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
+        prepared = self._prepare(as_positions(index), key)
+        gathers = (
+            self._sampler.is_final
+            and not self.transform_sampler_output
+            and not isinstance(self.data, tuple)
+            and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
+        )
+        plan = self._current_plan() if gathers else None
+        recipe = self._sampler.recipe(None if plan is None else plan.columns)
+        return Request(recipe, prepared.seeds, key, (plan, prepared))
+
+    def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
+        """What the consumer gets, from what the engine made of a request."""
+        plan, prepared = context
+        sampled = Sampled.of(batch)
+        metadata = prepared.finish(sampled)
+        if plan is None:
+            return self.filter_fn(self._sampler.output(sampled, metadata))
+        return self._labelled(plan.assemble(sampled, batch[5]), metadata)
+
+    def _begin(self) -> Any:
+        if not self._runs_in_engine():
+            return super()._begin()
+        if self._recycling is None:
+            self._recycling = _core.Recycling()
+        return BatchIterator(self)
+
+    def _take_pipeline(self) -> _core.Pipeline:
+        pipeline, self._idle_pipeline = self._idle_pipeline, None
+        if pipeline is None or pipeline.orphaned:
+            pipeline = start_pipeline(self.num_workers, int(_SHARE_AHEAD * free_memory()))
+        return pipeline
+
+    def _return_pipeline(self, pipeline: _core.Pipeline) -> None:
+        if self.persistent_workers and self._idle_pipeline is None:
+            self._idle_pipeline = pipeline
+        else:
+            pipeline.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_plan", "_recycling", "_idle_pipeline")
+        return {k: v for k, v in self.__dict__.items() if k not in own}

@@ -1,0 +1,150 @@
+"""An epoch's batches, made by the engine's threads ahead of whoever trains on them."""
+
+from __future__ import annotations
+
+import atexit
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyg_graphzero import _core
+from pyg_graphzero.sampler import Seeds, random_key
+
+if TYPE_CHECKING:
+    from pyg_graphzero.loader.engine import EngineLoader
+
+# The threads of these must not outlive the interpreter.
+_live: weakref.WeakSet[_core.Pipeline] = weakref.WeakSet()
+
+
+def start_pipeline(num_threads: int, max_bytes: int) -> _core.Pipeline:
+    """Starts threads that wait for batches to make, until the pipeline is closed."""
+    pipeline = _core.Pipeline(num_threads, max_bytes)
+    _live.add(pipeline)
+    return pipeline
+
+
+@atexit.register
+def _close_all() -> None:
+    for pipeline in list(_live):
+        pipeline.close()
+
+
+@dataclass
+class Request:
+    """A batch that is to be made.
+
+    Attributes:
+        recipe: How.
+        seeds: From what.
+        key: The key of its randomness.
+        context: What its loader needs to finish it.
+        error: Why it cannot be made; raised when its turn comes.
+    """
+
+    recipe: Any = None
+    seeds: Seeds | None = None
+    key: int = 0
+    context: Any = None
+    error: Exception | None = None
+
+
+class BatchIterator(Iterator[Any]):
+    """One epoch of a loader: in-line with ``num_workers=0``, else ahead, in the same order.
+
+    The consumer's thread chooses seeds and finishes batches; what is between them is the engine's.
+    """
+
+    def __init__(self, loader: EngineLoader) -> None:
+        self.loader = loader
+        random_key(loader.generator)  # torch's iterators draw their workers' seed first
+        self._indices = iter(loader._index_sampler)
+        self._is_exhausted = False
+        self._pending: deque[Request] = deque()
+        self._pipeline: _core.Pipeline | None = None
+        if loader.num_workers > 0:
+            self._pipeline = loader._take_pipeline()
+            self._fill()
+
+    def __next__(self) -> Any:
+        if self._pipeline is None:
+            self._choose()
+        else:
+            if self._pipeline.orphaned:
+                self._begin_anew()
+            self._fill()
+        if not self._pending:
+            self._end()
+            raise StopIteration
+        request = self._pending[0]
+        if request.error is not None:
+            self._pending.popleft()
+            raise request.error
+        batch = self._made(request)
+        if self._pipeline is not None:
+            self._fill()
+        return self.loader._finish(batch, request.context)
+
+    def __del__(self) -> None:
+        # Unfinished: nobody wants what is under way.
+        pipeline = getattr(self, "_pipeline", None)
+        if pipeline is not None:
+            pipeline.close()
+
+    def _made(self, request: Request) -> tuple[Any, ...]:
+        """The oldest batch that is pending."""
+        if self._pipeline is None:
+            self._pending.popleft()
+            threads = self.loader._sampler.num_threads
+            batch = request.recipe.make(request.seeds, request.key, threads)
+        else:
+            try:
+                batch = self._pipeline.next(self.loader.timeout)
+            except KeyboardInterrupt:
+                raise  # it is pending still
+            except BaseException:
+                self._pending.popleft()
+                raise
+            if batch is None:
+                raise RuntimeError(f"DataLoader timed out after {self.loader.timeout} seconds")
+            self._pending.popleft()
+        return batch
+
+    def _choose(self) -> None:
+        """Adds the next batch of the epoch, if there is one."""
+        if self._is_exhausted:
+            return
+        try:
+            index, key = next(self._indices)
+            request = self.loader._request(index, key)
+        except StopIteration:
+            self._is_exhausted = True
+            return
+        except Exception as error:
+            request = Request(error=error)
+        self._pending.append(request)
+        self._submit(request)
+
+    def _fill(self) -> None:
+        """Asks for batches as far ahead as the loader wants to be."""
+        ahead = max(1, self.loader.num_workers * (self.loader.prefetch_factor or 1))
+        while len(self._pending) < ahead and not self._is_exhausted:
+            self._choose()
+
+    def _submit(self, request: Request) -> None:
+        if self._pipeline is not None and request.error is None:
+            self._pipeline.submit(request.recipe, request.seeds, request.key)
+
+    def _begin_anew(self) -> None:
+        """In a forked child: the threads are the parent's, the requests are known."""
+        self._pipeline = self.loader._take_pipeline()
+        for request in self._pending:
+            self._submit(request)
+
+    def _end(self) -> None:
+        if self._pipeline is not None:
+            self.loader._return_pipeline(self._pipeline)
+            self._pipeline = None
+            self._is_exhausted = True
