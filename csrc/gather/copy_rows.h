@@ -14,10 +14,9 @@ struct RowTable {
   std::int64_t row_stride;  // bytes from one row to the next
 };
 
-// Puts rows index[0 … count) one behind the other at `out`. `streams` says that `out` belongs to
-// something larger than the caches, which is then written past them.
+// Puts rows index[0 … count) one behind the other at `out`.
 // REQUIRES: every index is a row. Runs inside guarded(), see io/fault_guard.h.
 void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
-               std::byte* out, bool streams);
+               std::byte* out);
 
 }  // namespace gz

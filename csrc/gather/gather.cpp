@@ -12,9 +12,6 @@ namespace {
 
 constexpr std::int64_t kPrefetchAhead = 16;
 
-// Columns larger than this do not stay in a core's caches until somebody reads them.
-constexpr std::int64_t kStreamedBytes = 4 << 20;
-
 void check_index(std::span<const std::int64_t> index, std::int64_t begin, std::int64_t end,
                  std::int64_t num_rows) {
   const std::int64_t* const at = index.data();
@@ -50,10 +47,8 @@ void gather_targets(std::span<const Target> targets, std::span<const std::int64_
   parallel_for(n, grain_for(row_bytes), threads, [&](std::int64_t begin, std::int64_t end) {
     for (const auto& [table, out] : targets) {
       check_index(index, begin, end, table->num_rows);
-      const bool streams = n * table->row_bytes >= kStreamedBytes;
       guarded([&] {
-        copy_rows(*table, index.data() + begin, end - begin, out + begin * table->row_bytes,
-                  streams);
+        copy_rows(*table, index.data() + begin, end - begin, out + begin * table->row_bytes);
       });
     }
   });
