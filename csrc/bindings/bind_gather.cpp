@@ -22,19 +22,6 @@ RowTable row_table(const ByteRows& table) {
           table.stride(0)};
 }
 
-IdColumn id_column(const ByteRows& column) {
-  const RowTable table = row_table(column);
-  const auto item_bytes = static_cast<int>(table.row_bytes);
-  if (item_bytes != 4 && item_bytes != 8) {
-    throw std::invalid_argument("column: found items of " + std::to_string(item_bytes) +
-                                " bytes, expected int32 or int64");
-  }
-  if (table.num_rows > 1 && table.row_stride != item_bytes) {
-    throw std::invalid_argument("column: expected contiguous items");
-  }
-  return {table.data, table.num_rows, item_bytes};
-}
-
 }  // namespace
 
 nb::tuple gathered_tensors(Gathered gathered) {
@@ -58,7 +45,7 @@ void init_gather(nb::module_& m) {
       .def(
           "add_lookup",
           [](GatherPlan& self, std::size_t by, const ByteRows& ids) {
-            self.lookups.push_back({by, id_column(ids)});
+            self.lookups.push_back({by, id_column(row_table(ids))});
             self.owners.push_back(hold(ids));
             return self.num_lists + self.lookups.size() - 1;
           },
@@ -108,7 +95,7 @@ void init_gather(nb::module_& m) {
   m.def(
       "gather_int64",
       [](const ByteRows& column, const Int64Array& index, int num_threads) {
-        const IdColumn ids = id_column(column);
+        const IdColumn ids = id_column(row_table(column));
         Buffer<std::int64_t> out(static_cast<std::int64_t>(index.size()));
         {
           const nb::gil_scoped_release released;

@@ -64,6 +64,17 @@ void widen(const Item* column, const std::int64_t* index, std::int64_t count, st
 
 }  // namespace
 
+IdColumn id_column(const RowTable& table) {
+  if (table.row_bytes != 4 && table.row_bytes != 8) {
+    throw std::invalid_argument("column: found items of " + std::to_string(table.row_bytes) +
+                                " bytes, expected int32 or int64");
+  }
+  if (table.num_rows > 1 && table.row_stride != table.row_bytes) {
+    throw std::invalid_argument("column: expected contiguous items");
+  }
+  return {table.data, table.num_rows, static_cast<int>(table.row_bytes)};
+}
+
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> given,
                 int threads) {
   if (given.size() != plan.num_lists) {

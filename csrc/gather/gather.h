@@ -19,6 +19,9 @@ struct IdColumn {
   int item_bytes;  // 4 or 8
 };
 
+// Raises std::invalid_argument where rows are not 4 or 8 bytes, or do not touch.
+IdColumn id_column(const RowTable& table);
+
 // What to gather for every batch: columns of tables, each by one of the batch's index lists.
 struct GatherPlan {
   struct Lookup {

@@ -70,6 +70,7 @@ struct Pipeline::State {
       }
       const bool fits = entry == entries.front() || entry->stage == Stage::kToGather ||
                         held_bytes + (begun + 1) * largest <= max_bytes;
+      if (!fits) waits_for_room = true;
       return fits ? entry.get() : nullptr;
     }
     return nullptr;
@@ -93,8 +94,7 @@ struct Pipeline::State {
   void advance(Entry& entry) {
     const bool sampled = entry.stage == Stage::kToSample;
     if (sampled && entry.error == nullptr && entry.recipe->plan != nullptr) {
-      entry.stage = Stage::kToGather;
-      to_do.notify_one();
+      entry.stage = Stage::kToGather;  // for this thread: to wake another would leave it idle
       return;
     }
     entry.stage = Stage::kDone;
@@ -112,6 +112,7 @@ struct Pipeline::State {
   const std::int64_t max_bytes;
   std::int64_t held_bytes = 0;  // of the batches that are done
   std::int64_t largest = 0;     // of the batches so far
+  bool waits_for_room = false;  // some thread found work that would take too much
   bool closing = false;
 };
 
@@ -177,6 +178,7 @@ void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request
 std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
   const std::shared_ptr<State> state = live();
   std::unique_ptr<Entry> entry;
+  bool makes_room = false;
   {
     std::unique_lock lock(state->mutex);
     const auto is_done = [&] {
@@ -189,8 +191,9 @@ std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
     entry = std::move(state->entries.front());
     state->entries.pop_front();
     state->held_bytes -= entry->batch.bytes();
+    makes_room = std::exchange(state->waits_for_room, false);
   }
-  state->to_do.notify_all();  // there is room, and another one is the oldest
+  if (makes_room) state->to_do.notify_all();
   if (entry->error) std::rethrow_exception(entry->error);
   return std::make_unique<Batch>(std::move(entry->batch));
 }

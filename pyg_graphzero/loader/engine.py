@@ -9,9 +9,11 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero import _core
 from pyg_graphzero.convert.workspace import free_memory
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
 from pyg_graphzero.loader.pipeline import BatchIterator, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.sampler import GraphSampler, Prepared, Sampled, random_key
 
 # What batches that wait for the consumer may take of the memory that is free.
@@ -36,6 +38,7 @@ class EngineLoader(KeyedLoader):
     _plan: BatchPlan | None = None
     _recycling: _core.Recycling | None = None
     _idle_pipeline: _core.Pipeline | None = None
+    _stats: LoaderStats | None = None
 
     @property
     def _sampler(self) -> Any:
@@ -117,7 +120,22 @@ class EngineLoader(KeyedLoader):
             return super()._begin()
         if self._recycling is None:
             self._recycling = _core.Recycling()
-        return BatchIterator(self)
+        iterator = BatchIterator(self)
+        self._stats = iterator.stats
+        return iterator
+
+    def stats(self) -> LoaderStats:
+        """Where the time of the epoch under way goes, or went in the last one.
+
+        Raises:
+            UnsupportedError: The batches are made by a sampler of somebody else's.
+        """
+        if not self._runs_in_engine():
+            raise UnsupportedError(
+                f"stats: found batches made by {type(self._sampler).__name__}, expected a sampler "
+                "of pyg_graphzero"
+            )
+        return self._stats or LoaderStats(self.num_workers)
 
     def _take_pipeline(self) -> _core.Pipeline:
         pipeline, self._idle_pipeline = self._idle_pipeline, None
@@ -132,5 +150,5 @@ class EngineLoader(KeyedLoader):
             pipeline.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_plan", "_recycling", "_idle_pipeline")
+        own = ("_plan", "_recycling", "_idle_pipeline", "_stats")
         return {k: v for k, v in self.__dict__.items() if k not in own}

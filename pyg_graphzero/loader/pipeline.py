@@ -7,9 +7,11 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from pyg_graphzero import _core
+from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.sampler import Seeds, random_key
 
 if TYPE_CHECKING:
@@ -60,19 +62,23 @@ class BatchIterator(Iterator[Any]):
     def __init__(self, loader: EngineLoader) -> None:
         self.loader = loader
         random_key(loader.generator)  # torch's iterators draw their workers' seed first
+        self.stats = LoaderStats(loader.num_workers)
+        self._preparing = Stopwatch(self.stats, "prepare")
+        self._waiting = Stopwatch(self.stats, "wait")
+        self._finishing = Stopwatch(self.stats, "finish")
+        self._begun = perf_counter()
         self._indices = iter(loader._index_sampler)
         self._is_exhausted = False
         self._pending: deque[Request] = deque()
         self._pipeline: _core.Pipeline | None = None
         if loader.num_workers > 0:
             self._pipeline = loader._take_pipeline()
-            self._fill()
+            with self._preparing:
+                self._fill()
 
     def __next__(self) -> Any:
-        if self._pipeline is None:
-            self._choose()
-        else:
-            if self._pipeline.orphaned:
+        with self._preparing:
+            if self._pipeline is not None and self._pipeline.orphaned:
                 self._begin_anew()
             self._fill()
         if not self._pending:
@@ -82,10 +88,25 @@ class BatchIterator(Iterator[Any]):
         if request.error is not None:
             self._pending.popleft()
             raise request.error
-        batch = self._made(request)
-        if self._pipeline is not None:
-            self._fill()
-        return self.loader._finish(batch, request.context)
+        with self._waiting:
+            batch = self._made(request)
+        with self._preparing:
+            if self._pipeline is not None:
+                self._fill()
+        with self._finishing:
+            finished = self.loader._finish(batch, request.context)
+        self._count(*batch[6])
+        return finished
+
+    def _count(self, sample: float, gather: float, nodes: int, edges: int, size: int) -> None:
+        stats = self.stats
+        stats.batches += 1
+        stats.sample += sample
+        stats.gather += gather
+        stats.nodes += nodes
+        stats.edges += edges
+        stats.bytes += size
+        stats.elapsed = perf_counter() - self._begun
 
     def __del__(self) -> None:
         # Unfinished: nobody wants what is under way.
@@ -128,7 +149,7 @@ class BatchIterator(Iterator[Any]):
         self._submit(request)
 
     def _fill(self) -> None:
-        """Asks for batches as far ahead as the loader wants to be."""
+        """Asks for batches as far ahead as the loader wants to be; in-line for the next one."""
         ahead = max(1, self.loader.num_workers * (self.loader.prefetch_factor or 1))
         while len(self._pending) < ahead and not self._is_exhausted:
             self._choose()
