@@ -44,7 +44,7 @@ class Pool {
     return *only;
   }
 
-  Block take(std::size_t bytes) {
+  Block take(std::size_t bytes, bool locked) {
     const std::size_t size = rounded(bytes);
     std::vector<Block> unwanted;
     {
@@ -52,6 +52,7 @@ class Pool {
       used_ += size;
       // The newest first: it is in the caches still.
       for (auto at = idle_.rbegin(); at != idle_.rend(); ++at) {
+        if (at->block.locked != locked) continue;
         if (at->block.size < size || at->block.size > size + size / 4) continue;
         const Block found = at->block;
         idle_.erase(std::next(at).base());
@@ -65,7 +66,7 @@ class Pool {
     }
     free_all(unwanted);
     try {
-      return {map_pages(size), size};
+      return {map_pages(size, locked), size, locked};
     } catch (...) {
       const std::lock_guard lock(mutex_);
       used_ -= size;
@@ -126,7 +127,7 @@ class Pool {
 
   // Without the lock: to unmap takes long.
   static void free_all(const std::vector<Block>& blocks) noexcept {
-    for (const Block& block : blocks) unmap_pages(block.data, block.size);
+    for (const Block& block : blocks) unmap_pages(block.data, block.size, block.locked);
   }
 
   std::mutex mutex_;
@@ -139,11 +140,11 @@ class Pool {
 
 }  // namespace
 
-Block take_block(std::size_t bytes) {
-  if (bytes >= kLarge) return Pool::pool().take(bytes);
+Block take_block(std::size_t bytes, bool locked) {
+  if (bytes >= kLarge) return Pool::pool().take(bytes, locked);
   void* const data = std::malloc(std::max<std::size_t>(bytes, 1));
   if (data == nullptr) throw std::bad_alloc();
-  return {data, bytes};
+  return {data, bytes, false};
 }
 
 void return_block(Block block) noexcept {

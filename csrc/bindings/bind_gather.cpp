@@ -40,8 +40,10 @@ void init_gather(nb::module_& m) {
                          "What to gather for every batch: columns, each by one of its index lists.")
       .def(
           "__init__",
-          [](GatherPlan* self, std::size_t num_lists) { new (self) GatherPlan{num_lists}; },
-          "num_lists"_a)
+          [](GatherPlan* self, std::size_t num_lists, bool locked) {
+            new (self) GatherPlan{num_lists, {}, {}, locked, {}};
+          },
+          "num_lists"_a, "locked"_a = false)
       .def(
           "add_lookup",
           [](GatherPlan& self, std::size_t by, const ByteRows& ids) {

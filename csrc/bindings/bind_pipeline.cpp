@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/memory_pool.h"
+#include "base/pages.h"
 #include "bindings/gathered.h"
 #include "pipeline/pipeline.h"
 #include "sampling/hgt_sampler.h"
@@ -90,6 +91,16 @@ void init_pipeline(nb::module_& m) {
       nb::sig("def pool_state() -> tuple[int, int, int]"),
       "Bytes of batches in use, bytes kept for the next ones, and the most in use at once.");
 
+  m.def(
+      "set_page_lock",
+      [](std::uintptr_t lock, std::uintptr_t unlock) {
+        set_page_lock({reinterpret_cast<decltype(PageLock::lock)>(lock),
+                       reinterpret_cast<decltype(PageLock::unlock)>(unlock)});
+      },
+      "lock"_a, "unlock"_a,
+      "Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock memory "
+      "for a device.");
+
   nb::class_<Recipe>(m, "Recipe", "How every batch of an epoch is made.")
       .def_static(
           "neighbors",
@@ -168,6 +179,7 @@ void init_pipeline(nb::module_& m) {
           "The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, "
           "unless that is 0.")
       .def("close", &Pipeline::close, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("is_ready", &Pipeline::is_ready, "Whether `next` would not wait.")
       .def_prop_ro("num_pending", &Pipeline::num_pending)
       .def_prop_ro("orphaned", &Pipeline::orphaned, "Whether its threads were left behind a fork.");
 }

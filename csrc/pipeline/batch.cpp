@@ -10,9 +10,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 Buffer<std::int64_t> stacked(const Buffer<std::int64_t>& first,
-                             const Buffer<std::int64_t>& second) {
+                             const Buffer<std::int64_t>& second, bool locked) {
   const std::int64_t n = first.size();
-  Buffer<std::int64_t> both(2 * n);
+  Buffer<std::int64_t> both(2 * n, locked);
   if (n > 0) {
     const auto bytes = static_cast<std::size_t>(n) * sizeof(std::int64_t);
     std::memcpy(both.data(), first.data(), bytes);
@@ -59,10 +59,11 @@ Batch sample_batch(const Recipe& recipe, const BatchRequest& request, int thread
   std::vector<Seeds> seeds;
   for (const auto& [type, nodes, times] : request.seeds) seeds.push_back({type, nodes, times});
   Sample sample = recipe.sample(std::move(seeds), request.key, threads);
+  const bool locked = recipe.plan != nullptr && recipe.plan->locked;
   Batch batch;
   for (Sample::Edges& e : sample.edges) {
     const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
-    batch.edges.push_back({stacked(src, dst), std::move(e.slot)});
+    batch.edges.push_back({stacked(src, dst, locked), std::move(e.slot)});
   }
   batch.nodes = std::move(sample.nodes);
   batch.trees = std::move(sample.trees);

@@ -76,6 +76,11 @@ struct Pipeline::State {
     return nullptr;
   }
 
+  // REQUIRES the lock.
+  bool is_ready() const {
+    return closing || entries.empty() || entries.front()->stage == Stage::kDone;
+  }
+
   static void run(Entry& entry) noexcept {
     const Job job;
     try {
@@ -181,11 +186,7 @@ std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
   bool makes_room = false;
   {
     std::unique_lock lock(state->mutex);
-    const auto is_done = [&] {
-      return state->closing || state->entries.empty() ||
-             state->entries.front()->stage == Stage::kDone;
-    };
-    if (!state->done.wait_for(lock, patience, is_done)) return nullptr;
+    if (!state->done.wait_for(lock, patience, [&] { return state->is_ready(); })) return nullptr;
     if (state->closing) throw std::logic_error("the pipeline is closed");
     if (state->entries.empty()) throw std::logic_error("no batch was asked for");
     entry = std::move(state->entries.front());
@@ -196,6 +197,12 @@ std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
   if (makes_room) state->to_do.notify_all();
   if (entry->error) std::rethrow_exception(entry->error);
   return std::make_unique<Batch>(std::move(entry->batch));
+}
+
+bool Pipeline::is_ready() const {
+  const std::shared_ptr<State> state = live();
+  const std::lock_guard lock(state->mutex);
+  return state->is_ready();
 }
 
 std::int64_t Pipeline::num_pending() const {

@@ -32,6 +32,9 @@ class Pipeline {
   // Raises std::logic_error where none is left.
   std::unique_ptr<Batch> next(std::chrono::milliseconds patience);
 
+  // Whether next() would return, or raise, at once.
+  bool is_ready() const;
+
   // How many were submitted and not returned.
   std::int64_t num_pending() const;
 

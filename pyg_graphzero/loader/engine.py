@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero import _core
 from pyg_graphzero.convert.workspace import free_memory
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
 from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
 from pyg_graphzero.loader.pipeline import BatchIterator, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
@@ -30,6 +32,7 @@ class EngineLoader(KeyedLoader):
     data: Any
     num_workers: int
     prefetch_factor: int | None
+    pin_memory: bool
     timeout: float
     transform: Any = None
     transform_sampler_output: Any = None
@@ -38,7 +41,9 @@ class EngineLoader(KeyedLoader):
     _plan: BatchPlan | None = None
     _recycling: _core.Recycling | None = None
     _idle_pipeline: _core.Pipeline | None = None
+    _locks_pages: bool = False
     _stats: LoaderStats | None = None
+    _device: torch.device | None = None
 
     @property
     def _sampler(self) -> Any:
@@ -88,9 +93,10 @@ class EngineLoader(KeyedLoader):
             plan is None
             or plan.data is not self.data
             or plan.graph is not sampler.graph
+            or plan.locks_pages != self._locks_pages
             or not plan.is_current()
         ):
-            plan = self._plan = BatchPlan(self.data, sampler)
+            plan = self._plan = BatchPlan(self.data, sampler, self._locks_pages)
         return plan
 
     def _request(self, index: Any, key: int) -> Request:
@@ -115,14 +121,30 @@ class EngineLoader(KeyedLoader):
             return self.filter_fn(self._sampler.output(sampled, metadata))
         return self._labelled(plan.assemble(sampled, batch[5]), metadata)
 
+    @property
+    def device(self) -> torch.device | None:
+        """Where batches are delivered; None leaves them in main memory."""
+        return self._device
+
+    @device.setter
+    def device(self, value: Any) -> None:
+        self._device = None if value is None else torch.device(value)
+
     def _begin(self) -> Any:
-        if not self._runs_in_engine():
-            return super()._begin()
-        if self._recycling is None:
-            self._recycling = _core.Recycling()
-        iterator = BatchIterator(self)
-        self._stats = iterator.stats
-        return iterator
+        iterator: Any
+        if self._runs_in_engine():
+            self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
+            self._recycling = self._recycling or _core.Recycling()
+            iterator = BatchIterator(self)
+            self._stats, is_ready = iterator.stats, iterator.is_ready
+        else:
+            iterator, is_ready = super()._begin(), bool
+        if self._device is None or self._device.type == "cpu":
+            return iterator
+        return DeviceIterator(iterator, copier_to(self._device), is_ready)
+
+    def _wants_locked_pages(self) -> bool:
+        return self.pin_memory or (self._device is not None and self._device.type == "cuda")
 
     def stats(self) -> LoaderStats:
         """Where the time of the epoch under way goes, or went in the last one.

@@ -31,6 +31,7 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         filter_per_worker: Whether features are gathered in the worker process.
+        device: Where batches are delivered; see ``NeighborLoader``.
         **kwargs: ``input_id`` (what ``batch[type].input_id`` shows for each seed), and the
             arguments of ``torch.utils.data.DataLoader``.
 
@@ -59,8 +60,11 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         transform: Any = None,
         transform_sampler_output: Any = None,
         filter_per_worker: bool | None = None,
+        *,
+        device: Any = None,
         **kwargs: Any,
     ) -> None:
+        self.device = device
         data = resolve(data)
         # Not PyG's constructor, which asks for torch-sparse.
         NodeLoader.__init__(

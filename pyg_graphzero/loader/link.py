@@ -94,6 +94,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
         exclude_edges: No negative is an edge of the graph (PyG's may be). Not with node times.
+        device: Where batches are delivered; see ``NeighborLoader``.
         **kwargs: ``input_id``, ``custom_cls`` and the arguments of ``DataLoader``.
 
     Raises:
@@ -133,6 +134,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         directed: bool = True,
         *,
         exclude_edges: bool = False,
+        device: Any = None,
         **kwargs: Any,
     ) -> None:
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
@@ -156,6 +158,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
             )
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
+        self.device = device
         self.data = data
         self.link_sampler = neighbor_sampler
         # Lightning makes loaders anew from attributes named as their arguments are.

@@ -5,14 +5,16 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
 from pyg_graphzero import _core
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
-from pyg_graphzero.sampler import Seeds, random_key
+from pyg_graphzero.sampler import Seeds
 
 if TYPE_CHECKING:
     from pyg_graphzero.loader.engine import EngineLoader
@@ -53,21 +55,22 @@ class Request:
     error: Exception | None = None
 
 
-class BatchIterator(Iterator[Any]):
+class BatchIterator(_BaseDataLoaderIter):
     """One epoch of a loader: in-line with ``num_workers=0``, else ahead, in the same order.
 
     The consumer's thread chooses seeds and finishes batches; what is between them is the engine's.
     """
 
     def __init__(self, loader: EngineLoader) -> None:
+        # Torch's own draws a seed for its workers, before the shuffle, and looks for a device that
+        # pin_memory is for.
+        super().__init__(loader)  # type: ignore[arg-type]
         self.loader = loader
-        random_key(loader.generator)  # torch's iterators draw their workers' seed first
         self.stats = LoaderStats(loader.num_workers)
         self._preparing = Stopwatch(self.stats, "prepare")
         self._waiting = Stopwatch(self.stats, "wait")
         self._finishing = Stopwatch(self.stats, "finish")
         self._begun = perf_counter()
-        self._indices = iter(loader._index_sampler)
         self._is_exhausted = False
         self._pending: deque[Request] = deque()
         self._pipeline: _core.Pipeline | None = None
@@ -76,7 +79,7 @@ class BatchIterator(Iterator[Any]):
             with self._preparing:
                 self._fill()
 
-    def __next__(self) -> Any:
+    def _next_data(self) -> Any:
         with self._preparing:
             if self._pipeline is not None and self._pipeline.orphaned:
                 self._begin_anew()
@@ -90,13 +93,21 @@ class BatchIterator(Iterator[Any]):
             raise request.error
         with self._waiting:
             batch = self._made(request)
-        with self._preparing:
-            if self._pipeline is not None:
+        if self._pipeline is not None:
+            with self._preparing:
                 self._fill()
         with self._finishing:
             finished = self.loader._finish(batch, request.context)
+            if self._pin_memory:
+                finished = pin_memory(finished, self._pin_memory_device)
         self._count(*batch[6])
         return finished
+
+    def is_ready(self) -> bool:
+        """Whether the next batch is there, so that nobody would wait for it."""
+        if self._pipeline is None or not self._pending or self._pipeline.orphaned:
+            return False
+        return self._pending[0].error is None and self._pipeline.is_ready
 
     def _count(self, sample: float, gather: float, nodes: int, edges: int, size: int) -> None:
         stats = self.stats
@@ -138,7 +149,7 @@ class BatchIterator(Iterator[Any]):
         if self._is_exhausted:
             return
         try:
-            index, key = next(self._indices)
+            index, key = next(self._sampler_iter)
             request = self.loader._request(index, key)
         except StopIteration:
             self._is_exhausted = True

@@ -69,14 +69,18 @@ class BatchPlan:
     Args:
         data: Where attributes come from, on disk or in memory.
         sampler: Knows the graph, and the original ids of sampled edges.
+        locks_pages: Rows go to page-locked memory (see ``lock_pages_with_cuda``).
     """
 
-    def __init__(self, data: Data | HeteroData, sampler: GraphSampler) -> None:
+    def __init__(
+        self, data: Data | HeteroData, sampler: GraphSampler, locks_pages: bool = False
+    ) -> None:
         self.data = data
+        self.locks_pages = locks_pages
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
-        self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types))
+        self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types), locks_pages)
         self._nodes: dict[str | None, _Storage] = {}
         self._edges: dict[EdgeType | None, _Storage] = {}
         hetero = isinstance(data, HeteroData)

@@ -31,6 +31,7 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
         num_neighbors: Neighbours per node and hop; -1 takes all.
         node_idx: Seeds: None (all nodes), an index or a mask.
         replace: Draw with replacement.
+        device: Where batches are delivered; see ``NeighborLoader``.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``.
 
     Batches are PyG ``Batch`` objects: nodes tree by tree, ``batch`` and ``ptr`` say which tree,
@@ -59,8 +60,11 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
         num_neighbors: int,
         node_idx: Any = None,
         replace: bool = False,
+        *,
+        device: Any = None,
         **kwargs: Any,
     ) -> None:
+        self.device = device
         data = resolve(data)
         if not isinstance(data, Data):
             raise TypeError(
