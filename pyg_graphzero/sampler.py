@@ -154,7 +154,7 @@ class GraphSampler(BaseSampler):
                 col=edge_index[1],
                 edge=slots,
                 batch=sampled.trees[0] if sampled.trees else None,
-                num_sampled_nodes=sampled.num_sampled_nodes[0],
+                num_sampled_nodes=sampled.num_sampled_nodes and sampled.num_sampled_nodes[0],
                 num_sampled_edges=num_edges and num_edges[0],
                 metadata=metadata,
             )

@@ -17,7 +17,7 @@ from pyg_graphzero.loader.delivery import DeviceIterator, PlainCopier, StreamCop
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_on_another_device(homo, workers):
-    data, store = homo
+    _, store = homo
 
     def make(**arguments):
         torch.manual_seed(2)
@@ -59,7 +59,7 @@ class Streams:
         self.log = []
         self.current = self.Stream("cpu", "current")
 
-    def Stream(self, device, name="side"):  # noqa: N802
+    def Stream(self, device, name="side"):
         return FakeStream(name, self.log)
 
     def stream(self, stream):

@@ -39,7 +39,8 @@ class Buffer {
     if (wanted <= capacity()) return;
     if (wanted > PTRDIFF_MAX / static_cast<std::int64_t>(sizeof(T))) throw std::bad_alloc();
     const Block grown = take_block(static_cast<std::size_t>(wanted) * sizeof(T), locked_);
-    if (size_ > 0) std::memcpy(grown.data, block_.data, static_cast<std::size_t>(size_) * sizeof(T));
+    if (size_ > 0)
+      std::memcpy(grown.data, block_.data, static_cast<std::size_t>(size_) * sizeof(T));
     return_block(std::exchange(block_, grown));
   }
 

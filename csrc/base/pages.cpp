@@ -19,8 +19,8 @@ void set_page_lock(PageLock functions) noexcept { page_lock = functions; }
 void* map_pages(std::size_t size, bool locked) {
   const bool huge = size >= kHugePage;
   const std::size_t spare = huge ? kHugePage : 0;
-  void* const at = ::mmap(nullptr, size + spare, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const at =
+      ::mmap(nullptr, size + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) throw std::bad_alloc();
   auto* first = static_cast<std::byte*>(at);
   if (huge) {

@@ -72,9 +72,9 @@ std::unique_ptr<Batch> wait(Pipeline& pipeline, double timeout) {
   }
 }
 
-#define GZ_BATCH_TUPLE                                                                             \
-  "tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], "        \
-  "list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], "              \
+#define GZ_BATCH_TUPLE                                                                      \
+  "tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], " \
+  "list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], "       \
   "tuple[float, float, int, int, int]]"
 
 }  // namespace
@@ -98,7 +98,8 @@ void init_pipeline(nb::module_& m) {
                        reinterpret_cast<decltype(PageLock::unlock)>(unlock)});
       },
       "lock"_a, "unlock"_a,
-      "Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock memory "
+      "Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock "
+      "memory "
       "for a device.");
 
   nb::class_<Recipe>(m, "Recipe", "How every batch of an epoch is made.")
@@ -124,8 +125,7 @@ void init_pipeline(nb::module_& m) {
             return std::make_shared<Recipe>(Recipe{std::move(sample), std::move(plan), backward});
           },
           "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
-          "last"_a = false, "induced"_a = false,
-          "plan"_a.none() = nb::none(), "backward"_a = false)
+          "last"_a = false, "induced"_a = false, "plan"_a.none() = nb::none(), "backward"_a = false)
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,
@@ -174,8 +174,8 @@ void init_pipeline(nb::module_& m) {
             if (batch == nullptr) return nb::none();
             return to_python(std::move(*batch));
           },
-          "timeout"_a = 0.0, nb::sig("def next(self, timeout: float = 0.0) -> " GZ_BATCH_TUPLE
-                                     " | None"),
+          "timeout"_a = 0.0,
+          nb::sig("def next(self, timeout: float = 0.0) -> " GZ_BATCH_TUPLE " | None"),
           "The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, "
           "unless that is 0.")
       .def("close", &Pipeline::close, nb::call_guard<nb::gil_scoped_release>())

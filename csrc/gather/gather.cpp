@@ -92,7 +92,8 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   }
   for (const auto& [by, table] : plan.columns) {
     const auto rows = static_cast<std::int64_t>(lists.at(by).size());
-    out.columns.push_back({Buffer<std::byte>(rows * table.row_bytes, plan.locked), table.row_bytes});
+    out.columns.push_back(
+        {Buffer<std::byte>(rows * table.row_bytes, plan.locked), table.row_bytes});
   }
   std::vector<Target> targets;
   for (std::size_t list = 0; list < lists.size(); ++list) {

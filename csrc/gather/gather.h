@@ -36,7 +36,7 @@ struct GatherPlan {
   std::size_t num_lists = 0;    // how many lists a batch brings
   std::vector<Lookup> lookups;  // lookup l makes one more list, number num_lists + l
   std::vector<Column> columns;
-  bool locked = false;  // rows go to page-locked memory
+  bool locked = false;                              // rows go to page-locked memory
   std::vector<std::shared_ptr<const void>> owners;  // keep the tables alive
 };
 

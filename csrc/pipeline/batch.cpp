@@ -9,8 +9,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Buffer<std::int64_t> stacked(const Buffer<std::int64_t>& first,
-                             const Buffer<std::int64_t>& second, bool locked) {
+Buffer<std::int64_t> stacked(const Buffer<std::int64_t>& first, const Buffer<std::int64_t>& second,
+                             bool locked) {
   const std::int64_t n = first.size();
   Buffer<std::int64_t> both(2 * n, locked);
   if (n > 0) {

@@ -26,8 +26,7 @@ struct BatchRequest {
 };
 
 // Any sampler with its fan-out: samples around seeds, on so many threads.
-using SampleStage =
-    std::function<Sample(std::vector<Seeds> seeds, std::uint64_t key, int threads)>;
+using SampleStage = std::function<Sample(std::vector<Seeds> seeds, std::uint64_t key, int threads)>;
 
 // How every batch of an epoch is made. Immutable; used by several threads at once.
 struct Recipe {

@@ -13,9 +13,9 @@ namespace gz {
 // Each thread takes the oldest stage that is to be done, of any batch, and does it alone: OpenMP
 // would start a team per thread.
 //
-// Thread safety: submit() and next() are one consumer's; close() may come from another thread. After
-// it, and in a forked child, which has none of the threads (orphaned() says so), submit() and next()
-// raise std::logic_error.
+// Thread safety: submit() and next() are one consumer's; close() may come from another thread.
+// After it, and in a forked child, which has none of the threads (orphaned() says so), submit() and
+// next() raise std::logic_error.
 class Pipeline {
  public:
   // `max_bytes` bounds what the batches made ahead take together; the one that the consumer waits

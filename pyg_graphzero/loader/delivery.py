@@ -28,11 +28,10 @@ def lock_pages_with_cuda() -> bool:
         runtime = ctypes.CDLL(path)
     except (OSError, StopIteration):
         return False
-    lock, unlock = (
-        ctypes.cast(function, ctypes.c_void_p).value
-        for function in (runtime.cudaHostRegister, runtime.cudaHostUnregister)
+    _core.set_page_lock(
+        ctypes.cast(runtime.cudaHostRegister, ctypes.c_void_p).value or 0,
+        ctypes.cast(runtime.cudaHostUnregister, ctypes.c_void_p).value or 0,
     )
-    _core.set_page_lock(lock, unlock)
     return True
 
 

@@ -30,7 +30,7 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         is_sorted: Taken for PyG's sake: stores are sorted, and edges in memory are sorted once.
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
-        filter_per_worker: Whether features are gathered in the worker process.
+        filter_per_worker: Taken for PyG's sake: the engine gathers ahead.
         device: Where batches are delivered; see ``NeighborLoader``.
         **kwargs: ``input_id`` (what ``batch[type].input_id`` shows for each seed), and the
             arguments of ``torch.utils.data.DataLoader``.

@@ -35,7 +35,7 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         is_sorted: Neighbourhoods are sorted by time already.
-        filter_per_worker: Whether features are gathered in the worker process.
+        filter_per_worker: As in PyG with somebody else's sampler; the engine gathers ahead.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
         device: Where batches are delivered: copied there while the last one trains, None leaves

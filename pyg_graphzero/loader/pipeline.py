@@ -167,6 +167,7 @@ class BatchIterator(_BaseDataLoaderIter):
 
     def _submit(self, request: Request) -> None:
         if self._pipeline is not None and request.error is None:
+            assert request.seeds is not None
             self._pipeline.submit(request.recipe, request.seeds, request.key)
 
     def _begin_anew(self) -> None:

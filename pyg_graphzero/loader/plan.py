@@ -98,9 +98,9 @@ class BatchPlan:
     def gather(self, sampled: Sampled, num_threads: int) -> Gathered:
         """What the engine gathers for a sample."""
         none = torch.empty(0, dtype=torch.int64)
-        slots = [none if slots is None else slots for _, slots in sampled.edges]
-        lists = [engine_array(x.contiguous()) for x in (*sampled.nodes, *slots)]
-        return self.columns.gather(lists, num_threads)
+        lists: list[Tensor | None] = [*sampled.nodes, *(slots for _, slots in sampled.edges)]
+        arrays = [engine_array(none if ids is None else ids.contiguous()) for ids in lists]
+        return self.columns.gather(arrays, num_threads)
 
     def assemble(
         self, sampled: Sampled, gathered: Gathered, batch: Data | None = None
@@ -126,10 +126,10 @@ class BatchPlan:
         ids, rows = gathered
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
             self._nodes[name].fill(_Part(out, rows, n_id))
-        for out, name, (edge_index, slots) in zip(
+        for out, edge_type, (edge_index, slots) in zip(
             edges, self.edge_types, sampled.edges, strict=True
         ):
-            storage = self._edges[name]
+            storage = self._edges[edge_type]
             by_id = slots is not None and storage.edge_ids is not None
             e_id = ids[storage.edge_ids] if by_id else slots  # type: ignore[index]
             storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id))
@@ -186,9 +186,7 @@ class BatchPlan:
             out.by_edge.setdefault("e_id", lambda part: part.e_id)
         return out
 
-    def _rows(
-        self, store: BaseStorage, key: str, value: Any, by: int, index: _Value
-    ) -> _Value:
+    def _rows(self, store: BaseStorage, key: str, value: Any, by: int, index: _Value) -> _Value:
         """Rows of an attribute: by the engine in index list ``by``, or in Python by ``index``."""
         dim = store._parent().__cat_dim__(key, value, store)
         table = byte_rows(value) if isinstance(value, Tensor) and dim == 0 else None
@@ -223,7 +221,7 @@ def _sparse(adj_t: Any) -> _Value:
     def make(part: _Part) -> Any:
         assert part.edge_index is not None
         row, col = part.edge_index
-        sizes = part.out.size()[::-1]  # type: ignore[attr-defined]
+        sizes = part.out.size()[::-1]
         value = None if weight is None or part.e_id is None else gather(weight, part.e_id)
         return type(adj_t)(row=col, col=row, value=value, sparse_sizes=sizes)
 

@@ -87,8 +87,8 @@ class LoaderStats:
         busy = "" if self.num_workers == 0 else f", idle {share(self.idle)}"
         return (
             f"LoaderStats({self.verdict}: {self.batches:,} batches in {self.elapsed:.3g} s, "
-            f"{self.batches_per_second:.1f} batches/s, {self.edges_per_second / 1e6:.1f} M edges/s, "
-            f"{self.bytes / 2**20:,.0f} MiB\n"
+            f"{self.batches_per_second:.1f} batches/s, "
+            f"{self.edges_per_second / 1e6:.1f} M edges/s, {self.bytes / 2**20:,.0f} MiB\n"
             f"  engine, {self.num_workers} workers: sample {share(self.sample)}, "
             f"gather {share(self.gather)}{busy}\n"
             f"  consumer: prepare {share(self.prepare)}, wait {share(self.wait)}, "

@@ -102,12 +102,12 @@ std::set<void*> locked_pages;
 }  // namespace
 
 TEST(locked_blocks_are_locked_once_and_stay_apart) {
-  set_page_lock({[](void* pages, std::size_t, unsigned) {
-                   return locked_pages.insert(pages).second ? 0 : 7;
-                 },
-                 [](void* pages) { return locked_pages.erase(pages) == 1 ? 0 : 7; }});
+  set_page_lock(
+      {[](void* pages, std::size_t, unsigned) { return locked_pages.insert(pages).second ? 0 : 7; },
+       [](void* pages) { return locked_pages.erase(pages) == 1 ? 0 : 7; }});
   {
     const Recycling recycling;
+    return_block(take_block(4 * kMiB));  // there is room for what follows
     const Block locked = take_block(kMiB, true);
     CHECK(locked.locked && locked_pages.count(locked.data) == 1);
     return_block(locked);

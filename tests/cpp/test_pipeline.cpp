@@ -35,16 +35,16 @@ struct Loading {
     plan->num_lists = 2;
     plan->columns.push_back(
         {0, {reinterpret_cast<const std::byte*>(column.data()), num_nodes, 8, 8}});
-    recipe = std::make_shared<Recipe>(Recipe{
-        [this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
-          SampleRequest asked;
-          asked.seeds = std::move(seeds);
-          asked.num_neighbors = {{4, 3}};
-          asked.key = key;
-          asked.threads = threads;
-          return sampler.sample(asked);
-        },
-        plan, false});
+    recipe = std::make_shared<Recipe>(
+        Recipe{[this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+                 SampleRequest asked;
+                 asked.seeds = std::move(seeds);
+                 asked.num_neighbors = {{4, 3}};
+                 asked.key = key;
+                 asked.threads = threads;
+                 return sampler.sample(asked);
+               },
+               plan, false});
   }
 
   Batch inline_batch(std::uint64_t key) const {
