@@ -163,8 +163,9 @@ class BatchPlan:
         out = _Storage()
         by = slots
         ids = self.graph.edge_ids.get(name)
-        if ids is not None:
-            by = self.columns.add_lookup(slots, engine_array(byte_rows(ids)))
+        items = None if ids is None else byte_rows(ids)
+        if items is not None:
+            by = self.columns.add_lookup(slots, engine_array(items))
             out.edge_ids = by - len(self.node_types) - len(self.edge_types)
         on_disk = self.graph.on_disk(name)
         for key, value in raw_items(store):
