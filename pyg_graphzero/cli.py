@@ -1,4 +1,4 @@
-"""The command line: ``graphzero convert | info | verify``, the same code as in Python.
+"""The command line: ``graphzero convert | info | verify | bench``, the same code as in Python.
 
 Exit codes: 0 done, 1 ``verify`` found damage, 2 an error (one line on stderr).
 """
@@ -12,6 +12,10 @@ from typing import Any
 
 import click
 
+from pyg_graphzero.bench.data import prepare
+from pyg_graphzero.bench.report import facts, summary, tables, write_report
+from pyg_graphzero.bench.run import run as run_bench
+from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.convert import convert as run_convert
 from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.summary import format_bytes
@@ -213,6 +217,81 @@ def _verify(store: str, progress: bool | None) -> int:
             return 1
     click.echo(str(report))
     return 0 if report.ok else 1
+
+
+def _list(kind: click.ParamType[Any]) -> Any:
+    """A callback for ``a,b,c``; None where the option is not given."""
+
+    def parse(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+        if value is None:
+            return None
+        return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+
+    return parse
+
+
+@main.command(short_help="Compare with stock PyG, side by side.")
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="standard",
+    show_default=True,
+    help="What is not given otherwise.",
+)
+@click.option("--quick", "preset", flag_value="quick", help="The preset that takes seconds.")
+@click.option("--data", help="A store, synthetic:NODES,EDGES,DIM[,EDGE_TYPES], or a PyG dataset.")
+@click.option(
+    "--workload",
+    "workloads",
+    callback=_list(click.Choice(WORKLOADS)),
+    metavar="A,B",
+    help=f"Some of {', '.join(WORKLOADS)}.",
+)
+@click.option("--fanout", callback=_list(click.IntRange(min=-1)), metavar="15,10,5")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Seed nodes per batch.")
+@click.option(
+    "--workers", callback=_list(click.IntRange(min=0)), metavar="0,2", help="num_workers to try."
+)
+@click.option(
+    "--threads", callback=_list(click.IntRange(min=1)), metavar="1,2", help="For sampling alone."
+)
+@click.option("--batches", type=click.IntRange(min=1), help="Batches per round.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Timed rounds.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the seed nodes and of sampling.")
+@click.option("--cold", is_flag=True, help="Drop the store from the page cache before each round.")
+@click.option(
+    "--datasets",
+    type=click.Path(path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="Where PyG keeps its datasets.",
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("graphzero-bench"),
+    show_default=True,
+    help="Folder for the report, and for the stores that are made.",
+)
+def bench(preset: str, datasets: Path, out: Path, **options: Any) -> None:
+    """Compare sampling, loading and training with stock PyG, side by side.
+
+    Both get the same graph, seeds, fan-out and batch size, each in a process of its own, in turn.
+    Prints what was measured and on what, and writes bench.json, bench.md and bench.png.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = Settings(**(PRESETS[preset] | given))
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    say(f"graph: {settings.data}")
+    store = prepare(settings.data, out / "stores", datasets)
+    report = run_bench(settings, store, say)
+    written = write_report(report, out)
+    parts = [facts(report), *([table.text()] for table in tables(report)), summary(report), written]
+    click.echo("\n\n".join("\n".join(lines) for lines in parts if lines))
 
 
 if __name__ == "__main__":
