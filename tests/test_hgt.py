@@ -362,7 +362,7 @@ def test_the_engine_checks_its_counts():
     with pytest.raises(ValueError, match="differ in their number of hops"):
         _core.Recipe.hgt(engine, [[1], [1], [1, 1]]).make([], 0)
     with pytest.raises(ValueError, match="found node type 3, expected 0 <= type < 3"):
-        engine.sample([(3, torch.tensor([0]), None)], [[1]] * 3, 0)
+        _core.Recipe.hgt(engine, [[1]] * 3).make([(3, torch.tensor([0]), None)], 0)
 
 
 def test_bad_seeds_and_graphs(homo, hetero):
