@@ -70,6 +70,11 @@ class EncodedRows:
         """Of the rows, stored and decoded alike."""
         return self.stored.shape
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the decoded rows."""
+        return torch.float32
+
     def size(self, dim: int) -> int:
         """Length of one dimension."""
         return self.stored.size(dim)
@@ -84,10 +89,13 @@ class EncodedRows:
         begin, end, stride = index.indices(len(self.stored))
         count = len(range(begin, end, stride))
         out = torch.empty((count, *self.shape[1:]))
+        rows = row_table(self)
+        if rows is None:
+            return out
         # By pieces: an index of all rows might need more memory than the rows themselves.
         for first in range(0, count, _DECODED_ROWS):
             part = out[first : first + _DECODED_ROWS]
-            decode(self, begin + stride * torch.arange(first, first + len(part)), part)
+            _gather_into(part, rows, begin + stride * torch.arange(first, first + len(part)))
         return out
 
 
@@ -230,55 +238,47 @@ def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> 
         IndexError: An index is outside ``0 <= i < num_rows``.
         OSError: The table's file was truncated under its map.
     """
-    if isinstance(table, EncodedRows):
-        out = torch.empty((index.numel(), *table.shape[1:]))
-        return decode(table, index, out, num_threads)
-    table = table.detach()
+    rows = row_table(table)
+    if rows is None:
+        if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < table.size(0):
+            raise IndexError(f"index: found a row outside 0 <= row < {table.size(0)}")
+        if isinstance(table, EncodedRows):  # no rows, or rows without items
+            return torch.empty((index.numel(), *table.shape[1:]))
+        return table.detach().index_select(0, index)
     out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
-    rows = table.unsqueeze(-1) if table.dim() == 1 else table.flatten(1)
-    if rows.size(1) == 0 or rows.size(0) == 0:
-        return _nothing(rows, index, out)
-    if rows.stride(1) != 1 or table.is_conj() or table.is_neg():
-        return table.index_select(0, index)
+    _gather_into(out, rows, index, num_threads)
+    return out
+
+
+def _gather_into(out: Tensor, rows: _core.RowTable, index: Tensor, num_threads: int = 0) -> None:
     if out.numel():
         flat = out.view(index.numel(), -1).view(torch.uint8)
-        _core.gather_rows(
-            engine_array(rows.view(torch.uint8)),
-            engine_array(index.contiguous()),
-            engine_array(flat),
-            num_threads,
-        )
-    return out
+        _core.gather_rows(rows, engine_array(index.contiguous()), engine_array(flat), num_threads)
 
 
-def decode(rows: EncodedRows, index: Tensor, out: Tensor, num_threads: int = 0) -> Tensor:
-    """Rows of an encoded column, into ``out`` (``float32 [n, ...]``, contiguous), which it returns.
+def row_table(table: Tensor | EncodedRows) -> _core.RowTable | None:
+    """A tensor's rows, or encoded ones, as the engine gathers from them, over the same memory.
 
-    Raises:
-        As :func:`gather`.
+    None where rows are not bytes in a row of main memory, and where there are none.
     """
-    stored = rows.stored
-    table = stored.unsqueeze(-1) if stored.dim() == 1 else stored.flatten(1)
-    if table.size(1) == 0 or table.size(0) == 0:
-        return _nothing(table, index, out)
-    if out.numel():
-        _core.gather_decoded(
-            engine_array(table.view(torch.uint8)),
-            dtype_name(stored.dtype),
-            None if rows.scale is None else engine_array(rows.scale),
-            None if rows.zero_point is None else engine_array(rows.zero_point),
-            engine_array(index.contiguous()),
-            engine_array(out.view(index.numel(), -1)),
-            num_threads,
-        )
-    return out
-
-
-def _nothing(rows: Tensor, index: Tensor, out: Tensor) -> Tensor:
-    """``out``, for rows without items and for tables without rows."""
-    if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
-        raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
-    return out
+    stored = table.stored if isinstance(table, EncodedRows) else table
+    if stored.dim() == 0 or stored.numel() == 0 or not stored.is_cpu:
+        return None
+    if stored.layout != torch.strided or stored.is_conj() or stored.is_neg():
+        return None
+    if not stored[0].is_contiguous():
+        return None
+    items = stored.detach().unsqueeze(-1) if stored.dim() == 1 else stored.detach().flatten(1)
+    if items.stride(1) != 1:
+        return None
+    raw = engine_array(items.view(torch.uint8))
+    if isinstance(table, Tensor):
+        return _core.RowTable(raw)
+    scale, zero_point = (
+        None if numbers is None else engine_array(numbers)
+        for numbers in (table.scale, table.zero_point)
+    )
+    return _core.RowTable(raw, dtype_name(stored.dtype), scale, zero_point)
 
 
 def engine_array(tensor: Tensor) -> Any:
