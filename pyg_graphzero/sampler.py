@@ -94,7 +94,11 @@ class GraphSampler(BaseSampler):
         self.graph = graph
         self.is_hetero = is_hetero
         self.num_threads = num_threads
+        self._start()
+
+    def _start(self) -> None:
         self._engine = self._build()
+        self._recycling = _core.Recycling()  # the memory of a dead batch serves the next one
 
     @abstractmethod
     def _build(self) -> Any:
@@ -201,11 +205,11 @@ class GraphSampler(BaseSampler):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_engine"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_engine", "_recycling")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._engine = self._build()
+        self._start()
 
     @property
     def num_nodes(self) -> Any:

@@ -39,7 +39,6 @@ class EngineLoader(KeyedLoader):
     filter_per_worker: bool | None
     # Made when they are first wanted; they stay behind when the loader is pickled.
     _plan: BatchPlan | None = None
-    _recycling: _core.Recycling | None = None
     _idle_pipeline: _core.Pipeline | None = None
     _locks_pages: bool = False
     _stats: LoaderStats | None = None
@@ -134,7 +133,6 @@ class EngineLoader(KeyedLoader):
         iterator: Any
         if self._runs_in_engine():
             self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
-            self._recycling = self._recycling or _core.Recycling()
             iterator = BatchIterator(self)
             self._stats, is_ready = iterator.stats, iterator.is_ready
         else:
@@ -172,5 +170,5 @@ class EngineLoader(KeyedLoader):
             pipeline.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_plan", "_recycling", "_idle_pipeline", "_stats")
+        own = ("_plan", "_idle_pipeline", "_stats")
         return {k: v for k, v in self.__dict__.items() if k not in own}
