@@ -49,6 +49,8 @@ class ColumnWriter {
  public:
   ColumnWriter(const std::string& path, const DType& dtype, std::vector<std::uint64_t> shape);
 
+  // Replaces the number of rows declared, where it is known at the end only.
+  void set_num_rows(std::uint64_t num_rows);
   // Whole rows, C-contiguous: REQUIRES size to be a multiple of row_bytes().
   void append(const void* rows, std::size_t size);
   void finish();
