@@ -115,6 +115,7 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     show_default=True,
     help="What to do with loops; add: one where there is none.",
 )
+@click.option("--time-attr", help="Sort neighbourhoods by this attribute.")
 @click.option("--feature-dtype", help="dtype of x, such as float16.")
 @click.option(
     "--dtype",
@@ -127,6 +128,9 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
 @click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
 @click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
+@click.option("--memory", help="What the process may keep in memory, such as 4GB.")
+@click.option("--tmp", help="Directory for temporary files; by default beside the store.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
 @click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def convert(source: str, out: Path, as_json: bool, node_id: str | None, **options: Any) -> None:

@@ -124,9 +124,9 @@ def _join(values: list[dict[str, torch.Tensor]], how: str) -> dict[str, torch.Te
         wide = stacked.double() if stacked.is_floating_point() else stacked.to(torch.int64)
         total = {
             "sum": lambda w: w.sum(0),
-            "mean": lambda w: w.mean(0)
-            if w.is_floating_point()
-            else w.sum(0).div(len(w), rounding_mode="floor"),
+            "mean": lambda w: (
+                w.mean(0) if w.is_floating_point() else w.sum(0).div(len(w), rounding_mode="floor")
+            ),
             "min": lambda w: w.amin(0),
             "max": lambda w: w.amax(0),
         }[how](wide)

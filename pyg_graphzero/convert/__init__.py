@@ -17,6 +17,7 @@ from torch_geometric.data import Data, HeteroData
 
 from ..errors import InputError
 from ..schema import SCHEMA_FILE
+from .estimate import estimate
 from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
 from .plan import EdgeOptions, GraphPlan
@@ -25,6 +26,7 @@ from .pyg import load_pyg, plan_pyg
 from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
+from .workspace import Workspace
 from .write import write_plan
 
 __all__ = ["ConvertSummary", "EdgeSummary", "NodeSummary", "convert"]
@@ -49,11 +51,15 @@ def convert(
     undirected: bool = False,
     coalesce: str | None = None,
     self_loops: str = "keep",
+    time_attr: str | None = None,
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
     force: bool = False,
+    memory: int | str | None = None,
+    tmp: str | os.PathLike[str] | None = None,
+    dry_run: bool = False,
     progress: bool | None = None,
 ) -> ConvertSummary:
     """Convert a graph to a store.
@@ -95,20 +101,27 @@ def convert(
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
             ``"min"`` or ``"max"``.
         self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
+        time_attr: Sort every neighbourhood by this attribute of the edges or, where they have
+            none of that name, of their sources; then temporal sampling by it needs no sorting.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         force: Replace the store at ``out``.
+        memory: What the whole process may keep in memory, such as ``"4GB"``; half of what is free
+            by default.
+        tmp: Directory for temporary files; by default beside ``out``.
+        dry_run: Write no store; the result says what was found and what it would take.
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
     Returns:
-        What was written.
+        What was written; or, from a dry run, a summary whose ``estimate`` is set.
 
     Raises:
         InputError: The input is not what it should be: names file, line or row, column, what is
             there and what was expected. It is a ``ValueError``.
-        ValueError: An option is none of its choices, or does not go with this source.
+        ValueError: An option is none of its choices, or does not go with this source; ``memory`` is
+            too little, and the message says how much is enough.
         FileNotFoundError: An input file does not exist.
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Reading or writing failed; no partial store is left.
@@ -140,10 +153,22 @@ def convert(
         "comment": comment,
         "edge_layout": edge_layout,
     }
-    plan = _plan(source, target, flat, options, selection, types, bars)
-    selection.check_used()
-    plan.expand_undirected()
-    summary = write_plan(plan, target, force=force, progress=bars)
+    with Workspace(target, memory, tmp) as workspace:
+        plan = _plan(source, target, flat, options, selection, types, bars)
+        selection.check_used()
+        plan.expand_undirected()
+        if dry_run:
+            found = estimate(plan, target, workspace, time_attr)
+            summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
+        else:
+            summary = write_plan(
+                plan,
+                target,
+                force=force,
+                progress=bars,
+                workspace=workspace,
+                time_attr=time_attr,
+            )
     summary.seconds = time.perf_counter() - started
     return summary
 

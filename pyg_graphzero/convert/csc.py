@@ -196,7 +196,10 @@ class CscBuild:
         for name in self.dtypes:
             columns[name] = place(name, ".gd")
         stats = self._engine.finish(
-            str(topology), str(edge_id), [str(path) for path in columns.values()], self._room.sorting
+            str(topology),
+            str(edge_id),
+            [str(path) for path in columns.values()],
+            self._room.sorting,
         )
         trivial = stats.pop("ids_are_slots")
         if trivial:

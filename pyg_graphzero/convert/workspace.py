@@ -20,8 +20,10 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 # What is left of the machine's free memory for its other programs and the page cache.
 _DEFAULT_SHARE = 0.5
-# Below this the buffers would be so small that work is all seeking.
-MIN_ROOM = 64 << 20
+# Below this the buffers would be so small that work is all seeking: half for what a reader holds,
+# half for sorting.
+READ_ROOM = 64 << 20
+MIN_ROOM = READ_ROOM + (64 << 20)
 
 
 def parse_size(value: int | str, option: str) -> int:
@@ -109,6 +111,25 @@ class Workspace:
         """A path in there that nobody else has."""
         self._count += 1
         return self.folder / f"{self._count}-{name}"
+
+    def left(self, reserved: int = 0) -> int:
+        """Bytes that buffers may take from now on, beside what a reader holds.
+
+        Args:
+            reserved: Bytes that have to stay free of buffers besides.
+
+        Raises:
+            ValueError: That is too little; names the least that works.
+        """
+        needed = MIN_ROOM + reserved
+        free = self.memory - resident()
+        if self.room < needed:
+            least = -(-(self.memory - self.room + needed) // 10**6)
+            raise ValueError(
+                f"memory: found {self.memory} bytes, expected {least}MB or more: {reserved} bytes "
+                "are needed for tables with an entry for every node"
+            )
+        return max(free, needed) - reserved - READ_ROOM
 
     def close(self) -> None:
         """Removes the temporary files."""
