@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -156,10 +157,5 @@ def chunked(
     bounds = [0, *sorted(cuts), len(src)]
     return [
         EdgeChunk(src[a:b], dst[a:b], {k: v[a:b] for k, v in columns.items()})
-        for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+        for a, b in pairwise(bounds)
     ]
-
-
-def without(options: CscOptions, **changes: Any) -> CscOptions:
-    """``options`` with some of them changed."""
-    return replace(options, **changes)

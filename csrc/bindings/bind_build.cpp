@@ -128,16 +128,15 @@ void init_build(nb::module_& m) {
               options.source_times = as_span(*source_times);
               held = nb::cast(*source_times);
             }
-            new (self) Builder{
-                std::move(held),
-                std::make_unique<CscBuilder>(std::move(options),
-                                             BuildRoom{room, std::move(directory), num_threads},
-                                             std::move(src_marks), std::move(dst_marks))};
+            new (self)
+                Builder{std::move(held),
+                        std::make_unique<CscBuilder>(
+                            std::move(options), BuildRoom{room, std::move(directory), num_threads},
+                            std::move(src_marks), std::move(dst_marks))};
           },
           "num_src"_a, "num_dst"_a, "max_edges"_a, "columns"_a, nb::arg("src_marks").none(),
-          nb::arg("dst_marks").none(),
-          "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a, "time_column"_a,
-          nb::arg("source_times").noconvert().none(), "room"_a, "directory"_a,
+          nb::arg("dst_marks").none(), "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a,
+          "time_column"_a, nb::arg("source_times").noconvert().none(), "room"_a, "directory"_a,
           "num_threads"_a = 0)
       .def_prop_ro(
           "record_bytes", [](const Builder& self) { return self.builder->record_bytes(); },

@@ -6,8 +6,8 @@
 
 namespace gz {
 
-// Puts 0 … n - 1 into `order` by key_of(i) < num_keys, equal keys in their old order. ends[key] says
-// where a key's part of `order` ends, which is where the next one's begins.
+// Puts 0 … n - 1 into `order` by key_of(i) < num_keys, equal keys in their old order. ends[key]
+// says where a key's part of `order` ends, which is where the next one's begins.
 template <class Index, class KeyOf>
 void counting_order(Index n, std::uint64_t num_keys, const KeyOf& key_of, Index* ends,
                     Index* order) {

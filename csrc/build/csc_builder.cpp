@@ -20,8 +20,7 @@ constexpr std::int64_t kSliceEdges = 16LL << 10;  // below, a thread is not wort
 
 void check(const CscOptions& options) {
   if (options.bipartite && (options.undirected || options.self_loops == SelfLoops::kAdd)) {
-    throw std::invalid_argument(
-        "undirected and self_loops='add' need one node type at both ends");
+    throw std::invalid_argument("undirected and self_loops='add' need one node type at both ends");
   }
   if (!options.bipartite && options.num_src != options.num_dst) {
     throw std::invalid_argument("found " + std::to_string(options.num_src) + " source and " +
@@ -31,10 +30,9 @@ void check(const CscOptions& options) {
   if (options.time_column) {
     const PayloadColumn& column = options.columns[*options.time_column];
     if (!EdgeTimes::can_be(*column.dtype) || column.num_items() != 1) {
-      throw std::invalid_argument("time attribute '" + column.name + "': found " +
-                                  std::to_string(column.num_items()) + " " +
-                                  std::string(column.dtype->name) +
-                                  " an edge, expected one integer or float");
+      throw std::invalid_argument(
+          "time attribute '" + column.name + "': found " + std::to_string(column.num_items()) +
+          " " + std::string(column.dtype->name) + " an edge, expected one integer or float");
     }
   }
 }
@@ -69,23 +67,24 @@ CscBuilder::CscBuilder(CscOptions options, const BuildRoom& room,
   sort_bytes_ = share / threads;
   slab_bytes_ = std::min(share, kMaxSlabBytes);
   rank_bytes_ = room.memory / 2;
-  const std::uint64_t record = std::max(NeighborhoodSorter::bytes_per_record(plan_),
-                                        Slab::edge_bytes(layout_, 8) + 8);
+  const std::uint64_t record =
+      std::max(NeighborhoodSorter::bytes_per_record(plan_), Slab::edge_bytes(layout_, 8) + 8);
   hub_records_ = std::max<std::uint64_t>(std::min(share, kMaxSlabBytes) / record, 16);
-  for (int t = 0; t < threads_; ++t) sorters_.push_back(std::make_unique<NeighborhoodSorter>(plan_));
+  for (int t = 0; t < threads_; ++t)
+    sorters_.push_back(std::make_unique<NeighborhoodSorter>(plan_));
   if (options_.num_dst > 0) runs_ = std::make_unique<Runs>(make_runs(0, options_.num_dst - 1));
 }
 
 Runs CscBuilder::make_runs(std::uint64_t lo, std::uint64_t hi) {
-  std::uint64_t buckets = std::clamp<std::uint64_t>(space_.run_bytes / space_.segment_bytes, 2,
-                                                    kMaxBuckets);
+  std::uint64_t buckets =
+      std::clamp<std::uint64_t>(space_.run_bytes / space_.segment_bytes, 2, kMaxBuckets);
   buckets = std::min(buckets, std::max<std::uint64_t>(max_records(options_) / kBucketRecords, 16));
   return {space_, KeyRange(lo, hi, buckets), layout_.size()};
 }
 
 void CscBuilder::append(const EdgeSlab& slab) {
-  const auto step = static_cast<std::int64_t>(space_.run_bytes / layout_.size() /
-                                              (options_.undirected ? 2 : 1));
+  const auto step =
+      static_cast<std::int64_t>(space_.run_bytes / layout_.size() / (options_.undirected ? 2 : 1));
   for (std::int64_t begin = slab.begin; begin < slab.end; begin += step) {
     EdgeSlab part = slab;
     part.begin = begin;
@@ -95,9 +94,10 @@ void CscBuilder::append(const EdgeSlab& slab) {
       throw std::invalid_argument("edges: found more than the " +
                                   std::to_string(options_.max_edges) + " that were declared");
     }
-    const auto slices = static_cast<int>(
-        std::clamp<std::int64_t>(size / kSliceEdges, 1, std::int64_t{threads_}));
-    EdgeSource source(options_, layout_, numbering_, times_, src_marks_.get(), part, counts_, slices);
+    const auto slices =
+        static_cast<int>(std::clamp<std::int64_t>(size / kSliceEdges, 1, std::int64_t{threads_}));
+    EdgeSource source(options_, layout_, numbering_, times_, src_marks_.get(), part, counts_,
+                      slices);
     if (runs_ == nullptr) {  // no destination can be right
       std::uint64_t key;
       source.keys(0, 0, 1, &key);
@@ -160,8 +160,8 @@ void CscBuilder::write_destinations(const Runs& runs, CscFiles& files, Slab& sla
       if (range.num_dst() == 1) {
         write_hub(runs, range, files, slab);
       } else {
-        const Runs finer = split(runs, bucket, &CscBuilder::dst_of, range.first_dst,
-                                 range.last_dst);
+        const Runs finer =
+            split(runs, bucket, &CscBuilder::dst_of, range.first_dst, range.last_dst);
         write_destinations(finer, files, slab);
       }
       continue;
@@ -234,8 +234,8 @@ class CscBuilder::RecordBlock final : public RecordSource {
 
 void CscBuilder::add_block(const Byte* records, std::uint64_t count, Key key, Runs* runs) {
   RecordBlock source(*this, key, records, count);
-  const auto slices = std::clamp<std::uint64_t>(count / kSliceEdges, 1,
-                                                static_cast<std::uint64_t>(threads_));
+  const auto slices =
+      std::clamp<std::uint64_t>(count / kSliceEdges, 1, static_cast<std::uint64_t>(threads_));
   partition(source, static_cast<int>(slices), layout_.size(), *runs);
 }
 
@@ -267,10 +267,9 @@ Runs CscBuilder::split(const Runs& runs, std::uint64_t bucket, Key key) {
 Runs CscBuilder::split(const Runs& runs, std::uint64_t bucket, Key key, std::uint64_t lo,
                        std::uint64_t hi) {
   Runs finer = make_runs(lo, hi);
-  each_block(runs, bucket, space_.run_bytes / layout_.size(),
-             [&](const Byte* records, std::uint64_t count) {
-               add_block(records, count, key, &finer);
-             });
+  each_block(
+      runs, bucket, space_.run_bytes / layout_.size(),
+      [&](const Byte* records, std::uint64_t count) { add_block(records, count, key, &finer); });
   return finer;
 }
 
@@ -308,26 +307,26 @@ void CscBuilder::write_hub(const Runs& runs, const DestinationRange& range, CscF
   SourceTable table;
   Buffer<Byte> block;
   std::uint64_t duplicates = 0, loops = 0;
-  each_sources(by_source, [&](const Byte* records, std::uint64_t count, bool is_first,
-                              bool is_last) {
-    if (is_first) table.clear(count);
-    if (is_first && options_.coalesce) merger.clear(count);
-    const std::uint32_t known = table.size();
-    for (std::uint64_t i = 0; i < count; ++i) {
-      const std::uint64_t src = layout_.src(records + i * size);
-      table.find_or_add(src);
-      loops += !options_.bipartite && src == dst;
-      if (options_.coalesce) merger.add(records + i * size);
-    }
-    duplicates += count - (table.size() - known);
-    if (!options_.coalesce || !is_last) return;
-    block.clear();
-    for (const Byte* const record : merger.finish()) {
-      block.resize(block.size() + size);
-      std::memcpy(block.data() + block.size() - size, record, size);
-    }
-    add_block(block.data(), static_cast<std::uint64_t>(block.size() / size), keys[0], &merged);
-  });
+  each_sources(
+      by_source, [&](const Byte* records, std::uint64_t count, bool is_first, bool is_last) {
+        if (is_first) table.clear(count);
+        if (is_first && options_.coalesce) merger.clear(count);
+        const std::uint32_t known = table.size();
+        for (std::uint64_t i = 0; i < count; ++i) {
+          const std::uint64_t src = layout_.src(records + i * size);
+          table.find_or_add(src);
+          loops += !options_.bipartite && src == dst;
+          if (options_.coalesce) merger.add(records + i * size);
+        }
+        duplicates += count - (table.size() - known);
+        if (!options_.coalesce || !is_last) return;
+        block.clear();
+        for (const Byte* const record : merger.finish()) {
+          block.resize(block.size() + size);
+          std::memcpy(block.data() + block.size() - size, record, size);
+        }
+        add_block(block.data(), static_cast<std::uint64_t>(block.size() / size), keys[0], &merged);
+      });
   (options_.coalesce ? hub_counts_.merged : hub_counts_.duplicates) += duplicates;
   const bool add_loop = options_.self_loops == SelfLoops::kAdd && loops == 0;
   hub_counts_.loops_added += add_loop;
@@ -392,8 +391,7 @@ void CscBuilder::write_ordered(const Runs& runs, const std::vector<Key>& keys, s
   }
 }
 
-void CscBuilder::write_block(const std::vector<const Byte*>& records, CscFiles& files,
-                             Slab& slab) {
+void CscBuilder::write_block(const std::vector<const Byte*>& records, CscFiles& files, Slab& slab) {
   slab.reset(records.size(), 0);
   slab.put(0, records.size(), [&](std::uint64_t i) { return records[i]; });
   slab.parts.assign(1, {0, records.size()});

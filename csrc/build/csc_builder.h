@@ -1,9 +1,9 @@
 // Edges in any order to the CSC files of a store, in as much memory as is given.
 //
 // Edges are split into buckets of destinations as they come in; buckets that do not fit into memory
-// wait in a scratch file. Then bucket after bucket is sorted in memory and written. A bucket that is
-// too large is split further, and the edges of a single node that are too many are sorted by what
-// orders them within its neighbourhood in the same way.
+// wait in a scratch file. Then bucket after bucket is sorted in memory and written. A bucket that
+// is too large is split further, and the edges of a single node that are too many are sorted by
+// what orders them within its neighbourhood in the same way.
 #pragma once
 
 #include <cstdint>
@@ -86,12 +86,11 @@ class CscBuilder {
   // several blocks, of one source that has too many.
   template <class Body>
   void each_sources(const Runs& by_source, const Body& body);
-  // Hands the records on, ordered by keys[level], keys[level + 1] …; those are in order already that
-  // agree in all of them.
+  // Hands the records on, ordered by keys[level], keys[level + 1] …; those are in order already
+  // that agree in all of them.
   void write_ordered(const Runs& runs, const std::vector<Key>& keys, std::size_t level,
                      CscFiles& files, Slab& slab);
-  void write_block(const std::vector<const Byte*>& records, CscFiles& files,
-                   Slab& slab);
+  void write_block(const std::vector<const Byte*>& records, CscFiles& files, Slab& slab);
 
   CscOptions options_;
   RecordLayout layout_;
@@ -102,9 +101,9 @@ class CscBuilder {
   std::shared_ptr<NodeMarks> src_marks_;
   std::shared_ptr<NodeMarks> dst_marks_;
   ScratchSpace space_;
-  std::uint64_t sort_bytes_;     // for one thread to sort in
+  std::uint64_t sort_bytes_;  // for one thread to sort in
   std::uint64_t slab_bytes_;
-  std::uint64_t hub_records_;    // that are sorted at once
+  std::uint64_t hub_records_;  // that are sorted at once
   std::uint64_t rank_bytes_;
   std::unique_ptr<Runs> runs_;
   std::vector<std::unique_ptr<NeighborhoodSorter>> sorters_;

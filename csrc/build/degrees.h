@@ -1,6 +1,7 @@
 // The distribution of in-degrees, exact, in little memory.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -20,7 +21,7 @@ class DegreeCounts {
 
   // The smallest degree that at least `share` (0 … 1) of the nodes do not exceed; 0 without nodes.
   std::uint64_t quantile(double share) const {
-    const auto rank = static_cast<std::uint64_t>(share * static_cast<double>(total_));
+    const auto rank = static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(total_)));
     std::uint64_t seen = 0, last = 0;
     for (std::uint64_t degree = 0; degree < kSmall; ++degree) {
       if (small_[degree] > 0) last = degree;

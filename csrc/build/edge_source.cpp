@@ -156,7 +156,8 @@ const Byte* EdgeSource::records(int slice_number, std::int64_t begin, std::int64
     layout_.set_number(record, slice.edges++);
     for (std::size_t c = 0; c < options_.columns.size(); ++c) {
       const std::uint32_t row = layout_.column_bytes(c);
-      copy_row(record + layout_.column_at(c), slab_.columns[c] + (slab_.begin + begin + i) * row, row);
+      copy_row(record + layout_.column_at(c), slab_.columns[c] + (slab_.begin + begin + i) * row,
+               row);
     }
     record += size;
     if (!options_.undirected || loop) continue;

@@ -36,17 +36,17 @@ struct EdgeSlab {
 
 // What the edges of a build were found to be, so far.
 struct EdgeCounts {
-  std::uint64_t input = 0;       // edges
-  std::uint64_t loops = 0;       // among them
-  std::uint64_t edges = 0;       // that are kept
+  std::uint64_t input = 0;  // edges
+  std::uint64_t loops = 0;  // among them
+  std::uint64_t edges = 0;  // that are kept
   std::uint64_t reverses = 0;
 };
 
 // One slab as a source for partition(), keyed by destination.
 class EdgeSource final : public RecordSource {
  public:
-  // `marks` are those of the sources, or null. Raises std::out_of_range, from partition(), naming the first
-  // edge whose id is no node, and std::invalid_argument for a time that is NaN.
+  // `marks` are those of the sources, or null. Raises std::out_of_range, from partition(), naming
+  // the first edge whose id is no node, and std::invalid_argument for a time that is NaN.
   EdgeSource(const CscOptions& options, const RecordLayout& layout, const Numbering& numbering,
              const EdgeTimes& times, NodeMarks* marks, const EdgeSlab& slab, EdgeCounts& counts,
              int slices);

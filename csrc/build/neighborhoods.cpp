@@ -22,8 +22,7 @@ std::uint64_t NeighborhoodSorter::bytes_per_record(const BuildPlan& plan) {
   const std::uint64_t table = 16 + 16;
   const std::uint64_t time = plan.times.any() ? 32 : 0;
   const bool merges = plan.options.coalesce.has_value();
-  const std::uint64_t merger =
-      merges ? EdgeMerger::bytes_per_record(plan.layout, plan.options) : 0;
+  const std::uint64_t merger = merges ? EdgeMerger::bytes_per_record(plan.layout, plan.options) : 0;
   return plan.layout.size() + order + table + std::max(time, merger);
 }
 
@@ -82,7 +81,8 @@ std::uint64_t NeighborhoodSorter::sort(const Runs& runs, const DestinationRange&
     done += kept;
     begin = end;
   }
-  slab->put(at, done, [&](std::uint64_t i) { return record(order_[static_cast<std::int64_t>(i)]); });
+  slab->put(at, done,
+            [&](std::uint64_t i) { return record(order_[static_cast<std::int64_t>(i)]); });
   return done;
 }
 

@@ -23,9 +23,9 @@ struct BuildPlan {
 
 // What the options did, and what the result is like.
 struct NeighborhoodCounts {
-  std::uint64_t merged = 0;       // edges that coalescing took away
-  std::uint64_t duplicates = 0;   // stored, beyond the first between two nodes
-  std::uint64_t loops = 0;        // stored
+  std::uint64_t merged = 0;      // edges that coalescing took away
+  std::uint64_t duplicates = 0;  // stored, beyond the first between two nodes
+  std::uint64_t loops = 0;       // stored
   std::uint64_t loops_added = 0;
 
   NeighborhoodCounts& operator+=(const NeighborhoodCounts& other) noexcept;
@@ -61,8 +61,8 @@ class NeighborhoodSorter {
     return records_.data() + std::int64_t{i} * plan_.layout.size();
   }
   void add_loops(const DestinationRange& range);
-  // Of one destination's edges order_[begin … end): merges or counts duplicates, then sorts by time.
-  // Returns the new end.
+  // Of one destination's edges order_[begin … end): merges or counts duplicates, then sorts by
+  // time. Returns the new end.
   std::uint32_t settle(std::uint64_t dst, std::uint32_t begin, std::uint32_t end);
   std::uint32_t count_duplicates(std::uint32_t begin, std::uint32_t end);
   std::uint32_t merge(std::uint32_t begin, std::uint32_t end);

@@ -29,8 +29,9 @@ struct CscOptions {
   std::span<const std::int64_t> source_times;  // [num_src], comparable; empty: none
 };
 
-// How edges are numbered. While they come in, nobody knows how many there will be, so reverses start
-// at a number that no edge before them can reach, and the loop added to node v is loop_base() + v.
+// How edges are numbered. While they come in, nobody knows how many there will be, so reverses
+// start at a number that no edge before them can reach, and the loop added to node v is loop_base()
+// + v.
 class Numbering {
  public:
   explicit Numbering(const CscOptions& options) noexcept

@@ -44,9 +44,9 @@ struct BFloat16 {
 
 template <class T>
 struct Number {
-  using Wide = std::conditional_t<
-      std::is_floating_point_v<T>, double,
-      std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+  using Wide =
+      std::conditional_t<std::is_floating_point_v<T>, double,
+                         std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
   static Wide widen(T value) noexcept { return static_cast<Wide>(value); }
   static bool fits(Wide value) noexcept {
     if constexpr (std::is_integral_v<T>) {

@@ -82,8 +82,7 @@ void partition(RecordSource& source, int slices, std::uint32_t record_bytes, Run
     Buffer<Byte> space(kMaxRecords * record_bytes);
     each_piece(slice, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t count = source.keys(static_cast<int>(slice), begin, end, keys.data());
-      const Byte* const records =
-          source.records(static_cast<int>(slice), begin, end, space.data());
+      const Byte* const records = source.records(static_cast<int>(slice), begin, end, space.data());
       scatter(records, keys.data(), count, record_bytes, range, places, out.data());
     });
   });

@@ -15,11 +15,11 @@ namespace gz {
 // Where records go, and how much of them may stay in memory. One for all the runs of a build.
 struct ScratchSpace {
   std::string directory;
-  std::uint64_t keep_bytes;         // that may stay in memory, all runs together
-  std::uint64_t run_bytes;          // of one run at most
-  std::uint64_t segment_bytes;      // buckets are so few that a run has this much for each
+  std::uint64_t keep_bytes;     // that may stay in memory, all runs together
+  std::uint64_t run_bytes;      // of one run at most
+  std::uint64_t segment_bytes;  // buckets are so few that a run has this much for each
   std::uint64_t kept = 0;
-  std::uint64_t written = 0;        // to files, over all
+  std::uint64_t written = 0;  // to files, over all
   std::uint64_t files = 0;
 };
 

@@ -41,8 +41,8 @@ class Slab {
     return columns_[c].data() + part.at * layout_.column_bytes(c);
   }
 
-  std::vector<Part> parts;          // in order
-  Buffer<std::uint64_t> degrees;    // by destination, over all parts
+  std::vector<Part> parts;        // in order
+  Buffer<std::uint64_t> degrees;  // by destination, over all parts
   std::uint64_t first_dst = 0;
 
  private:

@@ -39,9 +39,7 @@ class EdgeTimes {
   }
 
   // Whether the value at `at`, of the time column's dtype, is NaN.
-  bool is_nan(const Byte* at) const noexcept {
-    return is_floating() && std::isnan(floating(at));
-  }
+  bool is_nan(const Byte* at) const noexcept { return is_floating() && std::isnan(floating(at)); }
 
   static bool can_be(const DType& dtype) noexcept {
     const std::string_view name = dtype.name;

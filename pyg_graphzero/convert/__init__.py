@@ -138,7 +138,7 @@ def convert(
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes)
     bars = Progress(progress)
-    _check_target(target, force)
+    _check_target(target, force or dry_run)
     flat = {
         "src": src,
         "dst": dst,
