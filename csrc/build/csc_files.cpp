@@ -13,6 +13,19 @@ constexpr std::uint64_t kBlock = 8192;  // numbers handled at a time
 
 std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 31) ? 4 : 8; }
 
+// `count` numbers of 4 or 8 bytes each.
+void unpack(const Byte* numbers, std::uint32_t bytes, std::uint64_t count, std::uint64_t* out) {
+  if (bytes == 8) {
+    std::memcpy(out, numbers, count * 8);
+    return;
+  }
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t number;
+    std::memcpy(&number, numbers + 4 * i, sizeof number);
+    out[i] = number;
+  }
+}
+
 // Which of the numbers first … first + size - 1 occur, and how many of them come before one.
 class Ranks {
  public:
@@ -112,17 +125,16 @@ void CscFiles::write_numbers(const Byte* numbers, std::uint64_t count) {
   std::uint64_t ids[kBlock];
   for (std::uint64_t at = 0; at < count; at += kBlock) {
     const std::uint64_t n = std::min(kBlock, count - at);
-    for (std::uint64_t i = 0; i < n; ++i) {
-      std::uint64_t number = 0;
-      std::memcpy(&number, numbers + (at + i) * bytes, bytes == 4 ? 4 : 8);
-      if (number >= numbering_.loop_base()) {
+    unpack(numbers + at * bytes, bytes, n, ids);
+    // Without reverses and added loops, numbers are ids.
+    for (std::uint64_t i = 0; i < n && numbering_.end() > numbering_.reverse_base(); ++i) {
+      if (ids[i] >= numbering_.loop_base()) {
         // Slots have added loops in the order of their numbers.
-        const std::uint64_t loop = gappy_ ? number - numbering_.loop_base() : loops_added_++;
-        number = num_edges_ + num_reverses_ + loop;
-      } else if (number >= numbering_.reverse_base()) {
-        number = number - numbering_.reverse_base() + num_edges_;
+        const std::uint64_t loop = gappy_ ? ids[i] - numbering_.loop_base() : loops_added_++;
+        ids[i] = num_edges_ + num_reverses_ + loop;
+      } else if (ids[i] >= numbering_.reverse_base()) {
+        ids[i] = ids[i] - numbering_.reverse_base() + num_edges_;
       }
-      ids[i] = number;
     }
     if (gappy_) {
       gappy_->write_at(ids, n * sizeof ids[0], gappy_written_);
@@ -134,7 +146,9 @@ void CscFiles::write_numbers(const Byte* numbers, std::uint64_t count) {
 }
 
 void CscFiles::write_ids(std::uint64_t* ids, std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) ids_are_slots_ &= ids[i] == ids_written_ + i;
+  bool same = true;
+  for (std::uint64_t i = 0; i < count; ++i) same &= ids[i] == ids_written_ + i;
+  ids_are_slots_ &= same;
   ids_written_ += count;
   if (id_bytes_ == 4) {
     // Each id moves to an earlier place, or stays.

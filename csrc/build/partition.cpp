@@ -74,7 +74,7 @@ void partition(RecordSource& source, int slices, std::uint32_t record_bytes, Run
   starts[num_buckets] = total;
   if (total == 0) return;
 
-  Buffer<Byte> out(static_cast<std::int64_t>(total) * record_bytes);
+  Buffer<Byte> out = runs.make_records(static_cast<std::int64_t>(total) * record_bytes);
   const auto scatter = scatter_for(record_bytes);
   parallel_for(slices, 1, slices, [&](std::int64_t slice, std::int64_t) {
     std::uint32_t* const places = next.data() + static_cast<std::size_t>(slice) * num_buckets;

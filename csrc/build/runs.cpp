@@ -24,6 +24,14 @@ Runs::Runs(ScratchSpace& space, const KeyRange& range, std::uint32_t record_byte
 
 Runs::~Runs() { space_->kept -= kept_; }
 
+Buffer<Byte> Runs::make_records(std::int64_t bytes) const {
+  Buffer<Byte> records = std::move(space_->spare);
+  if (bytes > records.capacity()) records = {};
+  records.reserve(bytes);
+  records.resize(bytes);
+  return records;
+}
+
 void Runs::add(Buffer<Byte> records, std::vector<std::uint32_t> starts) {
   for (std::size_t b = 0; b + 1 < starts.size(); ++b) {
     bucket_records_[b] += starts[b + 1] - starts[b];
@@ -51,7 +59,7 @@ void Runs::write(Run& run) {
   run.offset = file_bytes_;
   file_bytes_ += bytes;
   space_->written += bytes;
-  run.records = {};
+  space_->spare = std::exchange(run.records, {});
 }
 
 std::uint64_t Runs::num_records(std::uint64_t bucket) const noexcept {

@@ -21,6 +21,7 @@ struct ScratchSpace {
   std::uint64_t kept = 0;
   std::uint64_t written = 0;  // to files, over all
   std::uint64_t files = 0;
+  Buffer<Byte> spare;  // of a run that was written: memory for the next one
 };
 
 // Keys lo … hi, both included, in buckets of 2^shift keys.
@@ -47,6 +48,8 @@ class Runs {
   ~Runs();
 
   const KeyRange& range() const noexcept { return range_; }
+  // Memory for a run's records.
+  Buffer<Byte> make_records(std::int64_t bytes) const;
   // `starts` [num_buckets + 1] says, in records, where each bucket begins in `records`.
   void add(Buffer<Byte> records, std::vector<std::uint32_t> starts);
   std::uint64_t num_records(std::uint64_t bucket) const noexcept;
