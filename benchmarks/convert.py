@@ -34,7 +34,7 @@ KINDS = ("npy", "stream", "csv", "features")
 THEIRS = """
 import sys, time, graphzero
 begin = time.perf_counter()
-graphzero.convert_csv_to_gl(sys.argv[1], sys.argv[2])
+graphzero.convert_csv_to_gl(sys.argv[1], sys.argv[2], directed=True)
 print(time.perf_counter() - begin, time.process_time())
 """
 
