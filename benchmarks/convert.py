@@ -80,6 +80,7 @@ def convert(kind: str, folder: Path, num_nodes: int, num_edges: int, memory: str
     from pyg_graphzero.convert.csc import EdgeChunk
     from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
     from pyg_graphzero.convert.progress import Progress
+    from pyg_graphzero.convert.storage import Storage
     from pyg_graphzero.convert.workspace import Workspace
     from pyg_graphzero.convert.write import write_plan
 
@@ -92,7 +93,14 @@ def convert(kind: str, folder: Path, num_nodes: int, num_edges: int, memory: str
     if kind == "stream":
         plan = GraphPlan(False, {None: NodePlan(num_nodes)}, {None: EdgePlan(stream, num_edges)})
         with Workspace(out, memory) as workspace:
-            write_plan(plan, out, force=False, progress=Progress(False), workspace=workspace)
+            write_plan(
+                plan,
+                out,
+                storage=Storage(None, False),
+                force=False,
+                progress=Progress(False),
+                workspace=workspace,
+            )
     elif kind == "features":
         attrs = {"x": folder / "x.npy"}
         gz.convert(folder / "edges.npy", out, node_attrs=attrs, memory=memory, progress=False)

@@ -3,7 +3,7 @@
     python benchmarks/modes.py --nodes 1000000 --edges 15000000
 
 One thread, edges per second of what each mode draws (induced: of what it returns), medians of
-alternating rounds over the same seeds. The graph is the one of ``loader.py``, in memory.
+alternating rounds over the same seeds. The graph is that of ``graphzero bench``, in memory.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import time
 from pathlib import Path
 
 import torch
-from loader import machine, power_law
 from torch_geometric.sampler import NodeSamplerInput
 
+from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.sampler import NeighborSampler
 
 MODES = {
@@ -47,7 +48,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("benchmarks/out/modes.json"))
     args = parser.parse_args()
 
-    data = power_law(args.nodes, args.edges, 1)
+    data = power_law(args.nodes, args.edges, 0)
     data.time = torch.randint(0, 1000, (args.nodes,))
     data.edge_time = torch.randint(0, 1000, (args.edges,))
     data.weight = torch.rand(args.edges)

@@ -1,5 +1,5 @@
 """
-The engine of pyg_graphzero: storage, CSC building, sampling, gathering.
+The engine of pyg_graphzero: storage, CSC building, ids, sampling, gathering, batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,11 +14,27 @@ class Column:
     @staticmethod
     def open(path: str) -> Column: ...
 
+    @staticmethod
+    def adopt(path: str, dtype: str, shape: Sequence[int], file_bytes: int, data_offset: int, row_stride: int) -> Column:
+        """Rows in a file of another program."""
+
     @property
     def path(self) -> str: ...
 
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """What is stored."""
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether what is stored stands for float32."""
+
+    @property
+    def scale(self) -> list[float]:
+        """int8 that stand for float32: one number for each item of a row."""
+
+    @property
+    def zero_point(self) -> list[float]: ...
 
     @property
     def shape(self) -> list[int]: ...
@@ -38,7 +54,10 @@ class Column:
 class ColumnWriter:
     """Writes a .gd file front to back."""
 
-    def __init__(self, path: str, dtype: str, shape: Sequence[int]) -> None: ...
+    def __init__(self, path: str, dtype: str, shape: Sequence[int], encoder: RowEncoder | None = None) -> None:
+        """
+        The shape is that of what is stored; `encoder` is what makes its rows, if one does.
+        """
 
     def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Appends whole rows, given as their bytes."""
@@ -129,6 +148,54 @@ def sort_by_destination(src: Annotated[torch.Tensor, dict(dtype='int64', shape=(
 def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
     """The XXH64 digest the engine computes, for tests."""
 
+class ColumnLoss:
+    """What encoding did to one column of an attribute."""
+
+    @property
+    def max_abs_error(self) -> float: ...
+
+    @property
+    def squared_error(self) -> float:
+        """Summed over its values."""
+
+    @property
+    def clipped(self) -> int:
+        """Values beyond the reach of the code."""
+
+    @property
+    def count(self) -> int:
+        """Finite values."""
+
+    @property
+    def variance(self) -> float:
+        """Of the values before encoding."""
+
+class RowEncoder:
+    """Encodes float32 rows as float16, bfloat16 or int8."""
+
+    def __init__(self, stored: str, num_columns: int) -> None: ...
+
+    def profile(self, rows: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu', writable=False)], num_threads: int = 0) -> int:
+        """
+        int8: takes rows [n, num_columns] into account; the first of them with a value that is not finite, or -1.
+        """
+
+    def fit(self) -> None:
+        """int8: fixes the scales, once all rows were profiled."""
+
+    def encode(self, rows: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
+        """Encodes rows [n, num_columns] into out [n, bytes per row]."""
+
+    @property
+    def scale(self) -> list[float]: ...
+
+    @property
+    def zero_point(self) -> list[float]: ...
+
+    @property
+    def losses(self) -> list[ColumnLoss]:
+        """Of every column, by what was encoded so far."""
+
 class SamplerBuilder:
     """Collects the edge types of a sampler."""
 
@@ -148,32 +215,156 @@ class NeighborSampler:
 
     def __init__(self, builder: SamplerBuilder) -> None: ...
 
-    def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], num_neighbors: Sequence[Sequence[int]], key: int, replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]]]:
-        """
-        Samples one batch: (nodes per node type, their trees if disjoint, (row, col, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).
-        """
-
 class HgtSampler:
     """Budgeted sampling over node types."""
 
     def __init__(self, builder: SamplerBuilder) -> None: ...
 
-    def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], num_samples: Sequence[Sequence[int]], key: int, num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]]]:
+class RowTable:
+    """Rows to gather from."""
+
+    def __init__(self, stored: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], dtype: str | None = None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None = None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
         """
-        Samples one batch, num_samples[node type][hop]; as NeighborSampler.sample, induced.
+        Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, int8) to be decoded to float32, int8 as code * scale + zero_point.
         """
 
-def gather_rows(table: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
+class GatherPlan:
     """
-    Copies rows `index` of `table` [rows, bytes per row] to `out` [len(index), bytes per row].
+    What to gather for every batch: columns, each by one of its index lists.
     """
 
-def gather_int64(column: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_threads: int = 0) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+    def __init__(self, num_lists: int, locked: bool = False) -> None: ...
+
+    def add_lookup(self, by: int, ids: RowTable) -> int:
+        """One more list: items of a column of int32 or int64; its number."""
+
+    def add_column(self, by: int, table: RowTable) -> int:
+        """One more column: rows of a table; its number."""
+
+    def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """
+        The lists looked up (int64), and the columns' rows (uint8 [rows, bytes per row]).
+        """
+
+def gather_rows(table: RowTable, index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
     """
-    Items `index` of an int32 or int64 column, given as its bytes [items, 4 or 8], as int64.
+    Puts rows `index` of `table` into `out`, uint8 [len(index), bytes per row in a batch].
     """
+
+def gather_int64(column: RowTable, index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_threads: int = 0) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+    """Items `index` of a column of int32 or int64, as int64."""
 
 def num_threads(requested: int = 0) -> int:
     """
     How many threads a call that asks for `requested` (0: torch's number) will use.
     """
+
+class IdBits:
+    """
+    Which of the ids low … low + span - 1 occur, and their numbers among those.
+    """
+
+    def __init__(self, low: int, span: int) -> None: ...
+
+    @staticmethod
+    def num_bytes(span: int) -> int:
+        """Bytes that such an object takes."""
+
+    def add(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Notes ids [n]; those outside of the range are left out."""
+
+    def rank(self) -> int:
+        """Numbers the ids in ascending order, and returns how many there are."""
+
+    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The number of every id [n], -1 where it does not occur."""
+
+    def read(self, begin: int, end: int) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The ids numbered begin … end - 1."""
+
+class IntegerIndex:
+    """From integer ids to the rows they stand in."""
+
+    def __init__(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    @staticmethod
+    def num_bytes(size: int) -> int:
+        """Bytes that an index of so many ids takes besides them."""
+
+    @property
+    def second(self) -> int:
+        """The first row whose id stands in a row before, or -1."""
+
+    def find(self, ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The row of every id [n], -1 where it has none."""
+
+class TextIndex:
+    """From text ids to the rows they stand in."""
+
+    def __init__(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Id i is text[offsets[i]:offsets[i + 1]]."""
+
+    @staticmethod
+    def num_bytes(size: int) -> int:
+        """Bytes that an index of so many ids takes besides them."""
+
+    @property
+    def second(self) -> int:
+        """The first row whose id stands in a row before, or -1."""
+
+    def find(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The row of every id, -1 where it has none."""
+
+class Recycling:
+    """While one lives, memory of dead batches is kept."""
+
+    def __init__(self) -> None: ...
+
+def pool_state() -> tuple[int, int, int]:
+    """
+    Bytes of batches in use, bytes kept for the next ones, and the most in use at once.
+    """
+
+def set_page_lock(lock: int, unlock: int) -> None:
+    """
+    Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock memory for a device.
+    """
+
+class Recipe:
+    """How every batch of an epoch is made."""
+
+    @staticmethod
+    def neighbors(sampler: NeighborSampler, num_neighbors: Sequence[Sequence[int]], replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, plan: GatherPlan | None = None, backward: bool = False) -> Recipe: ...
+
+    @staticmethod
+    def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None) -> Recipe: ...
+
+    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int]]:
+        """
+        One batch, made at once by the caller: (nodes per node type, their trees if disjoint, (edge_index, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, nodes, edges, bytes)).
+        """
+
+class Pipeline:
+    """Batches made ahead by threads, in the order asked for."""
+
+    def __init__(self, num_threads: int, max_bytes: int) -> None: ...
+
+    def submit(self, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None: ...
+
+    def next(self, timeout: float = 0.0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int]] | None:
+        """
+        The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, unless that is 0.
+        """
+
+    def close(self) -> None: ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `next` would not wait."""
+
+    @property
+    def num_pending(self) -> int: ...
+
+    @property
+    def orphaned(self) -> bool:
+        """Whether its threads were left behind a fork."""

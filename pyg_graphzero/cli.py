@@ -1,4 +1,4 @@
-"""The command line: ``graphzero convert | info | verify``, the same code as in Python.
+"""The command line: ``graphzero convert | info | verify | bench``, the same code as in Python.
 
 Exit codes: 0 done, 1 ``verify`` found damage, 2 an error (one line on stderr).
 """
@@ -12,6 +12,10 @@ from typing import Any
 
 import click
 
+from pyg_graphzero.bench.data import prepare
+from pyg_graphzero.bench.report import facts, summary, tables, write_report
+from pyg_graphzero.bench.run import run as run_bench
+from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.convert import convert as run_convert
 from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.summary import format_bytes
@@ -70,6 +74,13 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     return parts
 
 
+def _encodings(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """``NAME=CODE``, any number of times; a bare ``CODE`` is that of ``x``."""
+    return _pairs(ctx, param, tuple(v if "=" in v else f"x={v}" for v in values))
+
+
 @main.command(short_help="Convert a graph to a store.")
 @click.argument("source", type=click.Path(path_type=str))
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
@@ -83,7 +94,7 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="NAME[=SOURCE]",
     help="Edge attribute, any number of times.",
 )
-@click.option("--nodes", help="Node table: a text file with one row per node.")
+@click.option("--nodes", help="Node table, text or Parquet: one row per node.")
 @click.option("--node-id", help="Id column of the node table; the first by default.")
 @click.option(
     "--node-attr",
@@ -125,25 +136,51 @@ def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) 
     metavar="NAME=DTYPE",
     help="dtype of any attribute.",
 )
+@click.option(
+    "--features",
+    multiple=True,
+    callback=_encodings,
+    metavar="[NAME=]CODE",
+    help="Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
+)
+@click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
+@click.option("--adopt-attr", "adopt", multiple=True, callback=_names, help="Only these.")
 @click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
 @click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="Leave faulty rows out, and say how many.",
+)
+@click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
+@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
-@click.option("--memory", help="What the process may keep in memory, such as 4GB.")
-@click.option("--tmp", help="Directory for temporary files; by default beside the store.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
 @click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
-def convert(source: str, out: Path, as_json: bool, node_id: str | None, **options: Any) -> None:
+def convert(
+    source: str,
+    out: Path,
+    as_json: bool,
+    node_id: str | None,
+    adopt_all: bool,
+    **options: Any,
+) -> None:
     """Convert SOURCE to a store.
 
-    SOURCE is a text file of edges (.csv, .tsv, .txt, also .gz), a NumPy or torch file (.npy, .npz,
-    .npz:member, .pt), or a .toml or .json specification of node and edge types.
+    SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst), Parquet, Arrow or
+    Feather, a file of arrays (.npy, .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a
+    directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M, IGB,
+    GraphBolt, PyG), or a .toml or .json specification of node and edge types.
 
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").
     """
     options["comment"] = options["comment"] or None
     options["take"] = options["take"] or None
+    options["adopt"] = adopt_all or options["adopt"]
     if node_id is not None and options["nodes"] is None:
         raise click.UsageError("--node-id names a column of the node table: pass --nodes")
     if node_id is not None:
@@ -190,7 +227,12 @@ def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for name, column in columns.items():
         shape = ", ".join(map(str, column["shape"][1:]))
         kind = f"{column['dtype']}[{shape}]" if shape else column["dtype"]
-        lines.append(f"    {name}: {kind}, {format_bytes(column['bytes'])}")
+        place = format_bytes(column["bytes"])
+        if "adopted" in column:
+            place = f"{format_bytes(column['adopted_bytes'])} adopted from {column['adopted']}"
+        if "encoding" in column:
+            kind += f" as {column['encoding']['encoding']}"
+        lines.append(f"    {name}: {kind}, {place}")
     return lines
 
 
@@ -217,6 +259,81 @@ def _verify(store: str, progress: bool | None) -> int:
             return 1
     click.echo(str(report))
     return 0 if report.ok else 1
+
+
+def _list(kind: click.ParamType[Any]) -> Any:
+    """A callback for ``a,b,c``; None where the option is not given."""
+
+    def parse(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+        if value is None:
+            return None
+        return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
+
+    return parse
+
+
+@main.command(short_help="Compare with stock PyG, side by side.")
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="standard",
+    show_default=True,
+    help="What is not given otherwise.",
+)
+@click.option("--quick", "preset", flag_value="quick", help="The preset that takes seconds.")
+@click.option("--data", help="A store, synthetic:NODES,EDGES,DIM[,EDGE_TYPES], or a PyG dataset.")
+@click.option(
+    "--workload",
+    "workloads",
+    callback=_list(click.Choice(WORKLOADS)),
+    metavar="A,B",
+    help=f"Some of {', '.join(WORKLOADS)}.",
+)
+@click.option("--fanout", callback=_list(click.IntRange(min=-1)), metavar="15,10,5")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Seed nodes per batch.")
+@click.option(
+    "--workers", callback=_list(click.IntRange(min=0)), metavar="0,2", help="num_workers to try."
+)
+@click.option(
+    "--threads", callback=_list(click.IntRange(min=1)), metavar="1,2", help="For sampling alone."
+)
+@click.option("--batches", type=click.IntRange(min=1), help="Batches per round.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Timed rounds.")
+@click.option("--seed", type=click.IntRange(min=0), help="Of the seed nodes and of sampling.")
+@click.option("--cold", is_flag=True, help="Drop the store from the page cache before each round.")
+@click.option(
+    "--datasets",
+    type=click.Path(path_type=Path),
+    default=Path("data"),
+    show_default=True,
+    help="Where PyG keeps its datasets.",
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("graphzero-bench"),
+    show_default=True,
+    help="Folder for the report, and for the stores that are made.",
+)
+def bench(preset: str, datasets: Path, out: Path, **options: Any) -> None:
+    """Compare sampling, loading and training with stock PyG, side by side.
+
+    Both get the same graph, seeds, fan-out and batch size, each in a process of its own, in turn.
+    Prints what was measured and on what, and writes bench.json, bench.md and bench.png.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = Settings(**(PRESETS[preset] | given))
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    say(f"graph: {settings.data}")
+    store = prepare(settings.data, out / "stores", datasets)
+    report = run_bench(settings, store, say)
+    written = write_report(report, out)
+    parts = [facts(report), *([table.text()] for table in tables(report)), summary(report), written]
+    click.echo("\n\n".join("\n".join(lines) for lines in parts if lines))
 
 
 if __name__ == "__main__":

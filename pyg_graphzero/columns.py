@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.encoding import ColumnEncoder
 from pyg_graphzero.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pyg_graphzero.convert.rows import Rows
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
 # fmt: off
@@ -27,6 +33,8 @@ _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 
 # Rows are handed to the writer in pieces of about this many bytes.
 _WRITE_BYTES = 32 << 20
+# Rows that are decoded by one call where all of a column are.
+_DECODED_ROWS = 1 << 18
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -43,8 +51,56 @@ def _as_bytes(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
+@dataclass(frozen=True)
+class EncodedRows:
+    """Rows of ``float32`` that are stored in fewer bytes and decoded when they are gathered.
+
+    Attributes:
+        stored: ``[num_rows, ...]`` of ``float16``, ``bfloat16`` or ``int8``, over the mapped file.
+        scale: For ``int8``: ``float32``, one for each item of a row.
+        zero_point: Likewise; an item is ``code * scale + zero_point``.
+    """
+
+    stored: Tensor
+    scale: Tensor | None = None
+    zero_point: Tensor | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the rows, stored and decoded alike."""
+        return self.stored.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the decoded rows."""
+        return torch.float32
+
+    def size(self, dim: int) -> int:
+        """Length of one dimension."""
+        return self.stored.size(dim)
+
+    def decoded(self) -> Tensor:
+        """All rows, in memory."""
+        return self[:]
+
+    def __getitem__(self, index: int | slice) -> Tensor:
+        if isinstance(index, int):
+            return gather(self, torch.tensor([range(len(self.stored))[index]]))[0]
+        begin, end, stride = index.indices(len(self.stored))
+        count = len(range(begin, end, stride))
+        out = torch.empty((count, *self.shape[1:]))
+        rows = row_table(self)
+        if rows is None:
+            return out
+        # By pieces: an index of all rows might need more memory than the rows themselves.
+        for first in range(0, count, _DECODED_ROWS):
+            part = out[first : first + _DECODED_ROWS]
+            _gather_into(part, rows, begin + stride * torch.arange(first, first + len(part)))
+        return out
+
+
 def view_column(column: _core.Column) -> Tensor:
-    """The column as a tensor whose memory is the file.
+    """The column as a tensor whose memory is the file, of what is stored.
 
     Writing to it in place changes this process's copy of the touched pages, never the file.
 
@@ -85,6 +141,25 @@ def view_column(column: _core.Column) -> Tensor:
     return flat.as_strided(shape, inner)
 
 
+def column_rows(column: _core.Column, stored: Tensor) -> Tensor | EncodedRows:
+    """What :func:`gather` takes to give a column's rows as they were meant.
+
+    Args:
+        column: An opened column.
+        stored: Its view.
+    """
+    if not column.is_encoded:
+        return stored
+    if stored.dtype != torch.int8:
+        return EncodedRows(stored)
+    return EncodedRows(stored, torch.tensor(column.scale), torch.tensor(column.zero_point))
+
+
+def decoded(rows: Tensor | EncodedRows) -> Tensor:
+    """All rows as a tensor: the same one, or ``float32`` in memory."""
+    return rows if isinstance(rows, Tensor) else rows.decoded()
+
+
 def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
     """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``)."""
     indptr, indices = topology.view()
@@ -93,51 +168,92 @@ def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
     return indptr.view(torch.int64), indices.view(dtype) if topology.num_edges else empty
 
 
-def write_column(path: str | os.PathLike[str], value: Tensor) -> None:
-    """Writes a CPU tensor of any shape and dtype as a `.gd` file and syncs it."""
-    writer = _core.ColumnWriter(os.fspath(path), dtype_name(value.dtype), list(value.shape))
-    if value.numel():
-        rows = value.reshape(1, -1) if value.dim() == 0 else value
-        row_bytes = max(1, rows[0].numel() * rows.element_size())
-        step = max(1, _WRITE_BYTES // row_bytes)
-        for start in range(0, rows.size(0), step):
-            writer.append(_as_bytes(rows[start : start + step].contiguous()))
+def write_column(
+    path: str | os.PathLike[str],
+    value: Tensor | Rows | ColumnEncoder,
+    progress: Callable[[int], object] | None = None,
+) -> None:
+    """Writes a column as a `.gd` file and syncs it.
+
+    Args:
+        path: The new file.
+        value: A CPU tensor of any shape and dtype; or rows, encoded or not, of which a slab at a
+            time is read.
+        progress: Called with the number of bytes of each piece written.
+    """
+    engine = value.engine if isinstance(value, ColumnEncoder) else None
+    dtype = dtype_name(value.dtype)
+    writer = _core.ColumnWriter(os.fspath(path), dtype, list(value.shape), engine)
+    for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
+        writer.append(_as_bytes(piece.contiguous()))
+        if progress is not None:
+            progress(piece.numel() * piece.element_size())
     writer.finish()
 
 
-def gather(table: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
-    """Rows of a tensor, mapped or in memory, copied by all threads.
+def _slabs(value: Tensor) -> Iterator[Tensor]:
+    if value.numel():
+        rows = value.reshape(1, -1) if value.dim() == 0 else value
+        row_bytes = max(1, rows[0].numel() * rows.element_size())
+        yield from rows.split(max(1, _WRITE_BYTES // row_bytes))
+
+
+def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> Tensor:
+    """Rows of a tensor or of an encoded column, mapped or in memory, copied by all threads.
 
     Args:
-        table: A CPU tensor ``[num_rows, ...]``; rows may be padded apart.
+        table: A CPU tensor ``[num_rows, ...]``, whose rows may be padded apart; or encoded rows.
         index: ``int64 [n]`` on the CPU.
         num_threads: 0 uses as many as torch does.
 
     Returns:
-        A contiguous tensor ``[n, ...]`` of the table's dtype.
+        A contiguous tensor ``[n, ...]`` of the table's dtype; ``float32`` for encoded rows.
 
     Raises:
         IndexError: An index is outside ``0 <= i < num_rows``.
         OSError: The table's file was truncated under its map.
     """
-    table = table.detach()
+    rows = row_table(table)
+    if rows is None:
+        if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < table.size(0):
+            raise IndexError(f"index: found a row outside 0 <= row < {table.size(0)}")
+        if isinstance(table, EncodedRows):  # no rows, or rows without items
+            return torch.empty((index.numel(), *table.shape[1:]))
+        return table.detach().index_select(0, index)
     out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
-    rows = table.unsqueeze(-1) if table.dim() == 1 else table.flatten(1)
-    if rows.size(1) == 0 or rows.size(0) == 0:
-        if index.numel() and (int(index.min()) < 0 or int(index.max()) >= rows.size(0)):
-            raise IndexError(f"index: found a row outside 0 <= row < {rows.size(0)}")
-        return out
-    if rows.stride(1) != 1 or table.is_conj() or table.is_neg():
-        return table.index_select(0, index)
+    _gather_into(out, rows, index, num_threads)
+    return out
+
+
+def _gather_into(out: Tensor, rows: _core.RowTable, index: Tensor, num_threads: int = 0) -> None:
     if out.numel():
         flat = out.view(index.numel(), -1).view(torch.uint8)
-        _core.gather_rows(
-            engine_array(rows.view(torch.uint8)),
-            engine_array(index.contiguous()),
-            engine_array(flat),
-            num_threads,
-        )
-    return out
+        _core.gather_rows(rows, engine_array(index.contiguous()), engine_array(flat), num_threads)
+
+
+def row_table(table: Tensor | EncodedRows) -> _core.RowTable | None:
+    """A tensor's rows, or encoded ones, as the engine gathers from them, over the same memory.
+
+    None where rows are not bytes in a row of main memory, and where there are none.
+    """
+    stored = table.stored if isinstance(table, EncodedRows) else table
+    if stored.dim() == 0 or stored.numel() == 0 or not stored.is_cpu:
+        return None
+    if stored.layout != torch.strided or stored.is_conj() or stored.is_neg():
+        return None
+    if not stored[0].is_contiguous():
+        return None
+    items = stored.detach().unsqueeze(-1) if stored.dim() == 1 else stored.detach().flatten(1)
+    if items.stride(1) != 1:
+        return None
+    raw = engine_array(items.view(torch.uint8))
+    if isinstance(table, Tensor):
+        return _core.RowTable(raw)
+    scale, zero_point = (
+        None if numbers is None else engine_array(numbers)
+        for numbers in (table.scale, table.zero_point)
+    )
+    return _core.RowTable(raw, dtype_name(stored.dtype), scale, zero_point)
 
 
 def engine_array(tensor: Tensor) -> Any:

@@ -5,6 +5,7 @@ Opening reads headers only. An object here outlives the ``Store`` it came from, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,15 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core, schema
-from pyg_graphzero.columns import gather, view_column, view_topology
+from pyg_graphzero.adopted import open_adopted
+from pyg_graphzero.columns import (
+    EncodedRows,
+    column_rows,
+    decoded,
+    gather,
+    view_column,
+    view_topology,
+)
 from pyg_graphzero.errors import FormatError, MissingAttributeError
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 
@@ -22,18 +31,26 @@ class StoreContents:
 
     Views are made once per column and shared, so that what one sees another sees.
 
+    Args:
+        path: The store's directory.
+        keep_half: Attributes (``"x"``, ``"paper.x"``) that are float16 or bfloat16 for float32 and
+            are to be left so; True for all.
+
     Raises:
+        ValueError: ``keep_half`` names what is no such attribute.
         FileNotFoundError: No store at ``path``.
         FormatError: A file contradicts the format or the schema.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keep_half: bool | Collection[str] = False) -> None:
         self.path = path
+        self.keep_half = keep_half
         self.schema = schema.load(path)
         schema.check_files(path, self.schema)
         self._columns: dict[str, _core.Column] = {}
         self._topologies: dict[EdgeType | None, _core.Topology] = {}
         self._views: dict[str, Tensor] = {}
+        self._left_half: set[str] = set()
         self._positions: dict[EdgeType | None, Tensor] = {}
         for node_type in self.schema.node_types:
             self._open_node_type(node_type)
@@ -42,13 +59,17 @@ class StoreContents:
         for entry in self.schema.graph_attrs.values():
             if "file" in entry:
                 self._open_column(entry["file"], None)
+        self._leave_half()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoreContents, (self.path,)
+        return StoreContents, (self.path, self.keep_half)
 
     def _open_column(self, file: str, rows: int | None, *numbers: str) -> None:
         """Opens a column of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
-        column = _core.Column.open(str(self.path / file))
+        if file in self.schema.adopted:
+            column = open_adopted(self.path, file, self.schema.adopted[file])
+        else:
+            column = _core.Column.open(str(self.path / file))
         if rows is not None and list(column.shape[:1]) != [rows]:
             raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
         if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
@@ -84,6 +105,31 @@ class StoreContents:
         if record.edge_id is not None:
             self._open_column(record.edge_id, record.num_edges, "int32", "int64")
 
+    def _leave_half(self) -> None:
+        """Finds the columns that ``keep_half`` is about."""
+        half: dict[str, set[str]] = {}
+        types: list[NodeTypeSchema | EdgeTypeSchema] = []
+        types += self.schema.node_types
+        types += self.schema.edge_types
+        for t in types:
+            owner = ",".join(t.name) if isinstance(t.name, tuple) else t.name
+            for attr, file in t.attrs.items():
+                if self._columns[file].is_encoded and self._columns[file].dtype != "int8":
+                    half[file] = {attr, f"{owner}.{attr}"}
+        if isinstance(self.keep_half, bool):
+            self._left_half = set(half) if self.keep_half else set()
+            return
+        if isinstance(self.keep_half, str):
+            raise ValueError(f"keep_half={self.keep_half!r}: expected True or a list of names")
+        wanted = set(self.keep_half)
+        self._left_half = {file for file, names in half.items() if names & wanted}
+        missing = sorted(wanted.difference(*half.values()))
+        if missing:
+            raise ValueError(
+                f"keep_half names {missing[0]!r}, which {self.path} has not in half precision "
+                f"for float32"
+            )
+
     def node_type(self, name: str | None) -> NodeTypeSchema:
         """The node type called ``name``; MissingAttributeError if there is none."""
         record = self.schema.node_type(name)
@@ -110,10 +156,16 @@ class StoreContents:
         return self._topologies[name]
 
     def view(self, file: str) -> Tensor:
-        """The column in ``file`` as a tensor over the mapped file."""
+        """What is stored in ``file``, as a tensor over the mapped file."""
         if file not in self._views:
             self._views[file] = view_column(self._columns[file])
         return self._views[file]
+
+    def rows(self, file: str) -> Tensor | EncodedRows:
+        """The column in ``file`` as it was meant: its view, or rows to be decoded."""
+        if file in self._left_half:
+            return self.view(file)
+        return column_rows(self._columns[file], self.view(file))
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
         """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file."""
@@ -177,6 +229,6 @@ class StoreContents:
 
     def edge_column(self, name: EdgeType | None, attr: str) -> Tensor:
         """An edge attribute in the order of original edge ids; copied unless that is CSC order."""
-        file = self.edge_type(name).attrs[attr]
+        rows = self.rows(self.edge_type(name).attrs[attr])
         position = self.edge_position(name)
-        return self.view(file) if position is None else gather(self.view(file), position)
+        return decoded(rows) if position is None else gather(rows, position)

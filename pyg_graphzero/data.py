@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
+from pyg_graphzero.columns import EncodedRows, decoded
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.schema import EdgeType
 
@@ -24,7 +25,8 @@ class OnDemand:
     Attributes:
         shape: Its shape.
         dtype: Its dtype.
-        slots: The same rows in CSC order over the mapped file, where there is such a column.
+        rows: What to gather from without building: the same rows over the mapped file, by CSC
+            slot if they are edges'; None where there is no such column.
     """
 
     def __init__(
@@ -32,23 +34,30 @@ class OnDemand:
         shape: list[int],
         dtype: torch.dtype,
         build: Callable[[], Tensor],
-        slots: Tensor | None = None,
+        rows: Tensor | EncodedRows | None = None,
     ) -> None:
         self.shape = shape
         self.dtype = dtype
-        self.slots = slots
+        self.rows = rows
         self._build = build
         self._value: Tensor | None = None
+        self._version = 0
 
     @property
     def is_built(self) -> bool:
         """Whether somebody has used it, and so may have changed it."""
         return self._value is not None
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether somebody has written to it in place."""
+        return self._value is not None and self._value._version > self._version
+
     def value(self) -> Tensor:
         """The tensor itself."""
         if self._value is None:
             self._value = self._build()
+            self._version = self._value._version
         return self._value
 
 
@@ -123,6 +132,23 @@ class _DiskStorage(BaseStorage):
         level = self._levels.get(key)
         return super().is_edge_attr(key) if level is None else level == "edge"
 
+    def _width(self, key: str) -> int | None:
+        """Features per row of an attribute that is not built; None if it is not such a one."""
+        value = self._mapping.raw(key)
+        if not isinstance(value, OnDemand):
+            return None
+        return 1 if len(value.shape) == 1 else value.shape[-1]
+
+    @property
+    def num_node_features(self) -> int:
+        width = self._width("x")
+        return super().num_node_features if width is None else width
+
+    @property
+    def num_edge_features(self) -> int:
+        width = self._width("edge_attr")
+        return super().num_edge_features if width is None else width
+
     @property
     def num_edges(self) -> int:
         edge_index = self._mapping.raw("edge_index")
@@ -174,7 +200,7 @@ class _DiskDataMixin:
 
 def _differs(value: Any, original: Any) -> bool:
     if isinstance(value, OnDemand):
-        return value.is_built
+        return value.is_changed
     if value is not original:
         return not isinstance(value, (int, str, float, bool)) or value != original
     # In-place writes to a shared view live in this process only.
@@ -197,7 +223,11 @@ def _reopen(
 def _fill_nodes(storage: _DiskStorage, contents: StoreContents, name: str | None) -> None:
     record = contents.node_type(name)
     for attr, file in record.attrs.items():
-        storage._put(attr, contents.view(file), "node")
+        rows = contents.rows(file)
+        value: Any = rows
+        if isinstance(rows, EncodedRows):
+            value = OnDemand(list(rows.shape), torch.float32, rows.decoded, rows)
+        storage._put(attr, value, "node")
     for index, file in record.index_sets.items():
         storage._put(index, contents.view(file), "other")
     storage._put("num_nodes", record.num_nodes, "other")
@@ -211,12 +241,12 @@ def _fill_edges(storage: _DiskStorage, contents: StoreContents, name: EdgeType |
         "edge",
     )
     for attr, file in record.attrs.items():
-        rows = contents.view(file)
+        rows = contents.rows(file)
         value: Any = rows
-        if record.edge_id is not None:
+        if record.edge_id is not None or isinstance(rows, EncodedRows):
             value = OnDemand(
                 list(rows.shape),
-                rows.dtype,
+                rows.dtype if isinstance(rows, Tensor) else torch.float32,
                 lambda attr=attr: contents.edge_column(name, attr),  # type: ignore[misc]
                 rows,
             )
@@ -225,7 +255,7 @@ def _fill_edges(storage: _DiskStorage, contents: StoreContents, name: EdgeType |
 
 def _graph_attrs(contents: StoreContents) -> dict[str, Any]:
     return {
-        key: contents.view(entry["file"]) if "file" in entry else entry["value"]
+        key: decoded(contents.rows(entry["file"])) if "file" in entry else entry["value"]
         for key, entry in contents.schema.graph_attrs.items()
     }
 

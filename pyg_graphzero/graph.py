@@ -11,7 +11,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore
 from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import engine_array, gather
+from pyg_graphzero.columns import decoded, engine_array, gather
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.data import DiskData, DiskHeteroData, OnDemand, raw_items
 from pyg_graphzero.edge_order import EdgeOrder, comparable_times, rank_edges
@@ -99,8 +99,8 @@ class SampledGraph:
     def in_slots(self, name: EdgeType | None, value: Any, what: str) -> Tensor:
         """An edge attribute in CSC order, from what a storage holds of it."""
         if isinstance(value, OnDemand):
-            if self.on_disk(name) and not value.is_built and value.slots is not None:
-                return value.slots
+            if self.on_disk(name) and not value.is_built and value.rows is not None:
+                return decoded(value.rows)
             value = value.value()
         rows = torch.as_tensor(value).detach().cpu()
         num_edges = self.csc(name)[1].numel()

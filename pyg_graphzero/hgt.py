@@ -12,7 +12,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.columns import engine_array
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.graph import graph_of
-from pyg_graphzero.sampler import GraphSampler, random_key
+from pyg_graphzero.sampler import GraphSampler, Prepared, Seeds
 
 
 class HGTSampler(GraphSampler):
@@ -91,43 +91,15 @@ class HGTSampler(GraphSampler):
         hops = max(lengths.values(), default=0)
         self._num_samples = {name: list(given.get(name, [0] * hops)) for name in types}
 
-    def sample_from_nodes(
-        self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
-    ) -> HeteroSamplerOutput:
-        """Samples one batch.
+    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
+        """How the engine makes batches: samples, and gathers what ``plan`` says."""
+        return _core.Recipe.hgt(self._engine, list(self._num_samples.values()), plan)
 
-        Args:
-            inputs: The seeds, of one node type; their times are passed on, not looked at.
-            key: Names the batch; the same key gives the same sample. None draws one from torch's
-                generator.
-            **kwargs: Ignored, PyG passes none today.
-
-        Returns:
-            Node ids by type (seeds first, duplicates kept, then in the order of sampling),
-            ``row``/``col`` within them, ``edge`` as CSC slots (see ``edge_permutation``), and
-            ``num_sampled_nodes`` per hop.
-
-        Raises:
-            IndexError: A seed is not a node.
-            KeyError: There is no such node type.
-            TypeError: The seeds are not integers.
-        """
-        number, seeds = self._seeds(inputs.input_type, inputs.node)
-        nodes, _, edges, counts, _ = self._engine.sample(
-            [(number, engine_array(seeds), None)],
-            list(self._num_samples.values()),
-            (random_key() if key is None else key) % 2**64,
-            num_threads=self.num_threads,
-        )
-        types, names = list(self.graph.node_types), self.graph.edge_types
-        return HeteroSamplerOutput(
-            node=dict(zip(types, nodes, strict=True)),
-            row={n: e[0] for n, e in zip(names, edges, strict=True)},
-            col={n: e[1] for n, e in zip(names, edges, strict=True)},
-            edge={n: e[2] for n, e in zip(names, edges, strict=True)},
-            num_sampled_nodes=dict(zip(types, counts, strict=True)),
-            metadata=(inputs.input_id, inputs.time),
-        )
+    def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
+        """What to sample around seed nodes; their times are passed on, not looked at."""
+        number, nodes = self._seeds(inputs.input_type, inputs.node)
+        seeds: Seeds = [(number, engine_array(nodes), None)]
+        return Prepared(seeds, lambda sampled: (inputs.input_id, inputs.time))
 
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: Any = None

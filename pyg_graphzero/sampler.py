@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,13 +19,13 @@ from torch_geometric.sampler import (
     SamplerOutput,
 )
 from torch_geometric.sampler.base import SubgraphType
-from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import engine_array
+from pyg_graphzero.columns import engine_array, row_table
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.graph import SampledGraph, add_order, graph_of, graph_of_stores
+from pyg_graphzero.link_seeds import link_seeds
 from pyg_graphzero.negatives import NonEdgeSampling
 from pyg_graphzero.schema import EdgeType
 
@@ -34,10 +35,54 @@ def random_key(generator: torch.Generator | None = None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
 
 
+# Seeds as the engine takes them: (number of the node type, nodes, their times or None) each.
+Seeds = list[tuple[int, Any, Any]]
+
+
+@dataclass
+class Sampled:
+    """What was sampled, by the numbers of node and edge types.
+
+    Attributes:
+        nodes: Node ids by node type, seeds first.
+        trees: Seed numbers by node type; None unless disjoint.
+        edges: ``edge_index`` within ``nodes``, and CSC slots (None: edges have no identity), by
+            edge type.
+        num_sampled_nodes: Counts per hop by node type.
+        num_sampled_edges: Counts per hop by edge type; None where edges belong to no hop.
+    """
+
+    nodes: list[Tensor]
+    trees: list[Tensor] | None
+    edges: list[tuple[Tensor, Tensor | None]]
+    num_sampled_nodes: list[list[int]] | None = None
+    num_sampled_edges: list[list[int]] | None = None
+
+    @classmethod
+    def of(cls, batch: tuple[Any, ...]) -> Sampled:
+        """What was sampled of a batch of the engine."""
+        nodes, trees, edges, num_nodes, num_edges = batch[:5]
+        whole = num_edges and not num_edges[0]  # induced edges are of no hop
+        return cls(nodes, trees or None, edges, num_nodes, None if whole else num_edges)
+
+
+@dataclass
+class Prepared:
+    """A batch that can be sampled.
+
+    Attributes:
+        seeds: Around what.
+        finish: Takes the sample and gives the metadata PyG's loaders read.
+    """
+
+    seeds: Seeds
+    finish: Callable[[Sampled], Any]
+
+
 class GraphSampler(BaseSampler):
     """What the samplers share: a graph, the engine over it, and seeds that are checked.
 
-    A subclass builds its engine, and samples with ``sample_from_nodes(inputs, key=...)``.
+    A subclass builds its engine and says how it samples (``recipe``).
 
     Args:
         graph: The topology.
@@ -56,10 +101,104 @@ class GraphSampler(BaseSampler):
         """The engine's sampler over ``self.graph``."""
 
     @abstractmethod
+    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
+        """How the engine makes batches: samples, and gathers what ``plan`` says."""
+
+    @abstractmethod
+    def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
+        """What to sample around seed nodes."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether batches are what the engine samples, so that it can gather too."""
+        return True
+
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
-        """Samples one batch around seed nodes; the same ``key`` gives the same sample."""
+        """Samples one batch.
+
+        Args:
+            inputs: The seeds, and their times where the sampler has a ``time_attr``.
+            key: Names the batch; the same key gives the same sample. None draws one from torch's
+                generator.
+            **kwargs: Ignored, PyG passes none today.
+
+        Returns:
+            Node ids (seeds first, duplicates kept), ``row``/``col`` within them, ``edge`` as CSC
+            slots (see ``edge_permutation``), ``batch`` if disjoint, and counts per hop.
+
+        Raises:
+            IndexError: A seed is not a node.
+            KeyError: There is no such node type.
+            TypeError: The seeds are not integers.
+            ValueError: Times are missing.
+        """
+        key = random_key() if key is None else key
+        return self.sample(self.prepare_nodes(inputs), key)
+
+    def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples a batch; the same key gives the same sample."""
+        sampled = Sampled.of(self.recipe().make(prepared.seeds, key % 2**64, self.num_threads))
+        return self.output(sampled, prepared.finish(sampled))
+
+    def output(self, sampled: Sampled, metadata: Any) -> Any:
+        """A sample as PyG has it."""
+        if not self.is_hetero:
+            empty = torch.empty(0, dtype=torch.int64)
+            edge_index, slots = sampled.edges[0] if sampled.edges else (empty.expand(2, 0), empty)
+            num_edges = sampled.num_sampled_edges
+            return SamplerOutput(
+                node=sampled.nodes[0],
+                row=edge_index[0],
+                col=edge_index[1],
+                edge=slots,
+                batch=sampled.trees[0] if sampled.trees else None,
+                num_sampled_nodes=sampled.num_sampled_nodes and sampled.num_sampled_nodes[0],
+                num_sampled_edges=num_edges and num_edges[0],
+                metadata=metadata,
+            )
+        types, names = list(self.graph.node_types), self.graph.edge_types
+
+        def by(keys: list[Any], values: Any) -> Any:
+            return None if values is None else dict(zip(keys, values, strict=True))
+
+        return HeteroSamplerOutput(
+            node=by(types, sampled.nodes),
+            row=by(names, [edge_index[0] for edge_index, _ in sampled.edges]),
+            col=by(names, [edge_index[1] for edge_index, _ in sampled.edges]),
+            edge=by(names, [slots for _, slots in sampled.edges]),
+            batch=by(types, sampled.trees),
+            num_sampled_nodes=by(types, sampled.num_sampled_nodes),
+            num_sampled_edges=by(names, sampled.num_sampled_edges),
+            metadata=metadata,
+        )
+
+    def sampled(self, out: SamplerOutput | HeteroSamplerOutput) -> Sampled:
+        """The opposite of ``output``, for what somebody made of it."""
+        if isinstance(out, SamplerOutput):
+
+            def of(value: Any) -> Any:
+                return None if value is None else [value]
+
+            edges = [(torch.stack([out.row, out.col]), out.edge)] if self.graph.edge_types else []
+            return Sampled(
+                [out.node], of(out.batch), edges, of(out.num_sampled_nodes),
+                of(out.num_sampled_edges) if edges else None,
+            )  # fmt: skip
+
+        def listed(keys: Any, values: Any) -> Any:
+            return None if values is None else [values[key] for key in keys]
+
+        types, names = self.graph.node_types, self.graph.edge_types
+        slots = dict.fromkeys(names) if out.edge is None else out.edge
+        return Sampled(
+            listed(types, out.node),
+            listed(types, out.batch),
+            [(torch.stack([out.row[n], out.col[n]]), slots[n]) for n in names],
+            listed(types, out.num_sampled_nodes),
+            listed(names, out.num_sampled_edges),
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k != "_engine"}
@@ -85,10 +224,10 @@ class GraphSampler(BaseSampler):
     def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
         """Original edge ids (``int64``) of CSC slots."""
         ids = self.graph.edge_ids.get(name)
-        if ids is None or slots.numel() == 0:
+        column = None if ids is None else row_table(ids)
+        if column is None or slots.numel() == 0:
             return slots
-        column = ids.view(torch.uint8).view(-1, ids.element_size())
-        return _core.gather_int64(engine_array(column), engine_array(slots), self.num_threads)
+        return _core.gather_int64(column, engine_array(slots), self.num_threads)
 
     def _seeds(self, node_type: str | None, nodes: Tensor) -> tuple[int, Tensor]:
         """The number of a node type and seeds of it as the engine takes them."""
@@ -204,28 +343,39 @@ class NeighborSampler(GraphSampler):
         self._num_neighbors = fanout
         self._fanouts = lists
 
-    def sample_from_nodes(
-        self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        """Samples one batch.
+    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
+        """How the engine makes batches: samples, and gathers what ``plan`` says."""
+        return _core.Recipe.neighbors(
+            self._engine,
+            self._fanouts,
+            replace=self.replace,
+            disjoint=self.disjoint,
+            last=self.temporal_strategy == "last",
+            induced=self.subgraph_type == SubgraphType.induced,
+            plan=plan,
+            # Walked backwards, messages still go along the edges.
+            backward=self.graph.backward,
+        )
 
-        Args:
-            inputs: The seeds, and their times where the sampler has a ``time_attr``.
-            key: Names the batch; the same key gives the same sample. None draws one from torch's
-                generator.
-            **kwargs: Ignored, PyG passes none today.
+    @property
+    def is_final(self) -> bool:
+        """Whether batches are what the engine samples, so that it can gather too."""
+        return self.subgraph_type != SubgraphType.bidirectional
 
-        Returns:
-            Node ids (seeds first, duplicates kept), ``row``/``col`` within them, ``edge`` as CSC
-            slots (see ``edge_permutation``), ``batch`` if disjoint, and counts per hop.
+    def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
+        """What to sample around seed nodes."""
+        nodes, times = inputs.node, inputs.time
+        if times is not None:
+            times = self._seed_times(times, nodes.numel())
+        seeds = [self._typed_seeds(inputs.input_type, nodes, times)]
+        return Prepared(seeds, lambda sampled: (inputs.input_id, inputs.time))
 
-        Raises:
-            IndexError: A seed is not a node.
-            TypeError: The seeds are not integers.
-            ValueError: Times are missing.
-        """
-        key = random_key() if key is None else key
-        return self._finish(node_sample(inputs, partial(self._sample, key=key)))
+    def output(self, sampled: Sampled, metadata: Any) -> Any:
+        """A sample as PyG has it."""
+        out = super().output(sampled, metadata)
+        if self.subgraph_type == SubgraphType.bidirectional:
+            return out.to_bidirectional(keep_orig_edges=False)
+        return out
 
     def sample_from_edges(
         self,
@@ -249,17 +399,19 @@ class NeighborSampler(GraphSampler):
             UnsupportedError: ``exclude_edges`` with node times, or walking backwards.
         """
         key = random_key() if key is None else key
-        times = inputs.time
-        if times is not None:
-            ready = self._seed_times(times, inputs.row.numel())
-            inputs = EdgeSamplerInput(
-                inputs.input_id, inputs.row, inputs.col, inputs.label, ready, inputs.input_type
-            )
-        node_times: Any = self.graph.node_times or None
-        if node_times is not None and not self.is_hetero:
-            node_times = node_times[None]
+        return self.sample(self.prepare_edges(inputs, neg_sampling, key, exclude_edges), key)
+
+    def prepare_edges(
+        self,
+        inputs: EdgeSamplerInput,
+        neg_sampling: NegativeSampling | None,
+        key: int,
+        exclude_edges: bool = False,
+    ) -> Prepared:
+        """What to sample around the ends of seed edges, as ``sample_from_edges`` does."""
+        node_times = self.graph.node_times
         if exclude_edges and neg_sampling is not None:
-            if node_times is not None or self.graph.backward:
+            if node_times or self.graph.backward:
                 raise UnsupportedError(
                     "exclude_edges: found node times or backward sampling, expected neither; leave "
                     "exclude_edges out"
@@ -272,24 +424,25 @@ class NeighborSampler(GraphSampler):
         state = generator.get_state()
         generator.manual_seed(key % 2**63)
         try:
-            out = edge_sample(
+            links = link_seeds(
                 inputs,
-                partial(self._sample, key=key, times_ready=True),
-                self.num_nodes,
+                neg_sampling,
+                self.graph.node_types.__getitem__,
                 self.disjoint,
                 node_times,
-                neg_sampling,
+                lambda times: self._seed_times(times, inputs.row.numel()),
             )
         finally:
             generator.set_state(state)
-        if times is not None:  # the caller's times instead of the comparable ones
-            triplet = neg_sampling is not None and neg_sampling.is_triplet()
-            metadata = list(out.metadata)
-            count = metadata[4 if triplet else 3].numel()
-            repeats = -(-count // max(times.numel(), 1))
-            metadata[4 if triplet else 3] = times.repeat(repeats)[:count]
-            out.metadata = tuple(metadata)
-        return self._finish(out)
+        times = links.times or {}
+        seeds = [self._typed_seeds(t, nodes, times.get(t)) for t, nodes in links.nodes.items()]
+
+        def finish(sampled: Sampled) -> Any:
+            for trees in sampled.trees or []:
+                trees %= links.num_links  # both ends, and the negatives, share one
+            return links.metadata
+
+        return Prepared(seeds, finish)
 
     def _seed_times(self, times: Tensor, count: int) -> Tensor:
         if self.graph.float_times is None:
@@ -302,64 +455,14 @@ class NeighborSampler(GraphSampler):
             )
         return comparable_times(times, "seed times", self.graph.float_times)
 
-    def _sample(
-        self, seed: Any, seed_time: Any = None, *, key: int, times_ready: bool = False
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        """Samples around seeds, a tensor or a dict by node type; ``metadata`` is the caller's."""
-        types = list(self.graph.node_types)
-        seeds = seed if isinstance(seed, dict) else {None: seed}
-        times = seed_time if isinstance(seed_time, dict) else {None: seed_time}
-        request = []
-        for node_type, nodes in seeds.items():
-            number, nodes = self._seeds(node_type, nodes)
-            given = times.get(node_type)
-            if given is not None and not times_ready:
-                given = self._seed_times(given, nodes.numel())
-            if given is None and self.graph.float_times is not None:
-                given = self._times_of(node_type, nodes)
-            request.append(
-                (
-                    number,
-                    engine_array(nodes),
-                    None if given is None else engine_array(given.contiguous()),
-                )
-            )
-        induced = self.subgraph_type == SubgraphType.induced
-        nodes_of, trees, edges, node_counts, edge_counts = self._engine.sample(
-            request,
-            self._fanouts,
-            key % 2**64,
-            replace=self.replace,
-            disjoint=self.disjoint,
-            last=self.temporal_strategy == "last",
-            induced=induced,
-            num_threads=self.num_threads,
-        )
-        names = self.graph.edge_types
-        # Walked backwards, messages still go along the edges.
-        row, col = (1, 0) if self.graph.backward else (0, 1)
-        if self.is_hetero:
-            return HeteroSamplerOutput(
-                node=dict(zip(types, nodes_of, strict=True)),
-                row={n: e[row] for n, e in zip(names, edges, strict=True)},
-                col={n: e[col] for n, e in zip(names, edges, strict=True)},
-                edge={n: e[2] for n, e in zip(names, edges, strict=True)},
-                batch=dict(zip(types, trees, strict=True)) if self.disjoint else None,
-                num_sampled_nodes=dict(zip(types, node_counts, strict=True)),
-                num_sampled_edges=None if induced else dict(zip(names, edge_counts, strict=True)),
-            )
-        empty = torch.empty(0, dtype=torch.int64)
-        edge = edges[0] if edges else (empty, empty, empty)
-        counts = edge_counts[0] if edge_counts else []
-        return SamplerOutput(
-            node=nodes_of[0],
-            row=edge[row],
-            col=edge[col],
-            edge=edge[2],
-            batch=trees[0] if self.disjoint else None,
-            num_sampled_nodes=node_counts[0],
-            num_sampled_edges=None if induced else counts,
-        )
+    def _typed_seeds(
+        self, node_type: str | None, nodes: Tensor, times: Tensor | None
+    ) -> tuple[int, Any, Any]:
+        number, nodes = self._seeds(node_type, nodes)
+        if times is None and self.graph.float_times is not None:
+            times = self._times_of(node_type, nodes)
+        ready = None if times is None else engine_array(times.contiguous())
+        return number, engine_array(nodes), ready
 
     def _times_of(self, node_type: str | None, nodes: Tensor) -> Tensor:
         if node_type not in self.graph.node_times:
@@ -375,13 +478,6 @@ class NeighborSampler(GraphSampler):
                 f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
             )
         return own[nodes]
-
-    def _finish(
-        self, out: SamplerOutput | HeteroSamplerOutput
-    ) -> SamplerOutput | HeteroSamplerOutput:
-        if self.subgraph_type == SubgraphType.bidirectional:
-            return out.to_bidirectional(keep_orig_edges=False)
-        return out
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

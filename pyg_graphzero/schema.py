@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -54,6 +54,30 @@ class FileRecord:
 
     bytes: int
     header_hash: str
+    encoding: dict[str, Any] | None = None  # an EncodingLoss, where the column is encoded
+
+
+@dataclass
+class AdoptedRecord:
+    """Rows in a file that is not the store's.
+
+    Attributes:
+        path: The file, absolute or relative to the store.
+        bytes: Its size.
+        fingerprint: Of its header and some rows, see :mod:`pyg_graphzero.adopted`.
+        dtype: Of the rows, as the format names it.
+        shape: With the number of rows first.
+        offset: Where the first row starts, in bytes.
+        row_stride: Bytes from one row to the next.
+    """
+
+    path: str
+    bytes: int
+    fingerprint: str
+    dtype: str
+    shape: list[int]
+    offset: int
+    row_stride: int
 
 
 @dataclass
@@ -65,6 +89,7 @@ class StoreSchema:
     edge_types: list[EdgeTypeSchema] = field(default_factory=list)
     graph_attrs: dict[str, Any] = field(default_factory=dict)
     files: dict[str, FileRecord] = field(default_factory=dict)
+    adopted: dict[str, AdoptedRecord] = field(default_factory=dict)
     created_by: str = ""
 
     def node_type(self, name: str | None) -> NodeTypeSchema | None:
@@ -119,10 +144,12 @@ def dump(schema: StoreSchema, path: Path) -> None:
         ],
         "graph_attrs": schema.graph_attrs,
         "files": {
-            name: {"bytes": record.bytes, "header_hash": record.header_hash}
+            name: {key: value for key, value in asdict(record).items() if value is not None}
             for name, record in sorted(schema.files.items())
         },
     }
+    if schema.adopted:
+        body["adopted"] = {name: asdict(record) for name, record in sorted(schema.adopted.items())}
     body["checksum"] = _digest(body)
     text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
     try:
@@ -257,9 +284,28 @@ def load(directory: Path) -> StoreSchema:
         schema.files[read.file_name(name, where)] = FileRecord(
             bytes=read.take(entry, "bytes", int, where),
             header_hash=read.take(entry, "header_hash", str, where),
+            encoding=read.take(entry, "encoding", dict, where) if "encoding" in entry else None,
         )
+    for name, entry in (read.take(body, "adopted", dict, "") if "adopted" in body else {}).items():
+        schema.adopted[read.file_name(name, "adopted")] = _adopted(read, entry, name)
     _check_types(schema, read)
     return schema
+
+
+def _adopted(read: _Reader, entry: Any, name: str) -> AdoptedRecord:
+    where = f"adopted[{name!r}]"
+    shape = read.take(entry, "shape", list, where)
+    if len(shape) > 8 or not all(type(dim) is int and 0 <= dim < 2**63 for dim in shape):
+        raise read.fail(f"{where}.shape", shape, "at most 8 counts from 0 to 2^63 - 1")
+    return AdoptedRecord(
+        path=read.take(entry, "path", str, where),
+        bytes=read.take(entry, "bytes", int, where),
+        fingerprint=read.take(entry, "fingerprint", str, where),
+        dtype=read.take(entry, "dtype", str, where),
+        shape=shape,
+        offset=read.take(entry, "offset", int, where),
+        row_stride=read.take(entry, "row_stride", int, where),
+    )
 
 
 def _check_types(schema: StoreSchema, read: _Reader) -> None:
@@ -306,13 +352,13 @@ def named_files(schema: StoreSchema) -> list[str]:
 
 
 def check_files(directory: Path, schema: StoreSchema) -> None:
-    """Every file the schema names must be there, with the size and header it recorded.
+    """Every file of the store must be there, with the size and header the schema recorded.
 
     Raises:
         FormatError: Names the file, its size or header hash, and what was recorded.
     """
     for name in named_files(schema):
-        if name not in schema.files:
+        if name not in schema.files and name not in schema.adopted:
             raise FormatError.of(directory / SCHEMA_FILE, "files", f"no entry for {name!r}", "one")
     for name, record in schema.files.items():
         check_file(directory, name, record)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,8 @@ from torch_geometric.data.feature_store import _FieldStatus
 from torch_geometric.data.graph_store import EdgeLayout
 from typing_extensions import Self
 
-from pyg_graphzero.columns import gather
+from pyg_graphzero.adopted import adopted_path
+from pyg_graphzero.columns import decoded, gather
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.data import DiskData, DiskHeteroData
@@ -31,17 +33,22 @@ from pyg_graphzero.writer import StoreEditor, as_tensor
 HOMOGENEOUS_EDGES = (None, None)
 
 
-def open(path: str | os.PathLike[str], mode: str = "r") -> Store:
+def open(
+    path: str | os.PathLike[str], mode: str = "r", *, keep_half: bool | Collection[str] = False
+) -> Store:
     """Opens a store. Costs milliseconds and no memory, whatever the size.
 
     Args:
         path: The store's directory.
         mode: ``"r"``, or ``"r+"`` to add and remove columns through PyG's ``put_*`` and
             ``remove_*``; one process at a time may hold it so.
+        keep_half: Attributes stored as float16 or bfloat16 for float32 that are left in half
+            precision: names (``"x"``, ``"paper.x"``), or True for all.
 
     Raises:
         FileNotFoundError: There is no store.
-        FormatError: A file is damaged, cut short, or of another format version.
+        FormatError: A file is damaged, cut short, or of another format version; an adopted file
+            was moved or changed.
         BlockingIOError: ``"r+"`` while another process has it open so.
 
     Example:
@@ -50,7 +57,7 @@ def open(path: str | os.PathLike[str], mode: str = "r") -> Store:
         >>> store.data().num_nodes
         4
     """
-    return Store(path, mode)
+    return Store(path, mode, keep_half=keep_half)
 
 
 class Store:
@@ -64,12 +71,19 @@ class Store:
         graph_store: PyG's ``GraphStore`` over the topologies.
     """
 
-    def __init__(self, path: str | os.PathLike[str], mode: str = "r") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        keep_half: bool | Collection[str] = False,
+    ) -> None:
         if mode not in ("r", "r+"):
             raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
         self.path = Path(os.path.abspath(path))
         self.mode = mode
-        self._open_contents: StoreContents | None = StoreContents(self.path)
+        self.keep_half = keep_half
+        self._open_contents: StoreContents | None = StoreContents(self.path, keep_half)
         self._editor: StoreEditor | None = None
         if mode == "r+":
             self._editor = StoreEditor(self.path, self._open_contents.schema)
@@ -79,7 +93,7 @@ class Store:
         self.graph_store = DiskGraphStore(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Store, (self.path, "r")
+        return partial(Store, keep_half=self.keep_half), (self.path, "r")
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +114,7 @@ class Store:
         return f"Store({str(self.path)!r}, num_nodes={nodes}, num_edges={edges})"
 
     def _refresh(self) -> None:
-        self._open_contents = StoreContents(self.path)
+        self._open_contents = StoreContents(self.path, self.keep_half)
         if self._editor is not None:
             self._editor.use(self._open_contents.schema)
 
@@ -174,18 +188,31 @@ class Store:
         return verify(self._contents.path, progress)
 
     def info(self) -> dict[str, Any]:
-        """What the store holds, as plain dictionaries: counts, shapes, dtypes, bytes."""
+        """What the store holds, as plain dictionaries: counts, shapes, dtypes, bytes.
+
+        A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
+        store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
+        """
         contents = self._contents
 
-        def columns(files: dict[str, str]) -> dict[str, Any]:
-            return {
-                name: {
-                    "shape": list(contents.column(file).shape),
-                    "dtype": contents.column(file).dtype,
-                    "bytes": contents.schema.files[file].bytes,
-                }
-                for name, file in files.items()
+        def column(file: str) -> dict[str, Any]:
+            opened = contents.column(file)
+            found: dict[str, Any] = {
+                "shape": list(opened.shape),
+                "dtype": "float32" if opened.is_encoded else opened.dtype,
             }
+            if file in contents.schema.adopted:
+                record = contents.schema.adopted[file]
+                path = str(adopted_path(self.path, record))
+                return found | {"bytes": 0, "adopted": path, "adopted_bytes": opened.data_bytes}
+            record_of_file = contents.schema.files[file]
+            found["bytes"] = record_of_file.bytes
+            if opened.is_encoded:
+                found["encoding"] = {"encoding": opened.dtype, **(record_of_file.encoding or {})}
+            return found
+
+        def columns(files: dict[str, str]) -> dict[str, Any]:
+            return {name: column(file) for name, file in files.items()}
 
         return {
             "path": str(self.path),
@@ -215,7 +242,7 @@ class Store:
                 for t in contents.schema.edge_types
             ],
             "graph_attrs": {
-                key: columns({key: entry["file"]})[key] if "file" in entry else entry["value"]
+                key: column(entry["file"]) if "file" in entry else entry["value"]
                 for key, entry in contents.schema.graph_attrs.items()
             },
         }
@@ -288,18 +315,18 @@ class DiskFeatureStore(FeatureStore):
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
         record, is_edge, file = self._find(attr)
-        view = self.store._contents.view(file)
+        table = self.store._contents.rows(file)
         position = self.store._contents.edge_position(record.name) if is_edge else None
         index = attr.index
         if index is None:
-            return view if position is None else gather(view, position)
+            return decoded(table) if position is None else gather(table, position)
         if isinstance(index, (slice, int)):
             if position is None:
-                return view[index]
+                return table[index]
             rows = position[index]
-            return view[int(rows)] if isinstance(index, int) else gather(view, rows)
-        rows = as_row_index(index, view.size(0))
-        return gather(view, rows if position is None else gather(position, rows))
+            return table[int(rows)] if isinstance(index, int) else gather(table, rows)
+        rows = as_row_index(index, table.size(0))
+        return gather(table, rows if position is None else gather(position, rows))
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyg_graphzero import _core, schema
+from pyg_graphzero.adopted import adopted_path, open_adopted
 from pyg_graphzero.errors import FormatError
 
 _BLOCKS_PER_STEP = 64
@@ -17,15 +18,18 @@ class VerifyReport:
     """What verify() read and found.
 
     Attributes:
-        files: Number of files checked.
+        files: Number of files checked, adopted ones not among them.
         blocks: Number of blocks checked.
         bytes: Number of bytes read.
+        adopted: Files that the store refers to; there are no checksums of all their rows, so only
+            their size and fingerprint are checked.
         bad: One line per fault: file, block, offset, found and expected checksum.
     """
 
     files: int = 0
     blocks: int = 0
     bytes: int = 0
+    adopted: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
 
     @property
@@ -35,7 +39,9 @@ class VerifyReport:
 
     def __str__(self) -> str:
         head = f"{self.files} files, {self.blocks} blocks, {self.bytes:,} bytes: "
-        return head + ("all good" if self.ok else "\n".join([f"{len(self.bad)} bad", *self.bad]))
+        notes = [f"{path}: adopted, size and fingerprint checked" for path in self.adopted]
+        verdict = ["all good"] if self.ok else [f"{len(self.bad)} bad", *self.bad]
+        return head + "\n".join([*verdict, *notes])
 
 
 def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
@@ -72,6 +78,12 @@ def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> Ve
             report.bad += [f"{file}: {detail}" for *_, detail in table_faults]
             report.blocks += count
             report.bytes += record.bytes
+        except FormatError as error:
+            report.bad.append(str(error))
+    for name, adopted in store.adopted.items():
+        report.adopted.append(str(adopted_path(path, adopted)))
+        try:
+            open_adopted(path, name, adopted)
         except FormatError as error:
             report.bad.append(str(error))
     if progress is not None:

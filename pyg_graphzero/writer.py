@@ -24,9 +24,12 @@ from torch import Tensor
 from typing_extensions import Self
 
 from pyg_graphzero import _core, schema
+from pyg_graphzero.adopted import adopt
 from pyg_graphzero.columns import write_column
 from pyg_graphzero.convert.csc import BuildRoom, Csc, CscOptions, EdgeChunk, build_csc
+from pyg_graphzero.convert.rows import ArrayRows, FileRows, Rows
 from pyg_graphzero.convert.workspace import Workspace
+from pyg_graphzero.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
 from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
 
@@ -104,11 +107,27 @@ class _FileSet:
                 path.unlink(missing_ok=True)
             raise
 
-    def column(self, folder: str, name: str, value: Tensor) -> str:
+    def column(
+        self,
+        folder: str,
+        name: str,
+        value: Tensor | Rows | ColumnEncoder,
+        progress: Callable[[int], object] | None = None,
+    ) -> str:
         with self._placing(folder) as place:
             path = place(name, ".gd")
-            write_column(path, value)
-        return self._record(path)
+            write_column(path, value, progress)
+        file = self._record(path)
+        if isinstance(value, ColumnEncoder):
+            self.schema.files[file].encoding = value.loss().to_dict()
+        return file
+
+    def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
+        stem, n = f"{folder}/{_safe(name)}", 1
+        while (file := f"{stem}{f'-{n}' if n > 1 else ''}.adopted") in self.schema.adopted:
+            n += 1
+        self.schema.adopted[file] = adopt(store, rows)
+        return file
 
     def edges(
         self,
@@ -215,11 +234,43 @@ class StoreWriter:
             raise ValueError(f"node type {name!r} was added before")
         self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
 
-    def add_node_attr(self, node_type: str | None, attr: str, value: Any) -> None:
-        """Writes a node column: tensor or array ``[num_nodes, ...]``, any stored dtype."""
+    def add_node_attr(
+        self,
+        node_type: str | None,
+        attr: str,
+        value: Any,
+        progress: Callable[[int], object] | None = None,
+        encoding: str | None = None,
+    ) -> EncodingLoss | None:
+        """Writes a node column.
+
+        Args:
+            node_type: Whose it is.
+            attr: Its name.
+            value: Tensor, array or rows ``[num_nodes, ...]`` of any stored dtype.
+            progress: Called with the number of bytes of each piece read or written; see
+                :func:`pyg_graphzero.encoding.work_bytes` for how many they are.
+            encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
+
+        Returns:
+            What encoding has cost; None without it.
+        """
         record = self._node_type(node_type)
-        tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
-        record.attrs[attr] = self._files.column(node_folder(node_type), attr, tensor)
+        what = f"node attribute {attr!r} of {node_type!r}"
+        rows = _rows(value, record.num_nodes, what)
+        encoder: ColumnEncoder | None = None
+        if encoding is not None:
+            table = rows if isinstance(rows, Rows) else ArrayRows(rows)
+            rows = encoder = ColumnEncoder(table, encoding, what, progress)
+        record.attrs[attr] = self._files.column(node_folder(node_type), attr, rows, progress)
+        return None if encoder is None else encoder.loss()
+
+    def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
+        """Refers to the rows of a node column where they are."""
+        record = self._node_type(node_type)
+        _rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        folder = node_folder(node_type)
+        record.attrs[attr] = self._files.adopt(folder, attr, self._target, rows)
 
     def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
         """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
@@ -228,9 +279,13 @@ class StoreWriter:
         record.index_sets[name] = self._files.column(node_folder(node_type), name, tensor)
 
     def add_node_ids(self, node_type: str | None, ids: Any) -> None:
-        """Writes the user's id of every row: ``int64 [num_nodes]``, or strings."""
+        """Writes the user's id of every row: ``int64 [num_nodes]`` (also as rows), or strings."""
         record = self._node_type(node_type)
         folder = node_folder(node_type)
+        if isinstance(ids, Rows):
+            rows = _rows(ids, record.num_nodes, f"ids of {node_type!r}")
+            record.ids = self._files.column(folder, "ids", rows)
+            return
         if isinstance(ids, Tensor) or (isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"):
             tensor = _rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
             record.ids = self._files.column(folder, "ids", tensor)
@@ -378,6 +433,9 @@ class StoreEditor:
 
     def _commit(self) -> None:
         used = set(schema.named_files(self._schema))
+        # An adopted file is somebody else's: it is forgotten, never deleted.
+        for name in [name for name in self._schema.adopted if name not in used]:
+            del self._schema.adopted[name]
         unused = [name for name in self._schema.files if name not in used]
         for name in unused:
             del self._schema.files[name]
@@ -409,11 +467,12 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
     return index
 
 
-def _rows(value: Any, count: int, what: str) -> Tensor:
-    tensor = as_tensor(value, what)
-    if tensor.dim() == 0 or tensor.size(0) != count:
-        raise ValueError(f"{what}: found shape {list(tensor.shape)}, expected {count} rows")
-    return tensor
+def _rows(value: Any, count: int, what: str) -> Any:
+    """``value`` as a tensor, or the rows that it is; with as many as there should be."""
+    rows = value if isinstance(value, Rows) else as_tensor(value, what)
+    if len(rows.shape) == 0 or rows.shape[0] != count:
+        raise ValueError(f"{what}: found shape {list(rows.shape)}, expected {count} rows")
+    return rows
 
 
 def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:

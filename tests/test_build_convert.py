@@ -26,6 +26,7 @@ from pyg_graphzero.cli import main
 from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
 from pyg_graphzero.convert.progress import Progress
+from pyg_graphzero.convert.storage import Storage
 from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace, resident
 from pyg_graphzero.convert.write import write_plan
 
@@ -177,7 +178,12 @@ def plan_of(chunks: int, fail_at: int | None = None) -> GraphPlan:
 def test_an_error_at_the_last_row(tmp_path: Path) -> None:
     gz.convert(EDGES, tmp_path / "s")
     with Workspace(tmp_path / "s", resident() + MIN_ROOM + (1 << 20)) as workspace:
-        options = {"force": True, "progress": Progress(False), "workspace": workspace}
+        options = {
+            "storage": Storage(None, False),
+            "force": True,
+            "progress": Progress(False),
+            "workspace": workspace,
+        }
         with pytest.raises(gz.InputError, match="row 4"):
             write_plan(plan_of(5, fail_at=4), tmp_path / "s", **options)
     assert os.listdir(tmp_path) == ["s"]
@@ -203,6 +209,7 @@ KILLED = textwrap.dedent("""
     sys.path.insert(0, sys.argv[2])
     from test_build_convert import plan_of
     from pyg_graphzero.convert.progress import Progress
+    from pyg_graphzero.convert.storage import Storage
     from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace, resident
     from pyg_graphzero.convert.write import write_plan
 
@@ -210,7 +217,8 @@ KILLED = textwrap.dedent("""
     print("ready", flush=True)
     with Workspace(out, resident() + MIN_ROOM + (4 << 20), out.parent) as workspace:
         workspace.left = lambda reserved=0: 1 << 20
-        write_plan(plan_of(12), out, force=True, progress=Progress(False), workspace=workspace)
+        write_plan(plan_of(12), out, storage=Storage(None, False), force=True,
+                   progress=Progress(False), workspace=workspace)
     print("done", flush=True)
 """)
 

@@ -222,7 +222,10 @@ class TestForgedHeaders:
             (X, {"num_dims": 9}, "num_dims: found 9, expected at most 8"),
             (X, {"dtype": 22}, "dtype: found 22, expected a dtype code of format v1 (1-21)"),
             (X, {"dtype": 0}, "dtype: found 0, expected a dtype code of format v1 (1-21)"),
-            (X, {"encoding": 1}, "encoding: found 1, expected 0"),
+            (X, {"encoding": 1}, "encoding: found 1 of float32, expected float16 or bfloat16"),
+            (X, {"encoding": 2}, "encoding: found 2 of float32, expected int8"),
+            (X, {"encoding": 3}, "encoding: found 3, expected 0 to 2; the file was written by a "
+             "newer release: upgrade"),
             (X, {"row_stride": 27}, "row_stride: found 27, expected at least row_bytes (28) and a "
              "multiple of the item size"),
             (X, {"row_stride": 30}, "row_stride: found 30, expected at least row_bytes (28) and a "

@@ -82,7 +82,7 @@ def test_edge_ids_are_widened() -> None:
     ids = torch.tensor([7, -1, 2**31 - 1], dtype=torch.int32)
     rows = torch.tensor([2, 0, 0, 1])
     for column in (ids, ids.to(torch.int64)):
-        raw = column.view(torch.uint8).view(3, -1)
-        assert _core.gather_int64(raw, rows).tolist() == [2**31 - 1, 7, 7, -1]
+        table = _core.RowTable(column.view(torch.uint8).view(3, -1))
+        assert _core.gather_int64(table, rows).tolist() == [2**31 - 1, 7, 7, -1]
         with pytest.raises(IndexError, match=r"index\[0\]: found row 3"):
-            _core.gather_int64(raw, torch.tensor([3]))
+            _core.gather_int64(table, torch.tensor([3]))

@@ -21,6 +21,7 @@ from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, random_edges, write_store
+from pyg_graphzero import _core
 from pyg_graphzero.hgt import HGTSampler
 from pyg_graphzero.loader import HGTLoader
 from pyg_graphzero.loader.keyed import KeyedLoader
@@ -355,13 +356,13 @@ def test_bad_counts(hetero, num_samples, message):
 def test_the_engine_checks_its_counts():
     engine = HGTSampler(heterogeneous(), [1])._engine
     with pytest.raises(ValueError, match="num_samples: found -1, expected a count or 0"):
-        engine.sample([], [[-1]] * 3, 0)
+        _core.Recipe.hgt(engine, [[-1]] * 3).make([], 0)
     with pytest.raises(ValueError, match="num_samples: found 1 lists, expected one per node type"):
-        engine.sample([], [[1]], 0)
+        _core.Recipe.hgt(engine, [[1]]).make([], 0)
     with pytest.raises(ValueError, match="differ in their number of hops"):
-        engine.sample([], [[1], [1], [1, 1]], 0)
+        _core.Recipe.hgt(engine, [[1], [1], [1, 1]]).make([], 0)
     with pytest.raises(ValueError, match="found node type 3, expected 0 <= type < 3"):
-        engine.sample([(3, torch.tensor([0]), None)], [[1]] * 3, 0)
+        _core.Recipe.hgt(engine, [[1]] * 3).make([(3, torch.tensor([0]), None)], 0)
 
 
 def test_bad_seeds_and_graphs(homo, hetero):

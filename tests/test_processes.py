@@ -184,21 +184,6 @@ def test_the_loader_lives_as_long_as_its_iterator(homo):
     assert len(list(iterator)) == 3
 
 
-def test_forkserver_workers(homo):
-    _, store = homo
-
-    def epoch(**kwargs):
-        torch.manual_seed(3)
-        return list(NeighborLoader(store.data(), [5, 3], batch_size=100, shuffle=True, **kwargs))
-
-    want = epoch()
-    got = epoch(num_workers=1, multiprocessing_context="forkserver")
-    for a, b in zip(got, want, strict=True):
-        assert torch.equal(a.n_id, b.n_id)
-        assert torch.equal(a.e_id, b.e_id)
-        assert torch.equal(a.x, b.x)
-
-
 def test_an_error_in_a_transform_reaches_the_caller(homo):
     _, store = homo
 

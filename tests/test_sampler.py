@@ -176,10 +176,9 @@ def test_indices_of_either_width(wide):
     builder = _core.SamplerBuilder([50])
     indices = edge_index[0, order].to(torch.int64 if wide else torch.int32)
     builder.add_arrays(0, 0, indptr, indices, 50, "test")
-    nodes, _, edges, *_ = _core.NeighborSampler(builder).sample(
-        [(0, torch.arange(50), None)], [[-1]], 0
-    )
-    assert torch.equal(nodes[0][edges[0][0]], edge_index[0, order])
+    recipe = _core.Recipe.neighbors(_core.NeighborSampler(builder), [[-1]])
+    nodes, _, edges, *_ = recipe.make([(0, torch.arange(50), None)], 0)
+    assert torch.equal(nodes[0][edges[0][0][0]], edge_index[0, order])
 
 
 def test_num_neighbors_forms():
@@ -211,7 +210,7 @@ def test_fanout_zero_and_bad_fanouts():
         NeighborSampler(data, [2.5])
     sampler = NeighborSampler(data, [3])
     with pytest.raises(ValueError, match="num_neighbors: found -2"):
-        sampler._engine.sample([(0, torch.tensor([1]), None)], [[-2]], 0)
+        _core.Recipe.neighbors(sampler._engine, [[-2]]).make([(0, torch.tensor([1]), None)], 0)
 
 
 def test_bad_seeds_name_what_is_wrong():

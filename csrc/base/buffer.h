@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
+#include <cstring>
 #include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
+
+#include "base/memory_pool.h"
 
 namespace gz {
 
@@ -18,60 +20,63 @@ class Buffer {
 
  public:
   Buffer() = default;
-  explicit Buffer(std::int64_t size) { resize(size); }
+  // `locked`: see Block; it stays so when it grows.
+  explicit Buffer(std::int64_t size, bool locked = false) : locked_(locked) { resize(size); }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);
     return *this;
   }
-  ~Buffer() { std::free(data_); }
+  ~Buffer() { return_block(block_); }
 
   // Grows or shrinks; elements that are new hold no defined value.
   void resize(std::int64_t size) {
-    if (size > capacity_) reserve(std::max(size, capacity_ + capacity_ / 2));
+    if (size > capacity()) reserve(std::max(size, capacity() + capacity() / 2));
     size_ = size;
   }
 
-  void reserve(std::int64_t capacity) {
-    if (capacity <= capacity_) return;
-    if (capacity > PTRDIFF_MAX / static_cast<std::int64_t>(sizeof(T))) throw std::bad_alloc();
-    void* grown = std::realloc(data_, static_cast<std::size_t>(capacity) * sizeof(T));
-    if (grown == nullptr) throw std::bad_alloc();
-    data_ = static_cast<T*>(grown);
-    capacity_ = capacity;
+  void reserve(std::int64_t wanted) {
+    if (wanted <= capacity()) return;
+    if (wanted > PTRDIFF_MAX / static_cast<std::int64_t>(sizeof(T))) throw std::bad_alloc();
+    const Block grown = take_block(static_cast<std::size_t>(wanted) * sizeof(T), locked_);
+    if (size_ > 0)
+      std::memcpy(grown.data, block_.data, static_cast<std::size_t>(size_) * sizeof(T));
+    return_block(std::exchange(block_, grown));
   }
 
   void push_back(T value) {
     const std::int64_t at = size_;
     resize(at + 1);
-    data_[at] = value;
+    data()[at] = value;
   }
 
   void clear() noexcept { size_ = 0; }
-  T* data() noexcept { return data_; }
-  const T* data() const noexcept { return data_; }
+  T* data() noexcept { return static_cast<T*>(block_.data); }
+  const T* data() const noexcept { return static_cast<const T*>(block_.data); }
   std::int64_t size() const noexcept { return size_; }
-  std::int64_t capacity() const noexcept { return capacity_; }
-  T& operator[](std::int64_t i) noexcept { return data_[i]; }
-  const T& operator[](std::int64_t i) const noexcept { return data_[i]; }
-  std::span<const T> span() const noexcept { return {data_, static_cast<std::size_t>(size_)}; }
+  std::int64_t capacity() const noexcept {
+    return static_cast<std::int64_t>(block_.size / sizeof(T));
+  }
+  T& operator[](std::int64_t i) noexcept { return data()[i]; }
+  const T& operator[](std::int64_t i) const noexcept { return data()[i]; }
+  std::span<const T> span() const noexcept { return {data(), static_cast<std::size_t>(size_)}; }
 
-  // Gives the memory up to the caller, who frees it with std::free.
-  T* release() noexcept {
-    size_ = capacity_ = 0;
-    return std::exchange(data_, nullptr);
+  // Gives the memory up to the caller, who hands it to return_block().
+  Block release() noexcept {
+    size_ = 0;
+    return std::exchange(block_, Block{});
   }
 
  private:
   void swap(Buffer& other) noexcept {
-    std::swap(data_, other.data_);
+    std::swap(block_, other.block_);
     std::swap(size_, other.size_);
-    std::swap(capacity_, other.capacity_);
+    std::swap(locked_, other.locked_);
   }
 
-  T* data_ = nullptr;
+  Block block_;
   std::int64_t size_ = 0;
-  std::int64_t capacity_ = 0;
+  bool locked_ = false;
 };
 
 }  // namespace gz

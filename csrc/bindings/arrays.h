@@ -5,7 +5,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <span>
 
@@ -23,21 +23,45 @@ using Bytes =
 using ByteRows = nb::ndarray<nb::pytorch, const std::uint8_t, nb::ndim<2>, nb::device::cpu>;
 using MutableByteRows =
     nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using FloatArray =
+    nb::ndarray<nb::pytorch, const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatRows = nb::ndarray<nb::pytorch, const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 using Int64Tensor = nb::ndarray<nb::pytorch, std::int64_t, nb::ndim<1>>;
+using Int64Matrix = nb::ndarray<nb::pytorch, std::int64_t, nb::ndim<2>>;
 using ByteTensor = nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<1>>;
+using ByteMatrix = nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<2>>;
 
 inline std::span<const std::int64_t> as_span(const Int64Array& array) {
   return {array.data(), array.size()};
 }
 
-// Hands the buffer's memory to a torch tensor, which frees it.
+// Hands the buffer's memory to an array of the given shape, which gives it back to the pool.
+template <class Array, class T>
+Array to_array(Buffer<T>&& buffer, std::initializer_list<std::size_t> shape) {
+  if (buffer.capacity() == 0) buffer.reserve(1);
+  auto block = std::make_unique<Block>(buffer.release());
+  auto* const data = static_cast<typename Array::Scalar*>(block->data);
+  const nb::capsule owner(block.get(), [](void* held) noexcept {
+    const std::unique_ptr<Block> dead(static_cast<Block*>(held));
+    return_block(*dead);
+  });
+  block.release();
+  return Array(data, shape, owner);
+}
+
 inline Int64Tensor to_tensor(Buffer<std::int64_t>&& buffer) {
   const auto size = static_cast<std::size_t>(buffer.size());
-  if (buffer.capacity() == 0) buffer.reserve(1);
-  std::int64_t* const data = buffer.release();
-  const nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
-  return Int64Tensor(data, {size}, owner);
+  return to_array<Int64Tensor>(std::move(buffer), {size});
+}
+
+// Keeps a Python object alive; the last reference may go away on a thread without the GIL.
+template <class Held>
+std::shared_ptr<const void> hold(Held held) {
+  return std::shared_ptr<const Held>(new Held(std::move(held)), [](const Held* object) {
+    const nb::gil_scoped_acquire acquired;
+    delete object;
+  });
 }
 
 // A capsule that keeps `object` alive as long as a view of it lives.

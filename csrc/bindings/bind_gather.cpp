@@ -1,61 +1,150 @@
 // Gathering rows into a batch's tensors.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
+#include "bindings/gathered.h"
 
+#include <nanobind/stl/optional.h>
+
+#include <optional>
 #include <stdexcept>
+#include <string>
+#include <tuple>
 
 #include "base/parallel.h"
-#include "bindings/arrays.h"
-#include "gather/gather.h"
 
 namespace gz::python {
 
 using namespace nb::literals;
 
+namespace {
+
+// A table, and the arrays it lies in.
+struct HeldTable {
+  RowTable rows;
+  std::shared_ptr<const void> owner;
+};
+
+RowTable plain_rows(const ByteRows& stored) {
+  if (stored.shape(1) > 1 && stored.stride(1) != 1) {
+    throw std::invalid_argument("table: the bytes of a row must be contiguous");
+  }
+  return {reinterpret_cast<const std::byte*>(stored.data()),
+          static_cast<std::int64_t>(stored.shape(0)), static_cast<std::int64_t>(stored.shape(1)),
+          stored.stride(0)};
+}
+
+RowTable encoded_rows(const ByteRows& stored, const std::string& dtype,
+                      const std::optional<FloatArray>& scale,
+                      const std::optional<FloatArray>& zero_point) {
+  const RowCode code = row_code(dtype);
+  RowTable rows = plain_rows(stored);
+  const std::int64_t items = rows.row_bytes / code_bytes(code);
+  const auto numbers = static_cast<std::size_t>(code == RowCode::kInt8 ? items : 0);
+  if (rows.row_bytes % code_bytes(code) != 0 || (scale ? scale->size() : 0) != numbers ||
+      (zero_point ? zero_point->size() : 0) != numbers) {
+    throw std::invalid_argument(
+        "table: expected whole items, and for int8 a scale and a zero_point for each of a row");
+  }
+  rows.row_bytes = items * static_cast<std::int64_t>(sizeof(float));
+  rows.decode = decoder(code);
+  if (scale) rows.scale = scale->data();
+  if (zero_point) rows.zero_point = zero_point->data();
+  return rows;
+}
+
+}  // namespace
+
+nb::tuple gathered_tensors(Gathered gathered) {
+  nb::list lists, columns;
+  for (auto& ids : gathered.lists) lists.append(to_tensor(std::move(ids)));
+  for (auto& [rows, row_bytes] : gathered.columns) {
+    const auto width = static_cast<std::size_t>(row_bytes);
+    const auto height = width == 0 ? 0 : static_cast<std::size_t>(rows.size()) / width;
+    columns.append(to_array<ByteMatrix>(std::move(rows), {height, width}));
+  }
+  return nb::make_tuple(lists, columns);
+}
+
 void init_gather(nb::module_& m) {
+  nb::class_<HeldTable>(m, "RowTable", "Rows to gather from.")
+      .def(
+          "__init__",
+          [](HeldTable* self, const ByteRows& stored, const std::optional<std::string>& dtype,
+             const std::optional<FloatArray>& scale, const std::optional<FloatArray>& zero_point) {
+            new (self) HeldTable{
+                dtype ? encoded_rows(stored, *dtype, scale, zero_point) : plain_rows(stored),
+                hold(std::make_tuple(stored, scale, zero_point))};
+          },
+          nb::arg("stored").noconvert(), "dtype"_a = nb::none(), "scale"_a = nb::none(),
+          "zero_point"_a = nb::none(),
+          "Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, "
+          "int8) to be decoded to float32, int8 as code * scale + zero_point.");
+  nb::class_<GatherPlan>(m, "GatherPlan",
+                         "What to gather for every batch: columns, each by one of its index lists.")
+      .def(
+          "__init__",
+          [](GatherPlan* self, std::size_t num_lists, bool locked) {
+            new (self) GatherPlan{num_lists, {}, {}, locked, {}};
+          },
+          "num_lists"_a, "locked"_a = false)
+      .def(
+          "add_lookup",
+          [](GatherPlan& self, std::size_t by, const HeldTable& ids) {
+            self.lookups.push_back({by, id_column(ids.rows)});
+            self.owners.push_back(ids.owner);
+            return self.num_lists + self.lookups.size() - 1;
+          },
+          "by"_a, "ids"_a, "One more list: items of a column of int32 or int64; its number.")
+      .def(
+          "add_column",
+          [](GatherPlan& self, std::size_t by, const HeldTable& table) {
+            self.columns.push_back({by, table.rows});
+            self.owners.push_back(table.owner);
+            return self.columns.size() - 1;
+          },
+          "by"_a, "table"_a, "One more column: rows of a table; its number.")
+      .def(
+          "gather",
+          [](const GatherPlan& self, const std::vector<Int64Array>& lists, int num_threads) {
+            std::vector<std::span<const std::int64_t>> spans;
+            for (const Int64Array& list : lists) spans.push_back(as_span(list));
+            Gathered gathered;
+            {
+              const nb::gil_scoped_release released;
+              gathered = gather(self, spans, num_threads);
+            }
+            return gathered_tensors(std::move(gathered));
+          },
+          "lists"_a, "num_threads"_a = 0,
+          nb::sig("def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> "
+                  "tuple[list[torch.Tensor], list[torch.Tensor]]"),
+          "The lists looked up (int64), and the columns' rows (uint8 [rows, bytes per row]).");
   m.def(
       "gather_rows",
-      [](const ByteRows& table, const Int64Array& index, const MutableByteRows& out,
+      [](const HeldTable& table, const Int64Array& index, const MutableByteRows& out,
          int num_threads) {
-        if (table.shape(1) > 1 && table.stride(1) != 1) {
-          throw std::invalid_argument("table: the bytes of a row must be contiguous");
-        }
-        if (out.shape(0) != index.size() || out.shape(1) != table.shape(1)) {
+        if (out.shape(0) != index.size() ||
+            out.shape(1) != static_cast<std::size_t>(table.rows.row_bytes)) {
           throw std::invalid_argument("out: its shape must be [len(index), bytes per row]");
         }
-        const RowTable rows{reinterpret_cast<const std::byte*>(table.data()),
-                            static_cast<std::int64_t>(table.shape(0)),
-                            static_cast<std::int64_t>(table.shape(1)), table.stride(0)};
         const auto ids = as_span(index);
         auto* const to = reinterpret_cast<std::byte*>(out.data());
         const nb::gil_scoped_release released;
-        gather_rows(rows, ids, to, num_threads);
+        gather_rows(table.rows, ids, to, num_threads);
       },
-      nb::arg("table").noconvert(), nb::arg("index").noconvert(), nb::arg("out").noconvert(),
-      "num_threads"_a = 0,
-      "Copies rows `index` of `table` [rows, bytes per row] to `out` [len(index), bytes per row].");
+      "table"_a, nb::arg("index").noconvert(), nb::arg("out").noconvert(), "num_threads"_a = 0,
+      "Puts rows `index` of `table` into `out`, uint8 [len(index), bytes per row in a batch].");
   m.def(
       "gather_int64",
-      [](const ByteRows& column, const Int64Array& index, int num_threads) {
+      [](const HeldTable& column, const Int64Array& index, int num_threads) {
+        const IdColumn ids = id_column(column.rows);
         Buffer<std::int64_t> out(static_cast<std::int64_t>(index.size()));
-        const auto item_bytes = static_cast<int>(column.shape(1));
-        if (column.shape(1) > 1 && column.stride(1) != 1) {
-          throw std::invalid_argument("column: expected contiguous items");
-        }
-        if (column.shape(0) > 1 && column.stride(0) != item_bytes) {
-          throw std::invalid_argument("column: expected contiguous items");
-        }
         {
-          const auto* const data = reinterpret_cast<const std::byte*>(column.data());
-          const auto rows = static_cast<std::int64_t>(column.shape(0));
-          const auto ids = as_span(index);
           const nb::gil_scoped_release released;
-          gather_int64(data, rows, item_bytes, ids, out.data(), num_threads);
+          gather_ids(ids, as_span(index), out.data(), num_threads);
         }
         return to_tensor(std::move(out));
       },
-      nb::arg("column").noconvert(), nb::arg("index").noconvert(), "num_threads"_a = 0,
-      "Items `index` of an int32 or int64 column, given as its bytes [items, 4 or 8], as int64.");
+      "column"_a, nb::arg("index").noconvert(), "num_threads"_a = 0,
+      "Items `index` of a column of int32 or int64, as int64.");
   m.def("num_threads", &num_threads, "requested"_a = 0,
         "How many threads a call that asks for `requested` (0: torch's number) will use.");
 }

@@ -4,7 +4,6 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
@@ -19,16 +18,8 @@ using namespace nb::literals;
 
 namespace {
 
+using Int64s = std::optional<Int64Array>;
 using IndexArray = nb::ndarray<nb::pytorch, nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// Keeps Python arrays alive; the last reference may go away on a thread without the GIL.
-template <class Held>
-std::shared_ptr<const void> hold(Held held) {
-  return std::shared_ptr<const Held>(new Held(std::move(held)), [](const Held* object) {
-    const nb::gil_scoped_acquire acquired;
-    delete object;
-  });
-}
 
 Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num_src,
            std::string name) {
@@ -50,8 +41,6 @@ Csc csc_of(const Int64Array& indptr, const IndexArray& indices, std::int64_t num
           hold(std::pair(indptr, indices))};
 }
 
-using Int64s = std::optional<Int64Array>;
-
 const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, const char* what) {
   if (!values) return nullptr;
   if (static_cast<std::int64_t>(values->size()) != type.csc.num_edges) {
@@ -60,28 +49,6 @@ const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, c
                                 std::to_string(type.csc.num_edges));
   }
   return values->data();
-}
-
-using SeedArrays = std::vector<std::tuple<int, Int64Array, Int64s>>;
-
-std::vector<Seeds> seeds_of(const SeedArrays& arrays) {
-  std::vector<Seeds> seeds;
-  for (const auto& [type, nodes, times] : arrays) {
-    seeds.push_back(
-        {type, as_span(nodes), times ? as_span(*times) : std::span<const std::int64_t>{}});
-  }
-  return seeds;
-}
-
-nb::tuple to_python(Sample sample) {
-  nb::list nodes, trees, edges;
-  for (auto& n : sample.nodes) nodes.append(to_tensor(std::move(n)));
-  for (auto& t : sample.trees) trees.append(to_tensor(std::move(t)));
-  for (auto& e : sample.edges) {
-    edges.append(nb::make_tuple(to_tensor(std::move(e.row)), to_tensor(std::move(e.col)),
-                                to_tensor(std::move(e.slot))));
-  }
-  return nb::make_tuple(nodes, trees, edges, sample.num_sampled_nodes, sample.num_sampled_edges);
 }
 
 // Collects edge types before the sampler is built, which is immutable.
@@ -132,38 +99,7 @@ void init_sampling(nb::module_& m) {
           [](NeighborSampler* self, const SamplerBuilder& builder) {
             new (self) NeighborSampler(builder.num_nodes, builder.edge_types);
           },
-          "builder"_a)
-      .def(
-          "sample",
-          [](const NeighborSampler& self, const SeedArrays& seeds,
-             std::vector<std::vector<std::int64_t>> num_neighbors, std::uint64_t key, bool replace,
-             bool disjoint, bool last, bool induced, int num_threads) {
-            SampleRequest request;
-            request.seeds = seeds_of(seeds);
-            request.num_neighbors = std::move(num_neighbors);
-            request.key = key;
-            request.replace = replace;
-            request.disjoint = disjoint;
-            request.last = last;
-            request.induced = induced;
-            request.threads = num_threads;
-            Sample sample;
-            {
-              const nb::gil_scoped_release released;
-              sample = self.sample(request);
-            }
-            return to_python(std::move(sample));
-          },
-          "seeds"_a, "num_neighbors"_a, "key"_a, "replace"_a = false, "disjoint"_a = false,
-          "last"_a = false, "induced"_a = false, "num_threads"_a = 0,
-          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]],"
-                  " num_neighbors: Sequence[Sequence[int]], key: int, replace: bool = False, "
-                  "disjoint: bool = False, last: bool = False, induced: bool = False, "
-                  "num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], "
-                  "list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], "
-                  "list[list[int]]]"),
-          "Samples one batch: (nodes per node type, their trees if disjoint, (row, col, slot) per "
-          "edge type, nodes sampled per node type and hop, edges sampled per edge type and hop).");
+          "builder"_a);
 
   nb::class_<HgtSampler>(m, "HgtSampler", "Budgeted sampling over node types.")
       .def(
@@ -171,31 +107,7 @@ void init_sampling(nb::module_& m) {
           [](HgtSampler* self, const SamplerBuilder& builder) {
             new (self) HgtSampler(builder.num_nodes, builder.edge_types);
           },
-          "builder"_a)
-      .def(
-          "sample",
-          [](const HgtSampler& self, const SeedArrays& seeds,
-             std::vector<std::vector<std::int64_t>> num_samples, std::uint64_t key,
-             int num_threads) {
-            HgtRequest request;
-            request.seeds = seeds_of(seeds);
-            request.num_samples = std::move(num_samples);
-            request.key = key;
-            request.threads = num_threads;
-            Sample sample;
-            {
-              const nb::gil_scoped_release released;
-              sample = self.sample(request);
-            }
-            return to_python(std::move(sample));
-          },
-          "seeds"_a, "num_samples"_a, "key"_a, "num_threads"_a = 0,
-          nb::sig("def sample(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]],"
-                  " num_samples: Sequence[Sequence[int]], key: int, num_threads: int = 0) -> "
-                  "tuple[list[torch.Tensor], list[torch.Tensor], "
-                  "list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]], list[list[int]], "
-                  "list[list[int]]]"),
-          "Samples one batch, num_samples[node type][hop]; as NeighborSampler.sample, induced.");
+          "builder"_a);
 }
 
 }  // namespace gz::python

@@ -10,6 +10,7 @@
 
 #include "base/errors.h"
 #include "bindings/arrays.h"
+#include "build/encode.h"
 #include "io/publish.h"
 #include "storage/column.h"
 #include "storage/topology.h"
@@ -45,8 +46,30 @@ std::vector<FoundBlock> to_tuples(const std::vector<BadBlock>& bad) {
 void init_storage(nb::module_& m) {
   nb::class_<Column>(m, "Column", "An opened .gd file. Opening reads its header only.")
       .def_static("open", &Column::open, "path"_a)
+      .def_static(
+          "adopt",
+          [](const std::string& path, const std::string& dtype,
+             const std::vector<std::uint64_t>& shape, std::uint64_t file_bytes,
+             std::uint64_t data_offset, std::uint64_t row_stride) {
+            return Column::adopt(path, dtype_named(dtype), shape,
+                                 {file_bytes, data_offset, row_stride});
+          },
+          "path"_a, "dtype"_a, "shape"_a, "file_bytes"_a, "data_offset"_a, "row_stride"_a,
+          "Rows in a file of another program.")
       .def_prop_ro("path", &Column::path)
-      .def_prop_ro("dtype", [](const Column& c) { return std::string(c.dtype().name); })
+      .def_prop_ro(
+          "dtype", [](const Column& c) { return std::string(c.dtype().name); }, "What is stored.")
+      .def_prop_ro(
+          "is_encoded", [](const Column& c) { return c.encoding() != Encoding::kNone; },
+          "Whether what is stored stands for float32.")
+      .def_prop_ro(
+          "scale",
+          [](const Column& c) { return std::vector<float>(c.scale().begin(), c.scale().end()); },
+          "int8 that stand for float32: one number for each item of a row.")
+      .def_prop_ro("zero_point",
+                   [](const Column& c) {
+                     return std::vector<float>(c.zero_point().begin(), c.zero_point().end());
+                   })
       .def_prop_ro("shape", &shape_of)
       .def_prop_ro("row_stride", &Column::row_stride, "Bytes from one row to the next.")
       .def_prop_ro("data_bytes", &Column::data_bytes)
@@ -63,10 +86,18 @@ void init_storage(nb::module_& m) {
       .def(
           "__init__",
           [](ColumnWriter* self, const std::string& path, const std::string& dtype,
-             std::vector<std::uint64_t> shape) {
-            new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape));
+             std::vector<std::uint64_t> shape, const RowEncoder* encoder) {
+            if (encoder == nullptr) {
+              new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape));
+              return;
+            }
+            const bool affine = encoder->code() == RowCode::kInt8;
+            new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape),
+                                    affine ? Encoding::kAffine : Encoding::kRounded,
+                                    encoder->scale(), encoder->zero_point());
           },
-          "path"_a, "dtype"_a, "shape"_a)
+          "path"_a, "dtype"_a, "shape"_a, nb::arg("encoder") = nb::none(),
+          "The shape is that of what is stored; `encoder` is what makes its rows, if one does.")
       .def(
           "append",
           [](ColumnWriter& self, const Bytes& rows) {

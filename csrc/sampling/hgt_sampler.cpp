@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -32,7 +33,17 @@ struct Known {
   IdMap<std::uint64_t> places;  // id -> index into nodes
   std::vector<Node> nodes;
 
-  // REQUIRES: 0 <= id < number of nodes.
+  void clear() {
+    places.clear();
+    nodes.clear();
+  }
+
+  // Makes room to meet `count` more.
+  void reserve(std::int64_t count) {
+    places.reserve(nodes.size() + static_cast<std::size_t>(count));
+  }
+
+  // REQUIRES: 0 <= id < number of nodes, reserved room.
   Node& meet(std::int64_t id) {
     if (nodes.size() >= std::numeric_limits<std::uint32_t>::max() - 1) throw_too_many();
     const auto fresh = static_cast<std::uint32_t>(nodes.size());
@@ -62,11 +73,23 @@ struct Candidate {
 
 }  // namespace
 
+struct HgtSampler::Workspace {
+  std::vector<Known> known;  // [node type]
+  std::vector<Candidate> candidates;
+  Buffer<std::int64_t> first;   // [destination]: where its neighbours start
+  Buffer<std::int64_t> degree;  // [destination]
+  Buffer<std::int64_t> offset;  // [destination + 1]: where its neighbours go in slot and source
+  Buffer<std::int64_t> slot;
+  Buffer<std::int64_t> source;
+};
+
 // One call of sample(): the request, what has been sampled, and the budgets.
 class HgtSampler::Run {
  public:
-  Run(const HgtSampler& sampler, const HgtRequest& request)
-      : sampler_(sampler), request_(request), known_(sampler.num_nodes_.size()) {
+  Run(const HgtSampler& sampler, const HgtRequest& request, Workspace& workspace)
+      : sampler_(sampler), request_(request), workspace_(workspace) {
+    workspace_.known.resize(sampler.num_nodes_.size());
+    for (Known& known : workspace_.known) known.clear();
     out_.nodes.resize(sampler.num_nodes_.size());
     out_.num_sampled_nodes.resize(sampler.num_nodes_.size());
     out_.edges.resize(sampler.edge_types_.size());
@@ -101,9 +124,10 @@ class HgtSampler::Run {
  private:
   void add_seeds(const Seeds& seeds) {
     const auto type = static_cast<std::size_t>(seeds.node_type);
+    workspace_.known[type].reserve(static_cast<std::int64_t>(seeds.nodes.size()));
     for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
       check_seed(i, seeds.nodes[i], sampler_.num_nodes_[type]);
-      Known::Node& node = known_[type].meet(seeds.nodes[i]);
+      Known::Node& node = workspace_.known[type].meet(seeds.nodes[i]);
       const auto at = static_cast<std::uint32_t>(out_.nodes[type].size());
       if (node.position == kNone) node.position = at;
       out_.nodes[type].push_back(node.id);
@@ -114,36 +138,38 @@ class HgtSampler::Run {
   void fill_budget(const SampledEdgeType& type, std::int64_t begin, std::uint64_t key) {
     const std::int64_t total = look_up(type, begin, kMaxNeighbors);
     if (total == 0) return;
-    slot_.resize(total);
-    source_.resize(total);
-    const std::int64_t count = offset_.size() - 1;
+    workspace_.slot.resize(total);
+    workspace_.source.resize(total);
+    const std::int64_t count = workspace_.offset.size() - 1;
     parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
       SubsetSampler subset;
       for (std::int64_t i = from; i < to; ++i) {
-        const std::int64_t wanted = offset_[i + 1] - offset_[i];
-        std::int64_t* const out = slot_.data() + offset_[i];
-        if (wanted == degree_[i]) {
-          for (std::int64_t j = 0; j < wanted; ++j) out[j] = first_[i] + j;
+        const std::int64_t wanted = workspace_.offset[i + 1] - workspace_.offset[i];
+        std::int64_t* const out = workspace_.slot.data() + workspace_.offset[i];
+        if (wanted == workspace_.degree[i]) {
+          for (std::int64_t j = 0; j < wanted; ++j) out[j] = workspace_.first[i] + j;
         } else {
           CounterRng rng(key, static_cast<std::uint64_t>(i));
-          subset.draw(rng, degree_[i], wanted, first_[i], out);
+          subset.draw(rng, workspace_.degree[i], wanted, workspace_.first[i], out);
         }
       }
     });
-    fetch_sources(type, slot_.data(), source_.data(), total, request_.threads);
+    fetch_sources(type, workspace_.slot.data(), workspace_.source.data(), total, request_.threads);
 
-    Known& known = known_[static_cast<std::size_t>(type.src_type)];
+    Known& known = workspace_.known[static_cast<std::size_t>(type.src_type)];
+    known.reserve(total);
     for (std::int64_t i = 0; i < count; ++i) {
-      const double share = 1.0 / static_cast<double>(offset_[i + 1] - offset_[i]);
-      for (std::int64_t j = offset_[i]; j < offset_[i + 1]; ++j) {
+      const double share =
+          1.0 / static_cast<double>(workspace_.offset[i + 1] - workspace_.offset[i]);
+      for (std::int64_t j = workspace_.offset[i]; j < workspace_.offset[i + 1]; ++j) {
         if (j + kPrefetchAhead < total) {
-          known.places.prefetch(static_cast<std::uint64_t>(source_[j + kPrefetchAhead]));
+          known.places.prefetch(static_cast<std::uint64_t>(workspace_.source[j + kPrefetchAhead]));
         }
-        if (static_cast<std::uint64_t>(source_[j]) >=
+        if (static_cast<std::uint64_t>(workspace_.source[j]) >=
             static_cast<std::uint64_t>(type.csc.num_src)) {
-          throw_bad_index(type.csc, source_[j]);
+          throw_bad_index(type.csc, workspace_.source[j]);
         }
-        known.meet(source_[j]).budget += share;
+        known.meet(workspace_.source[j]).budget += share;
       }
     }
   }
@@ -152,20 +178,21 @@ class HgtSampler::Run {
   // to weight are the order in which exponential clocks of these rates ring (Efraimidis & Spirakis
   // 2006, "Weighted random sampling with a reservoir").
   void take(std::size_t type, std::int64_t k, std::uint64_t key) {
-    std::vector<Known::Node>& nodes = known_[type].nodes;
-    candidates_.clear();
+    std::vector<Known::Node>& nodes = workspace_.known[type].nodes;
+    workspace_.candidates.clear();
     if (k == 0) return;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].position != kNone) continue;
       const double weight = nodes[i].budget * nodes[i].budget;
       const double uniform =
           (static_cast<double>(CounterRng(key, i).next() >> 11) + 0.5) * 0x1.0p-53;
-      candidates_.push_back({-std::log(uniform) / weight, static_cast<std::uint32_t>(i)});
+      workspace_.candidates.push_back({-std::log(uniform) / weight, static_cast<std::uint32_t>(i)});
     }
-    const std::int64_t count = std::min(k, static_cast<std::int64_t>(candidates_.size()));
-    std::partial_sort(candidates_.begin(), candidates_.begin() + count, candidates_.end());
+    const std::int64_t count = std::min(k, static_cast<std::int64_t>(workspace_.candidates.size()));
+    std::partial_sort(workspace_.candidates.begin(), workspace_.candidates.begin() + count,
+                      workspace_.candidates.end());
     for (std::int64_t j = 0; j < count; ++j) {
-      Known::Node& node = nodes[candidates_[static_cast<std::size_t>(j)].index];
+      Known::Node& node = nodes[workspace_.candidates[static_cast<std::size_t>(j)].index];
       node.position = static_cast<std::uint32_t>(out_.nodes[type].size());
       out_.nodes[type].push_back(node.id);
     }
@@ -175,9 +202,9 @@ class HgtSampler::Run {
   void join(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
     look_up(type, 0, 0);
-    const Known& known = known_[static_cast<std::size_t>(type.src_type)];
-    induce(type, first_.data(), degree_.data(), offset_.data(), degree_.size(), request_.threads,
-           known, out_.edges[e]);
+    const Known& known = workspace_.known[static_cast<std::size_t>(type.src_type)];
+    induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(),
+           workspace_.degree.size(), request_.threads, known, out_.edges[e]);
   }
 
   // Fills first, degree, and where up to `most` neighbours of each go, for the destinations from
@@ -185,27 +212,21 @@ class HgtSampler::Run {
   std::int64_t look_up(const SampledEdgeType& type, std::int64_t begin, std::int64_t most) {
     const Buffer<std::int64_t>& nodes = out_.nodes[static_cast<std::size_t>(type.dst_type)];
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : nodes.size() - begin;
-    first_.resize(count);
-    degree_.resize(count);
-    offset_.resize(count + 1);
+    workspace_.first.resize(count);
+    workspace_.degree.resize(count);
+    workspace_.offset.resize(count + 1);
     visit_ranges(type.csc, nodes.data() + begin, count, request_.threads,
                  [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
-                   first_[i] = start;
-                   degree_[i] = stop - start;
-                   offset_[i + 1] = std::min(stop - start, most);
+                   workspace_.first[i] = start;
+                   workspace_.degree[i] = stop - start;
+                   workspace_.offset[i + 1] = std::min(stop - start, most);
                  });
-    return sum_offsets(offset_.data(), count);
+    return sum_offsets(workspace_.offset.data(), count);
   }
 
   const HgtSampler& sampler_;
   const HgtRequest& request_;
-  std::vector<Known> known_;  // [node type]
-  std::vector<Candidate> candidates_;
-  Buffer<std::int64_t> first_;   // [destination]: where its neighbours start
-  Buffer<std::int64_t> degree_;  // [destination]
-  Buffer<std::int64_t> offset_;  // [destination + 1]: where its neighbours go in slot and source
-  Buffer<std::int64_t> slot_;
-  Buffer<std::int64_t> source_;
+  Workspace& workspace_;
   Sample out_;
 };
 
@@ -214,6 +235,8 @@ HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledE
   check_edge_types(num_nodes_, edge_types_);
   for (SampledEdgeType& type : edge_types_) type.order = {};
 }
+
+HgtSampler::~HgtSampler() = default;
 
 Sample HgtSampler::sample(const HgtRequest& request) const {
   if (request.num_samples.size() != num_nodes_.size()) {
@@ -234,7 +257,10 @@ Sample HgtSampler::sample(const HgtRequest& request) const {
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   check_files(edge_types_);
-  return Run(*this, request).run();
+  std::unique_ptr<Workspace> workspace = workspaces_.borrow();
+  Sample sample = Run(*this, request, *workspace).run();
+  workspaces_.give_back(std::move(workspace));
+  return sample;
 }
 
 }  // namespace gz

@@ -7,6 +7,7 @@
 
 #include "sampling/graph.h"
 #include "sampling/sample.h"
+#include "sampling/workspace_pool.h"
 
 namespace gz {
 
@@ -27,6 +28,7 @@ class HgtSampler {
 
   // As NeighborSampler's; orders are not looked at.
   HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types);
+  ~HgtSampler();
 
   // Contract:
   // - every seed keeps its place in nodes, duplicates too;
@@ -42,10 +44,12 @@ class HgtSampler {
   Sample sample(const HgtRequest& request) const;
 
  private:
+  struct Workspace;
   class Run;
 
   std::vector<std::int64_t> num_nodes_;
   std::vector<SampledEdgeType> edge_types_;
+  mutable WorkspacePool<Workspace> workspaces_;
 };
 
 }  // namespace gz

@@ -1,26 +1,27 @@
 #include "sampling/neighbor_sampler.h"
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
-#include "base/parallel.h"
+#include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/read_csc.h"
 #include "sampling/rng.h"
-#include "sampling/subset.h"
-#include "sampling/weighted.h"
 
 namespace gz {
 namespace {
 
-// Marks a place for which no edge of a weight above 0 was left.
-constexpr std::int64_t kMissing = -1;
+// Node types above this need 64-bit keys.
+constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
 
-// Node types above this need 64-bit keys; the highest 32-bit value marks an empty slot.
-constexpr std::int64_t kNarrowNodes = std::numeric_limits<std::uint32_t>::max();
+// Edges that are relabelled between two looks at whether the id map is large enough.
+constexpr std::int64_t kRelabelGrain = 1 << 16;
+
+// Batches of one loader differ by a few percent.
+std::int64_t with_slack(std::int64_t room) { return room + room / 8; }
 
 }  // namespace
 
@@ -30,9 +31,13 @@ struct NeighborSampler::Workspace {
     IdMap<std::uint64_t> wide;
   };
   std::vector<NodeIds> ids;
-  Buffer<std::int64_t> first;   // [frontier]: where a node's neighbours start
-  Buffer<std::int64_t> degree;  // [frontier]
-  Buffer<std::int64_t> offset;  // [frontier + 1]: where its drawn edges go
+  // The room that the last batch took; the next one starts with a little more, so that nothing has
+  // to be moved while it grows.
+  std::vector<std::int64_t> node_room;  // [node type]
+  std::vector<std::int64_t> edge_room;  // [edge type]
+  Buffer<std::int64_t> first;           // [frontier]: where a node's neighbours start
+  Buffer<std::int64_t> degree;          // [frontier]
+  Buffer<std::int64_t> offset;          // [frontier + 1]: where its drawn edges go
 };
 
 // One call of sample(): the request, what has been sampled, and the hop that is being expanded.
@@ -47,7 +52,16 @@ class NeighborSampler::Run {
     out_.edges.resize(num_edge_types);
     out_.num_sampled_nodes.resize(num_node_types);
     out_.num_sampled_edges.resize(num_edge_types);
+    workspace.ids.resize(num_node_types);
+    workspace.node_room.resize(num_node_types);
+    workspace.edge_room.resize(num_edge_types);
+    for (std::size_t e = 0; e < num_edge_types; ++e) {
+      out_.edges[e].reserve(with_slack(std::exchange(workspace.edge_room[e], 0)));
+    }
     for (std::size_t t = 0; t < num_node_types; ++t) {
+      const std::int64_t room = with_slack(std::exchange(workspace.node_room[t], 0));
+      out_.nodes[t].reserve(room);
+      if (request.disjoint) out_.trees[t].reserve(room);
       if (narrow(t)) {
         workspace_.ids[t].narrow.clear();
       } else {
@@ -87,7 +101,7 @@ class NeighborSampler::Run {
  private:
   // Keys of a node type fit 32 bits. A node of a tree is a pair, for which 64 are taken.
   bool narrow(std::size_t node_type) const {
-    return !request_.disjoint && sampler_.num_nodes_[node_type] < kNarrowNodes;
+    return !request_.disjoint && sampler_.num_nodes_[node_type] <= kNarrowNodes;
   }
 
   // What stands for `node` in the id map: the node itself, or the node of its tree.
@@ -104,6 +118,12 @@ class NeighborSampler::Run {
     const std::int64_t num_nodes = sampler_.num_nodes_[type];
     Buffer<std::int64_t>& nodes = out_.nodes[type];
     Workspace::NodeIds& ids = workspace_.ids[type];
+    const std::size_t room = static_cast<std::size_t>(nodes.size()) + seeds.nodes.size();
+    if (narrow(type)) {
+      ids.narrow.reserve(room);
+    } else {
+      ids.wide.reserve(room);
+    }
     for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
       const std::int64_t node = seeds.nodes[i];
       check_seed(i, node, num_nodes);
@@ -133,9 +153,19 @@ class NeighborSampler::Run {
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = edges.row.size();
     edges.resize(base + total);
-    const std::uint64_t key = derive_key(derive_key(request_.key, hop), e);
-    const bool complete = draw(type.order, edges, base, begin, end - begin, k, key);
-    if (!complete) drop_missing(edges, base);
+    workspace_.edge_room[e] = base + total;
+    const Draw draw{.order = type.order,
+                    .first = workspace_.first.data(),
+                    .degree = workspace_.degree.data(),
+                    .offset = workspace_.offset.data(),
+                    .count = end - begin,
+                    .k = k,
+                    .replace = request_.replace,
+                    .key = derive_key(derive_key(request_.key, hop), e),
+                    .col = begin,
+                    .ranks = edges.slot.data() + base,
+                    .cols = edges.col.data() + base};
+    if (!draw_ranks(draw, request_.threads)) drop_missing(edges, base);
     fetch_sources(type, edges.slot.data() + base, edges.row.data() + base, edges.slot.size() - base,
                   request_.threads);
     if (narrow(src)) {
@@ -177,51 +207,6 @@ class NeighborSampler::Run {
     return sum_offsets(offset, count);
   }
 
-  // Chooses ranks into slot, and fills col. False where weights of 0 left places empty, marked
-  // kMissing.
-  bool draw(const EdgeOrder& order, Sample::Edges& edges, std::int64_t base,
-            std::int64_t frontier_begin, std::int64_t count, std::int64_t k, std::uint64_t key) {
-    const std::int64_t* const offset = workspace_.offset.data();
-    std::atomic<bool> complete{true};
-    parallel_for(count, kFrontierGrain, request_.threads, [&](std::int64_t from, std::int64_t to) {
-      SubsetSampler subset;
-      WeightedSampler weighted;
-      for (std::int64_t i = from; i < to; ++i) {
-        const std::int64_t wanted = offset[i + 1] - offset[i];
-        const std::int64_t first = workspace_.first[i];
-        const std::int64_t degree = workspace_.degree[i];
-        std::int64_t* const out = edges.slot.data() + base + offset[i];
-        std::fill_n(edges.col.data() + base + offset[i], wanted, frontier_begin + i);
-        if (order.cumulative != nullptr && i + kNodesAhead < to) {
-          order.prefetch_weights(workspace_.first[i + kNodesAhead],
-                                 workspace_.degree[i + kNodesAhead]);
-        }
-        if (wanted == 0) continue;
-        CounterRng rng(key, static_cast<std::uint64_t>(i));
-        if (order.cumulative != nullptr && k >= 0) {
-          const std::int64_t drawn =
-              request_.replace
-                  ? weighted.draw_with_replacement(order, rng, first, degree, wanted, out)
-                  : weighted.draw_distinct(order, rng, first, degree, wanted, out);
-          if (drawn < wanted) {
-            std::fill(out + drawn, out + wanted, kMissing);
-            complete.store(false, std::memory_order_relaxed);
-          }
-        } else if (request_.replace && k >= 0) {
-          for (std::int64_t j = 0; j < wanted; ++j) {
-            out[j] =
-                first + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(degree)));
-          }
-        } else if (wanted == degree) {
-          for (std::int64_t j = 0; j < wanted; ++j) out[j] = first + j;
-        } else {
-          subset.draw(rng, degree, wanted, first, out);
-        }
-      }
-    });
-    return complete.load();
-  }
-
   static void drop_missing(Sample::Edges& edges, std::int64_t base) {
     std::int64_t kept = base;
     for (std::int64_t j = base; j < edges.slot.size(); ++j) {
@@ -240,31 +225,45 @@ class NeighborSampler::Run {
     const auto src = static_cast<std::size_t>(type.src_type);
     const std::int64_t num_src = type.csc.num_src;
     const std::int64_t last = edges.row.size();
-    Buffer<std::int64_t>& nodes = out_.nodes[src];
-    Buffer<std::int64_t>& row = edges.row;
-    std::int64_t fresh = nodes.size();
-    nodes.resize(fresh + (last - base));
-    if (request_.disjoint) out_.trees[src].resize(nodes.size());
-    // After the resizing above, which may have moved it.
-    const std::int64_t* const trees =
-        request_.disjoint ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
+    const std::int64_t stored = out_.nodes[src].size();
+    const bool in_trees = sizeof(Key) == 8 && request_.disjoint;
+    const std::int64_t most = stored + (last - base);
+    out_.nodes[src].resize(most);
+    if (in_trees) out_.trees[src].resize(most);
+    workspace_.node_room[src] = std::max(workspace_.node_room[src], most);
+    // After the resizing above, which may have moved them.
+    std::int64_t* const nodes = out_.nodes[src].data();
+    std::int64_t* const row = edges.row.data();
+    const std::int64_t* const col = edges.col.data();
+    std::int64_t* const src_trees = in_trees ? out_.trees[src].data() : nullptr;
+    const std::int64_t* const dst_trees =
+        in_trees ? out_.trees[static_cast<std::size_t>(type.dst_type)].data() : nullptr;
     const auto key_at = [&](std::int64_t j) {
-      return key_of<Key>(row[j], trees == nullptr ? 0 : trees[edges.col[j]], num_src);
+      return key_of<Key>(row[j], dst_trees == nullptr ? 0 : dst_trees[col[j]], num_src);
     };
-    for (std::int64_t j = base; j < last; ++j) {
-      if (j + kPrefetchAhead < last) ids.prefetch(key_at(j + kPrefetchAhead));
-      const std::int64_t node = row[j];
-      if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
-        throw_bad_index(type.csc, node);
+    std::int64_t fresh = stored;
+    for (std::int64_t from = base; from < last; from += kRelabelGrain) {
+      const std::int64_t to = std::min(from + kRelabelGrain, last);
+      ids.reserve(static_cast<std::size_t>(fresh + (to - from)));
+      // Not visit_announced(): `fresh` has to stay in a register.
+      for (std::int64_t j = from; j < std::min(from + kPrefetchAhead, to); ++j) {
+        ids.prefetch(key_at(j));
       }
-      const std::uint32_t at = ids.find_or_insert(key_at(j), static_cast<std::uint32_t>(fresh));
-      nodes[fresh] = node;
-      if (trees != nullptr && at == fresh) out_.trees[src][fresh] = trees[edges.col[j]];
-      row[j] = at;
-      fresh += at == fresh;
+      for (std::int64_t j = from; j < to; ++j) {
+        if (j + kPrefetchAhead < to) ids.prefetch(key_at(j + kPrefetchAhead));
+        const std::int64_t node = row[j];
+        if (static_cast<std::uint64_t>(node) >= static_cast<std::uint64_t>(num_src)) {
+          throw_bad_index(type.csc, node);
+        }
+        const std::uint32_t at = ids.find_or_insert(key_at(j), static_cast<std::uint32_t>(fresh));
+        nodes[fresh] = node;  // written over by the next one if it is not new
+        if (src_trees != nullptr) src_trees[fresh] = dst_trees[col[j]];
+        row[j] = at;
+        fresh += at == fresh;
+      }
     }
-    nodes.resize(fresh);
-    if (request_.disjoint) out_.trees[src].resize(fresh);
+    out_.nodes[src].resize(fresh);
+    if (in_trees) out_.trees[src].resize(fresh);
   }
 
   // Where the sources of a destination's edges are, in its tree if disjoint.
@@ -359,30 +358,10 @@ Sample NeighborSampler::sample(const SampleRequest& request) const {
     }
   }
   check_files(edge_types_);
-  // A workspace that an error interrupts is dropped, not reused.
-  std::unique_ptr<Workspace> workspace = borrow();
+  std::unique_ptr<Workspace> workspace = workspaces_.borrow();
   Sample sample = Run(*this, request, *workspace).run();
-  give_back(std::move(workspace));
+  workspaces_.give_back(std::move(workspace));
   return sample;
-}
-
-std::unique_ptr<NeighborSampler::Workspace> NeighborSampler::borrow() const {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!idle_.empty()) {
-      std::unique_ptr<Workspace> workspace = std::move(idle_.back());
-      idle_.pop_back();
-      return workspace;
-    }
-  }
-  auto workspace = std::make_unique<Workspace>();
-  workspace->ids.resize(num_nodes_.size());
-  return workspace;
-}
-
-void NeighborSampler::give_back(std::unique_ptr<Workspace> workspace) const {
-  const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(workspace));
 }
 
 }  // namespace gz

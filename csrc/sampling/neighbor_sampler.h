@@ -3,12 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
 #include <vector>
 
 #include "sampling/graph.h"
 #include "sampling/sample.h"
+#include "sampling/workspace_pool.h"
 
 namespace gz {
 
@@ -54,13 +53,9 @@ class NeighborSampler {
   struct Workspace;
   class Run;
 
-  std::unique_ptr<Workspace> borrow() const;
-  void give_back(std::unique_ptr<Workspace> workspace) const;
-
   std::vector<std::int64_t> num_nodes_;
   std::vector<SampledEdgeType> edge_types_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Workspace>> idle_;
+  mutable WorkspacePool<Workspace> workspaces_;
 };
 
 }  // namespace gz

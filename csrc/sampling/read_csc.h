@@ -14,11 +14,26 @@
 
 namespace gz {
 
-inline constexpr std::int64_t kPrefetchAhead = 24;
-inline constexpr std::int64_t kNodesAhead = 8;
+// How far ahead reads are announced. As many as memory serves at a time, which is more than a core
+// foresees: at 24 a random read took 5 ns, at 128 it takes 2 to 4.
+inline constexpr std::int64_t kPrefetchAhead = 128;
+inline constexpr std::int64_t kRanksAhead = 32;  // within one neighbourhood
+inline constexpr std::int64_t kNodesAhead = 8;   // where each node is several reads
 inline constexpr std::int64_t kFrontierGrain = 2048;
 inline constexpr std::int64_t kInduceGrain = 256;
 inline constexpr std::int64_t kEdgeGrain = 16384;
+
+// Calls visit(i) for all i in [from, to), announce(i) well before it.
+template <class Announce, class Visit>
+void visit_announced(std::int64_t from, std::int64_t to, const Announce& announce,
+                     const Visit& visit) {
+  const std::int64_t ready = std::min(from + kPrefetchAhead, to);
+  for (std::int64_t i = from; i < ready; ++i) announce(i);
+  for (std::int64_t i = from; i < to; ++i) {
+    if (i + kPrefetchAhead < to) announce(i + kPrefetchAhead);
+    visit(i);
+  }
+}
 
 // Calls visit(i, start, stop) with the range of slots of each nodes[0 … count), on any thread.
 // REQUIRES: visit owns nothing, see guarded(). Raises FormatError for a range outside the edges.
@@ -27,19 +42,21 @@ void visit_ranges(const Csc& csc, const std::int64_t* nodes, std::int64_t count,
                   const Visit& visit) {
   std::atomic<std::int64_t> bad{-1};
   parallel_for(count, kFrontierGrain, threads, [&](std::int64_t from, std::int64_t to) {
-    guarded([&] {
-      for (std::int64_t i = from; i < to; ++i) {
-        if (i + kPrefetchAhead < to) __builtin_prefetch(csc.indptr + nodes[i + kPrefetchAhead]);
-        const std::int64_t start = csc.indptr[nodes[i]];
-        const std::int64_t stop = csc.indptr[nodes[i] + 1];
-        // A damaged indptr must not send the sampler out of its arrays.
-        if (start < 0 || stop < start || stop > csc.num_edges) {
-          bad.store(nodes[i], std::memory_order_relaxed);
-          return;
-        }
+    const auto announce = [&](std::int64_t i) {
+      __builtin_prefetch(csc.indptr + nodes[i]);
+      __builtin_prefetch(csc.indptr + nodes[i] + 1);  // one in eight pairs lies on two lines
+    };
+    const auto look_up = [&](std::int64_t i) {
+      const std::int64_t start = csc.indptr[nodes[i]];
+      const std::int64_t stop = csc.indptr[nodes[i] + 1];
+      // A damaged indptr must not send the sampler out of its arrays.
+      if (start < 0 || stop < start || stop > csc.num_edges) [[unlikely]] {
+        bad.store(nodes[i], std::memory_order_relaxed);
+      } else {
         visit(i, start, stop);
       }
-    });
+    };
+    guarded([&] { visit_announced(from, to, announce, look_up); });
   });
   if (const std::int64_t node = bad.load(); node >= 0) throw_bad_indptr(csc, node);
 }
@@ -63,15 +80,13 @@ void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t
   parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
     guarded([&] {
       if (slots != nullptr) {
-        for (std::int64_t j = from; j < to; ++j) {
-          if (j + kPrefetchAhead < to) __builtin_prefetch(slots + slot[j + kPrefetchAhead]);
-          slot[j] = slots[slot[j]];
-        }
+        visit_announced(
+            from, to, [&](std::int64_t j) { __builtin_prefetch(slots + slot[j]); },
+            [&](std::int64_t j) { slot[j] = slots[slot[j]]; });
       }
-      for (std::int64_t j = from; j < to; ++j) {
-        if (j + kPrefetchAhead < to) __builtin_prefetch(indices + slot[j + kPrefetchAhead]);
-        source[j] = static_cast<std::int64_t>(indices[slot[j]]);
-      }
+      visit_announced(
+          from, to, [&](std::int64_t j) { __builtin_prefetch(indices + slot[j]); },
+          [&](std::int64_t j) { source[j] = static_cast<std::int64_t>(indices[slot[j]]); });
     });
   });
 }
@@ -89,8 +104,8 @@ void visit_induced(const SampledEdgeType& type, const std::int64_t* first,
       std::int64_t found = 0;
       const std::int64_t last = first[i] + degree[i];
       for (std::int64_t rank = first[i]; rank < last; ++rank) {
-        if (rank + kNodesAhead < last) {
-          positions.prefetch(i, type.csc.source(type.order.slot(rank + kNodesAhead)));
+        if (rank + kRanksAhead < last) {
+          positions.prefetch(i, type.csc.source(type.order.slot(rank + kRanksAhead)));
         }
         const std::int64_t slot = type.order.slot(rank);
         const std::int64_t source = type.csc.source(slot);

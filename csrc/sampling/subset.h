@@ -1,7 +1,6 @@
 // k distinct numbers out of n, every k-subset equally likely, in O(k).
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -10,34 +9,28 @@
 
 namespace gz {
 
-// Floyd's algorithm (Bentley & Floyd 1987, "A sample of brilliance"). Small k looks for duplicates
-// along what it has drawn, large k in a hash set. Thread safety: none; keep one per thread.
+// Floyd's algorithm (Bentley & Floyd 1987, "A sample of brilliance") for a small k: looks for
+// duplicates along what it has drawn, and branches on none of it. Writes offset + each drawn number
+// to out[0 … k). A constant k unrolls both loops. REQUIRES 0 < k < n.
+inline void draw_few(CounterRng& rng, std::int64_t n, std::int64_t k, std::int64_t offset,
+                     std::int64_t* out) {
+  for (std::int64_t i = 0; i < k; ++i) {
+    const std::int64_t last = offset + n - k + i;
+    const std::int64_t pick =
+        offset + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(n - k + i) + 1));
+    std::int64_t seen = 0;
+    for (std::int64_t j = 0; j < i; ++j) seen |= out[j] == pick;
+    out[i] = pick ^ ((pick ^ last) & -seen);
+  }
+}
+
+// The same for any k. Large k looks for duplicates in a hash set. Thread safety: none; keep one per
+// thread.
 class SubsetSampler {
  public:
-  // Writes offset + each drawn number to out[0 … k). REQUIRES 0 < k < n.
   void draw(CounterRng& rng, std::int64_t n, std::int64_t k, std::int64_t offset,
             std::int64_t* out) {
-    if (k > kLinear) return draw_hashed(rng, n, k, offset, out);
-    for (std::int64_t i = 0; i < k; ++i) {
-      const std::int64_t last = n - k + i;
-      std::int64_t pick =
-          offset + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(last) + 1));
-      for (std::int64_t j = 0; j < i; ++j) {
-        if (out[j] == pick) {
-          pick = offset + last;
-          break;
-        }
-      }
-      out[i] = pick;
-    }
-  }
-
- private:
-  static constexpr std::int64_t kLinear = 48;
-  static constexpr std::int64_t kEmpty = -1;
-
-  void draw_hashed(CounterRng& rng, std::int64_t n, std::int64_t k, std::int64_t offset,
-                   std::int64_t* out) {
+    if (k <= kLinear) return draw_few(rng, n, k, offset, out);
     seen_.assign(std::bit_ceil(static_cast<std::uint64_t>(k) * 2), kEmpty);
     for (std::int64_t i = 0; i < k; ++i) {
       const std::int64_t last = n - k + i;
@@ -47,6 +40,10 @@ class SubsetSampler {
       out[i] = offset + pick;
     }
   }
+
+ private:
+  static constexpr std::int64_t kLinear = 48;
+  static constexpr std::int64_t kEmpty = -1;
 
   bool insert(std::int64_t value) {
     const std::uint64_t mask = seen_.size() - 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 
@@ -29,6 +30,43 @@ std::uint64_t row_bytes_of(const DType& dtype, std::span<const std::uint64_t> sh
   return bytes;
 }
 
+void check_encoding(std::uint32_t encoding, const DType& dtype, const std::string& path) {
+  const char* expected = "any";
+  bool fits = true;
+  switch (static_cast<Encoding>(encoding)) {
+    case Encoding::kNone:
+      break;
+    case Encoding::kRounded:
+      expected = "float16 or bfloat16";
+      fits = dtype.name == "float16" || dtype.name == "bfloat16";
+      break;
+    case Encoding::kAffine:
+      expected = "int8";
+      fits = dtype.name == "int8";
+      break;
+    default:
+      throw FormatError(path, "encoding", std::to_string(encoding),
+                        "0 to 2; the file was written by a newer release: upgrade");
+  }
+  if (!fits) {
+    throw FormatError(path, "encoding", std::to_string(encoding) + " of " + std::string(dtype.name),
+                      expected);
+  }
+}
+
+// REQUIRES: a zeroed header.
+void set_shape(ColumnHeader& header, const DType& dtype, std::span<const std::uint64_t> shape,
+               const std::string& path) {
+  if (shape.size() > kMaxDims) {
+    throw std::invalid_argument(path + ": found " + std::to_string(shape.size()) +
+                                " dimensions, expected at most 8");
+  }
+  check_shape(dtype, shape, path);
+  header.num_dims = static_cast<std::uint32_t>(shape.size());
+  std::copy(shape.begin(), shape.end(), header.shape);
+  header.row_bytes = row_bytes_of(dtype, shape, path);
+}
+
 }  // namespace
 
 std::uint64_t choose_row_stride(std::uint64_t row_bytes, std::uint64_t item_bytes) noexcept {
@@ -48,23 +86,85 @@ std::shared_ptr<const Column> Column::open(const std::string& path) {
   if (column->dtype_ == nullptr) {
     throw FormatError(path, "dtype", std::to_string(h.dtype), "a dtype code of format v1 (1-21)");
   }
-  expect(path, "encoding", h.encoding, 0);
+  check_encoding(h.encoding, *column->dtype_, path);
   if (h.num_dims > kMaxDims) {
     throw FormatError(path, "num_dims", std::to_string(h.num_dims), "at most 8");
   }
-  check_shape(*column->dtype_, column->shape(), path);
-  expect(path, "row_bytes", h.row_bytes, row_bytes_of(*column->dtype_, column->shape(), path));
-  if (h.row_stride < h.row_bytes || h.row_stride % column->dtype_->item_bytes != 0) {
+  expect(path, "data_offset", h.data_offset, kHeaderBytes);
+  const std::uint64_t end = column->read_scales(column->check_rows());
+  expect(path, "checksums_offset", h.common.checksums_offset, align_up(end));
+  return column;
+}
+
+std::shared_ptr<const Column> Column::adopt(const std::string& path, const DType& dtype,
+                                            std::span<const std::uint64_t> shape,
+                                            const Placement& placement) {
+  std::shared_ptr<Column> column(new Column(File::open(path)));
+  ColumnHeader& h = column->header_;
+  if (const std::uint64_t found = column->file_.size(); found != placement.file_bytes) {
+    throw FormatError(path, "file size", std::to_string(found) + " bytes",
+                      std::to_string(placement.file_bytes) + " bytes, as when it was adopted");
+  }
+  h.common.file_bytes = placement.file_bytes;
+  column->dtype_ = &dtype;
+  h.dtype = dtype.code;
+  set_shape(h, dtype, shape, path);
+  h.row_stride = placement.row_stride;
+  h.data_offset = placement.data_offset;
+  h.data_bytes = checked_mul(column->num_rows(), h.row_stride, path, "shape");
+  if (const std::uint64_t end = column->check_rows(); end > placement.file_bytes) {
+    throw FormatError(path, "file size", std::to_string(placement.file_bytes) + " bytes",
+                      std::to_string(end) + " or more, the end of the rows");
+  }
+  return column;
+}
+
+std::uint64_t Column::check_rows() const {
+  const std::string& path = file_.path();
+  const ColumnHeader& h = header_;
+  check_shape(*dtype_, shape(), path);
+  expect(path, "row_bytes", h.row_bytes, row_bytes_of(*dtype_, shape(), path));
+  if (h.row_stride < h.row_bytes || h.row_stride % dtype_->item_bytes != 0) {
     throw FormatError(
         path, "row_stride", std::to_string(h.row_stride),
         "at least row_bytes (" + std::to_string(h.row_bytes) + ") and a multiple of the item size");
   }
   expect(path, "data_bytes", h.data_bytes,
-         checked_mul(column->num_rows(), h.row_stride, path, "row_stride"));
-  expect(path, "data_offset", h.data_offset, kHeaderBytes);
-  const std::uint64_t end = checked_add(h.data_offset, h.data_bytes, path, "data_bytes");
-  expect(path, "checksums_offset", h.common.checksums_offset, align_up(end));
-  return column;
+         checked_mul(num_rows(), h.row_stride, path, "row_stride"));
+  return checked_add(h.data_offset, h.data_bytes, path, "data_bytes");
+}
+
+std::uint64_t Column::read_scales(std::uint64_t end) {
+  const std::string& path = file_.path();
+  if (encoding() != Encoding::kAffine) {
+    expect(path, "scale_offset", header_.scale_offset, 0);
+    expect(path, "zero_point_offset", header_.zero_point_offset, 0);
+    return end;
+  }
+  const std::uint64_t items = header_.row_bytes;  // of one byte each
+  const std::uint64_t bytes = checked_mul(items, sizeof(float), path, "shape");
+  const auto read = [&](const char* field, std::uint64_t offset, std::vector<float>& values) {
+    const std::uint64_t start = align_up(end);
+    expect(path, field, offset, start);
+    end = checked_add(start, bytes, path, field);
+    if (end > header_.common.checksums_offset) {
+      throw FormatError(path, field, std::to_string(offset),
+                        std::to_string(bytes) + " bytes in front of the checksums at " +
+                            std::to_string(header_.common.checksums_offset));
+    }
+    values.resize(items);
+    if (file_.read_at(values.data(), bytes, offset) != bytes) {
+      throw FormatError(path, field, "end of file", std::to_string(bytes) + " bytes");
+    }
+    for (std::size_t i = 0; i < items; ++i) {
+      if (std::isfinite(values[i])) continue;
+      throw FormatError(path, std::string(field) + ", item " + std::to_string(i),
+                        std::to_string(values[i]), "a finite number");
+    }
+  };
+  read("scale_offset", header_.scale_offset, scale_);
+  read("zero_point_offset", header_.zero_point_offset, zero_point_);
+  return end;
 }
 
 std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
@@ -74,18 +174,20 @@ std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
 }
 
 ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
-                           std::vector<std::uint64_t> shape)
-    : out_(path) {
-  if (shape.size() > kMaxDims) {
-    throw std::invalid_argument(path + ": found " + std::to_string(shape.size()) +
-                                " dimensions, expected at most 8");
-  }
-  check_shape(dtype, shape, path);
+                           std::vector<std::uint64_t> shape, Encoding encoding,
+                           std::vector<float> scale, std::vector<float> zero_point)
+    : out_(path), scale_(std::move(scale)), zero_point_(std::move(zero_point)) {
   std::memcpy(header_.common.magic, ColumnHeader::kMagic, sizeof header_.common.magic);
   header_.dtype = dtype.code;
-  header_.num_dims = static_cast<std::uint32_t>(shape.size());
-  std::copy(shape.begin(), shape.end(), header_.shape);
-  header_.row_bytes = row_bytes_of(dtype, shape, path);
+  set_shape(header_, dtype, shape, path);
+  header_.encoding = static_cast<std::uint32_t>(encoding);
+  check_encoding(header_.encoding, dtype, path);
+  const std::uint64_t scales = encoding == Encoding::kAffine ? header_.row_bytes : 0;
+  if (scale_.size() != scales || zero_point_.size() != scales) {
+    throw std::invalid_argument(path + ": found " + std::to_string(scale_.size()) + " scales and " +
+                                std::to_string(zero_point_.size()) + " zero points, expected " +
+                                std::to_string(scales));
+  }
   header_.row_stride = choose_row_stride(header_.row_bytes, dtype.item_bytes);
   header_.data_offset = kHeaderBytes;
   header_.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header_.row_stride, path, "shape");
@@ -122,6 +224,14 @@ void ColumnWriter::finish() {
   if (header_.row_bytes > 0 && rows_written_ != declared) {
     throw std::invalid_argument(out_.path() + ": found " + std::to_string(rows_written_) +
                                 " rows, expected " + std::to_string(declared));
+  }
+  if (header_.encoding == static_cast<std::uint32_t>(Encoding::kAffine)) {
+    out_.align();
+    header_.scale_offset = out_.offset();
+    out_.append(scale_.data(), scale_.size() * sizeof(float));
+    out_.align();
+    header_.zero_point_offset = out_.offset();
+    out_.append(zero_point_.data(), zero_point_.size() * sizeof(float));
   }
   out_.finish(&header_, sizeof header_);
 }

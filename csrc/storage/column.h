@@ -18,12 +18,29 @@ namespace gz {
 // costs at most 1/32 of the row, so that a row does not straddle pages; else row_bytes itself.
 std::uint64_t choose_row_stride(std::uint64_t row_bytes, std::uint64_t item_bytes) noexcept;
 
-// An opened column. Opening reads the header only. Thread safety: immutable.
+// Where rows lie in a file that is not a store's.
+struct Placement {
+  std::uint64_t file_bytes;
+  std::uint64_t data_offset;
+  std::uint64_t row_stride;
+};
+
+// An opened column. Opening reads the header, and the scales of encoded rows; no row. Thread
+// safety: immutable.
 class Column {
  public:
   static std::shared_ptr<const Column> open(const std::string& path);
+  // The rows of another program's file, which has to be as large as `placement` says.
+  static std::shared_ptr<const Column> adopt(const std::string& path, const DType& dtype,
+                                             std::span<const std::uint64_t> shape,
+                                             const Placement& placement);
 
+  // Of what is stored.
   const DType& dtype() const noexcept { return *dtype_; }
+  Encoding encoding() const noexcept { return static_cast<Encoding>(header_.encoding); }
+  // Encoding::kAffine: one number for each item of a row; else empty.
+  std::span<const float> scale() const noexcept { return scale_; }
+  std::span<const float> zero_point() const noexcept { return zero_point_; }
   std::span<const std::uint64_t> shape() const noexcept { return {header_.shape, num_dims()}; }
   std::size_t num_dims() const noexcept { return header_.num_dims; }
   std::uint64_t num_rows() const noexcept { return header_.num_dims == 0 ? 1 : header_.shape[0]; }
@@ -39,15 +56,24 @@ class Column {
  private:
   explicit Column(File file) : file_(std::move(file)) {}
 
+  // The end of the rows; raises FormatError unless shape, strides and sizes fit each other.
+  std::uint64_t check_rows() const;
+  // Reads the arrays of an encoding, which follow the rows; returns the end of the last.
+  std::uint64_t read_scales(std::uint64_t end);
+
   File file_;
   ColumnHeader header_{};
   const DType* dtype_ = nullptr;
+  std::vector<float> scale_, zero_point_;
 };
 
 // Writes a column row by row; the number of rows is declared up front and checked at finish().
 class ColumnWriter {
  public:
-  ColumnWriter(const std::string& path, const DType& dtype, std::vector<std::uint64_t> shape);
+  // `scale` and `zero_point` belong to Encoding::kAffine; see ColumnHeader.
+  ColumnWriter(const std::string& path, const DType& dtype, std::vector<std::uint64_t> shape,
+               Encoding encoding = Encoding::kNone, std::vector<float> scale = {},
+               std::vector<float> zero_point = {});
 
   // Replaces the number of rows declared, where it is known at the end only.
   void set_num_rows(std::uint64_t num_rows);
@@ -59,6 +85,7 @@ class ColumnWriter {
  private:
   BlockWriter out_;
   ColumnHeader header_{};
+  std::vector<float> scale_, zero_point_;
   std::uint64_t rows_written_ = 0;
 };
 

@@ -42,12 +42,19 @@ struct CommonHeader {
 };
 static_assert(sizeof(CommonHeader) == 64);
 
+// How the items of a column are to be understood.
+enum class Encoding : std::uint32_t {
+  kNone = 0,     // they are what they are
+  kRounded = 1,  // float16 or bfloat16 that stand for float32
+  kAffine = 2,   // int8 that stand for float32: code * scale + zero_point, by place in the row
+};
+
 // A `.gd` file: one column of rows.
 struct ColumnHeader {
   static constexpr char kMagic[8] = {'\x89', 'G', 'Z', 'D', '\r', '\n', '\x1a', '\n'};
   CommonHeader common;
   std::uint32_t dtype;
-  std::uint32_t encoding;  // 0: the rows are what they are; nothing else in v1
+  std::uint32_t encoding;  // an Encoding
   std::uint32_t num_dims;
   std::uint32_t reserved;
   std::uint64_t shape[kMaxDims];
@@ -55,6 +62,9 @@ struct ColumnHeader {
   std::uint64_t row_stride;
   std::uint64_t data_offset;
   std::uint64_t data_bytes;
+  // kAffine only, else 0: two arrays of float32, one number for each item of a row.
+  std::uint64_t scale_offset;
+  std::uint64_t zero_point_offset;
 };
 
 // A `.gl` file: the in-neighbours of every destination node (CSC).

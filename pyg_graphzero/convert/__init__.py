@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,20 @@ from torch_geometric.data import Data, HeteroData
 
 from ..errors import InputError
 from ..schema import SCHEMA_FILE
+from .chunks import is_chunks
+from .datasets import dataset_graph, is_dataset
+from .detect import check_files, dataset_spec, file_kind, processed_file
 from .estimate import estimate
+from .faults import Faults
 from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
+from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
 from .progress import Progress
 from .pyg import load_pyg, plan_pyg
 from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
+from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 from .workspace import Workspace
 from .write import write_plan
@@ -54,11 +60,14 @@ def convert(
     time_attr: str | None = None,
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
+    features: str | Mapping[str, str] | None = None,
+    adopt: bool | Collection[str] = False,
     take: Sequence[str] | None = None,
     skip: Sequence[str] = (),
-    force: bool = False,
+    on_error: str = "raise",
     memory: int | str | None = None,
     tmp: str | os.PathLike[str] | None = None,
+    force: bool = False,
     dry_run: bool = False,
     progress: bool | None = None,
 ) -> ConvertSummary:
@@ -66,15 +75,21 @@ def convert(
 
     ``source`` is one of
 
-    * a text file of edges (``.csv``, ``.tsv``, ``.txt``, each also ``.gz``),
-    * a NumPy or torch file (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``), or an array or
-      tensor ``[2, E]`` or ``[E, 2]``, or a pair of them,
-    * a PyG ``Data`` or ``HeteroData``, or a ``.pt`` file with one,
+    * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``),
+      or a Parquet, Arrow or Feather file,
+    * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
+      ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
+      or a pair of them,
+    * several such files: a directory, a pattern or a list,
+    * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
+    * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
+    * a function that returns an iterator of chunks of edges, or such an iterator,
     * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
 
     An attribute's *source* is a column of the text file at hand (a name, ``"f0,f1"``, ``"f*"``, a
     0-based position, or a list of these: several columns make a matrix), or an array, or a path
-    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``.
+    with an optional member: ``"feat.npy"``, ``"graph.npz:label"``, ``"split.csv:node"``,
+    ``"feat.bin:float32[128]"``.
 
     Args:
         source: The graph.
@@ -105,12 +120,19 @@ def convert(
             none of that name, of their sources; then temporal sampling by it needs no sorting.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
+        features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
+            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
+            node attributes (``"x"``, ``"paper.x"``) to one of these.
+        adopt: Node attributes whose rows are left in the file they are in, which the store then
+            refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
-        force: Replace the store at ``out``.
-        memory: What the whole process may keep in memory, such as ``"4GB"``; half of what is free
+        on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
+            be, or ``"skip"`` such rows: they are counted, and the first ten shown.
+        memory: What the whole process may take, in bytes or such as ``"4GB"``; half of what is free
             by default.
-        tmp: Directory for temporary files; by default beside ``out``.
+        tmp: Directory for temporary files; beside ``out`` by default.
+        force: Replace the store at ``out``.
         dry_run: Write no store; the result says what was found and what it would take.
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
@@ -137,6 +159,8 @@ def convert(
     options = edge_options(undirected, coalesce, self_loops)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes)
+    faults = Faults(on_error)
+    storage = Storage(features, adopt)
     bars = Progress(progress)
     _check_target(target, force or dry_run)
     flat = {
@@ -153,22 +177,26 @@ def convert(
         "comment": comment,
         "edge_layout": edge_layout,
     }
-    with Workspace(target, memory, tmp) as workspace:
-        plan = _plan(source, target, flat, options, selection, types, bars)
+    with Workspace(target, memory, tmp) as space:
+        inputs = Inputs(Path(), target, types, bars, space, faults)
+        plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
         plan.expand_undirected()
+        storage.check(plan)
         if dry_run:
-            found = estimate(plan, target, workspace, time_attr)
+            found = estimate(plan, target, space, time_attr)
             summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
         else:
             summary = write_plan(
                 plan,
                 target,
+                storage=storage,
                 force=force,
                 progress=bars,
-                workspace=workspace,
+                workspace=space,
                 time_attr=time_attr,
             )
+    summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary
 
@@ -189,37 +217,71 @@ def _check_target(target: Path, force: bool) -> None:
 
 def _plan(
     source: Any,
-    target: Path,
     flat: dict[str, Any],
     options: EdgeOptions,
     selection: Selection,
-    types: Dtypes,
-    bars: Progress,
+    inputs: Inputs,
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
-    inputs = Inputs(Path(), target, types, bars)
     if isinstance(source, str | os.PathLike):
-        suffix = Path(source).suffix
-        if suffix in SPEC_SUFFIXES:
-            path = inputs.file(source)
-            _refuse_flat(flat, f"{path} describes the graph itself")
-            spec = parse_spec(load_spec(path), path)
-            inputs = Inputs(path.parent, target, types, bars)
-            return plan_files(spec, options, selection, inputs)
-        if suffix in (".pt", ".pth"):
-            data = load_pyg(inputs.file(source))
-            source = source if data is None else data
-    if isinstance(source, Data | HeteroData):
-        _refuse_flat(flat, f"a {type(source).__name__} brings its own nodes and edges")
-        return plan_pyg(source, options, selection, types)
+        spec, base = _described(source, inputs)
+        if spec is not None:
+            _refuse_flat(flat, f"{spec.name} ({spec.what}) describes the graph itself")
+            inputs.progress.say(f"{spec.name}: {spec.what}")
+            return plan_files(spec, options, selection, inputs.beside(base))
+    graph, origin = _pyg_graph(source, inputs)
+    if graph is not None:
+        kind = type(graph).__name__
+        _refuse_flat(flat, f"a {kind} brings its own nodes and edges")
+        plan = plan_pyg(graph, options, selection, inputs.dtypes, origin)
+        plan.what = f"PyG {kind}"
+        inputs.progress.say(f"{origin or 'source'}: {plan.what}")
+        return plan
     if isinstance(source, Mapping) and not has_edges(source):
         _refuse_flat(flat, "the specification describes the graph itself")
         return plan_files(parse_spec(source), options, selection, inputs)
-    if not isinstance(source, str | os.PathLike) and not has_edges(source):
+    if not is_paths(source) and not has_edges(source):
         raise InputError(
-            "source", "type", type(source).__name__, "a path, Data, HeteroData, array or dict"
+            "source",
+            "type",
+            type(source).__name__,
+            "a path, Data, HeteroData, a dataset, array, dict or iterator of chunks",
         )
-    return plan_files(_flat_spec(source, flat), options, selection, inputs)
+    spec = _flat_spec(source, flat)
+    if is_paths(source):
+        files = inputs.reference(source).files
+        spec.what = file_kind(files[0], len(files))
+        inputs.progress.say(f"{files[0]}: {spec.what}")
+    else:
+        spec.what = "chunks of edges" if is_chunks(source) else "arrays in memory"
+    return plan_files(spec, options, selection, inputs)
+
+
+def _described(source: str | os.PathLike[str], inputs: Inputs) -> tuple[GraphSpec | None, Path]:
+    """The specification in a file or a dataset's directory, and what its paths are relative to."""
+    if Path(source).suffix in SPEC_SUFFIXES:
+        path = inputs.file(source)
+        return parse_spec(load_spec(path), path), path.parent
+    return (dataset_spec(inputs.directory(source)) if Path(source).is_dir() else None), Path()
+
+
+def _pyg_graph(source: Any, inputs: Inputs) -> tuple[Data | HeteroData | None, Path | None]:
+    """The graph of a PyG object, dataset or file, and the file it is mapped to."""
+    if is_dataset(source):
+        return dataset_graph(source), None
+    if not isinstance(source, str | os.PathLike):
+        return (source if isinstance(source, Data | HeteroData) else None), None
+    path = Path(source)
+    if path.is_dir():
+        processed = processed_file(path)
+        if processed is None:
+            check_files(path)
+            return None, None
+        path = processed
+    if path.suffix not in (".pt", ".pth"):
+        return None, None
+    path = inputs.file(path)
+    return load_pyg(path), path
 
 
 def _refuse_flat(flat: dict[str, Any], reason: str) -> None:

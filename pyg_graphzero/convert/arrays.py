@@ -1,63 +1,111 @@
-"""Arrays out of NumPy and torch files and out of memory, without ever unpickling."""
+"""Tables of numbers out of files of arrays and out of memory, without ever unpickling.
+
+What numbers cannot be a table of, strings and single values, comes as a NumPy array.
+"""
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
+from torch import Tensor
 
 from ..errors import InputError
 from .ids import IdColumn
+from .npz import open_npy, open_npz
+from .options import as_tensor
+from .paths import TEXT_SUFFIXES, kind_suffix
 from .plan import Array
+from .rows import ArrayRows, ChainRows, MappedRows, Rows, Spool, describe
+from .spool import PrintedRows, WordRows
+from .tables import TABLE_SUFFIXES
+from .tensors import load_torch, open_raw, open_safetensors, tensor_rows
+
+Table = Rows | np.ndarray
+
+_KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
+_KINDS |= {".bin": "bin", ".raw": "bin"}
+_KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text") | dict.fromkeys(TABLE_SUFFIXES, "table")
+SUFFIXES = tuple(_KINDS)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A file and the part of it that is meant."""
+    """Files of one kind, and the part of them that is meant.
 
-    path: Path
-    member: str | None
+    Attributes:
+        files: At least one; several follow one another as if they were one.
+        member: A column, an array of an archive; ``None`` if not named.
+        is_flat: Whether a matrix of one column means single values.
+    """
+
+    files: tuple[Path, ...]
+    member: str | None = None
+    is_flat: bool = False
 
     @property
-    def kind(self) -> str:
-        """``"npy"``, ``"npz"``, ``"pt"`` or ``"text"``."""
-        suffix = self.path.suffix
-        return {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt"}.get(suffix, "text")
+    def path(self) -> Path:
+        """The first file."""
+        return self.files[0]
+
+    @property
+    def kind(self) -> str | None:
+        """How it is read: ``"npy"``, ``"table"``, ``"text"`` …; ``None`` if it cannot be."""
+        return _KINDS.get(kind_suffix(self.path))
 
 
 def id_column(
-    array: Array, path: str | Path, where: Callable[[int], str], as_text: bool = False
+    table: Table, path: str | Path, where: Callable[[int], str], as_text: bool = False
 ) -> IdColumn:
-    """An array of node ids, integers or strings, as one column.
+    """A table of node ids, integers or strings, as one column.
 
     Raises:
         InputError: It is not 1-D, or its dtype is neither.
     """
-    values = array.numpy() if isinstance(array, torch.Tensor) else array
-    if values.ndim != 1:
-        raise InputError(path, "ids", f"shape {list(values.shape)}", "one dimension")
-    if values.dtype.kind in "USTO" or as_text:
-        if values.dtype.kind == "S":
-            values = np.char.decode(values, "utf-8")
+    if len(table.shape) != 1:
+        raise InputError(path, "ids", f"shape {list(table.shape)}", "one dimension")
+    if isinstance(table, np.ndarray):
+        if table.dtype.kind == "S":
+            table = np.char.decode(table, "utf-8")
         try:
-            words = pa.array(values)
-            words = pc.cast(words, pa.string())
+            words = pc.cast(pa.array(table), pa.string())
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(path, "ids", str(error), "integers or strings") from error
-        return IdColumn(path, where, [words], True)
-    if values.dtype.kind not in "iu":
-        raise InputError(path, "ids", str(values.dtype), "integers or strings")
-    if values.dtype == np.uint64 and len(values) and int(values.max()) >= 1 << 63:
-        row = int(np.argmax(values >= 1 << 63))
-        raise InputError(path, where(row), f"id {values[row]}", "an id below 2**63")
-    return IdColumn(path, where, [values.astype(np.int64, copy=False)], False)
+        return IdColumn(path, where, WordRows([words], [len(words)]))
+    if table.dtype.is_floating_point or table.dtype.is_complex or table.dtype == torch.bool:
+        name = str(table.dtype).removeprefix("torch.")
+        raise InputError(path, "ids", name, "integers or strings")
+    rows = integers(table, path, where)
+    return IdColumn(path, where, PrintedRows(rows) if as_text else rows)
+
+
+def integers(rows: Rows, path: str | Path, where: Callable[[int], str]) -> Rows:
+    """Rows of any integer dtype as ``int64``.
+
+    Raises:
+        InputError: When read, for an id of 2**63 or more.
+    """
+
+    def widen(slab: Tensor, begin: int) -> Tensor:
+        if slab.dtype != torch.uint64:
+            return slab.to(torch.int64)
+        wide = slab.view(torch.int64)
+        if bool((wide < 0).any()):
+            row = int((wide < 0).nonzero()[0])
+            found = f"id {slab.numpy()[row]}"
+            raise InputError(path, where(begin + row), found, "an id below 2**63")
+        return wide
+
+    if rows.dtype == torch.int64:
+        return rows
+    return MappedRows(rows, rows.shape, torch.int64, widen)
 
 
 def as_array(value: Any, name: str) -> Array:
@@ -80,69 +128,123 @@ def as_array(value: Any, name: str) -> Array:
     raise InputError(f"<{name}>", "value", found, "an array, a dense tensor or a path")
 
 
-def load_member(reference: Reference) -> Array:
-    """The array a reference names.
+def as_table(value: Any, name: str, path: Path | None = None) -> Table:
+    """An in-memory source as rows.
+
+    Args:
+        value: An array, a tensor or rows.
+        name: What messages call it.
+        path: The file that it was loaded from and is mapped to, if any.
 
     Raises:
-        InputError: The file is damaged or holds objects, or the member is missing or ambiguous.
+        InputError: It is none.
     """
-    loaded = load_all(reference.path)
+    if isinstance(value, Rows):
+        return value
+    array = as_array(value, name)
+    if isinstance(array, torch.Tensor):
+        return tensor_rows(array, path) if array.dim() else array.numpy()
+    if array.ndim and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
+        return ArrayRows(as_tensor(array))
+    return array
+
+
+def load_member(reference: Reference, spool: Spool) -> Table:
+    """The table a reference names; several files follow one another.
+
+    Raises:
+        InputError: A file is damaged or holds objects, the member is missing or ambiguous, or
+            the files differ in dtype or shape.
+    """
+    if len(reference.files) == 1:
+        table = _load_one(reference, reference.path, spool)
+        if reference.is_flat and isinstance(table, Rows) and table.shape[1:] == (1,):
+            return table.columns()[0]
+        return table
+    tables = [only_rows(_load_one(reference, path, spool), path) for path in reference.files]
+    first = tables[0]
+    for path, table in zip(reference.files, tables, strict=True):
+        if (table.dtype, table.shape[1:]) != (first.dtype, first.shape[1:]):
+            expected = f"{describe(first)} as in {reference.path}"
+            raise InputError(path, "dtype", describe(table), expected)
+    return ChainRows(tables)
+
+
+def place_in(files: Sequence[Path], table: Table, form: str) -> Callable[[int], str]:
+    """How messages call a row of a table of one or several files, as ``form`` has it."""
+    if not isinstance(table, ChainRows) or len(files) == 1:
+        return form.format
+
+    def place(row: int) -> str:
+        part, row = table.part_of(row)
+        return f"{files[part].name}: {form.format(row)}"
+
+    return place
+
+
+def only_rows(table: Table, path: Path) -> Rows:
+    """``table`` if it is one of numbers.
+
+    Raises:
+        InputError: It holds strings or a single value.
+    """
+    if not isinstance(table, Rows):
+        raise InputError(path, "array", f"{table.dtype}{list(table.shape)}", "a table of numbers")
+    return table
+
+
+def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
+    if reference.kind == "bin":
+        return open_raw(path, reference.member)
+    loaded = load_all(path, spool)
     if not isinstance(loaded, Mapping):
         if reference.member is not None:
-            raise InputError(
-                reference.path, "member", "a single array", f"a member {reference.member!r}"
-            )
+            raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
         return loaded
     there = ", ".join(map(str, loaded)) or "nothing"
     if reference.member is None and len(loaded) == 1:
-        return load_part(reference.path, loaded, next(iter(loaded)))
+        return loaded[next(iter(loaded))]()
     if reference.member is None:
-        hint = f"Name it: {reference.path.name}:MEMBER."
-        raise InputError(reference.path, "members", there, "one member", hint)
+        raise InputError(path, "members", there, "one member", f"Name it: {path.name}:MEMBER.")
     if reference.member not in loaded:
-        raise InputError(reference.path, "members", there, f"a member {reference.member!r}")
-    return load_part(reference.path, loaded, reference.member)
+        raise InputError(path, "members", there, f"a member {reference.member!r}")
+    return loaded[reference.member]()
 
 
-def load_part(path: Path, members: Mapping[str, Any], member: str) -> Array:
-    """One member of an archive, read when asked for.
-
-    Raises:
-        InputError: It is damaged, or no array.
-    """
-    try:
-        value = members[member]
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(path, f"member {member!r}", str(error), "an array of numbers") from error
-    return as_array(value, f"{path}:{member}")
-
-
-def load_torch(path: Path) -> Any:
-    """What ``torch.save`` wrote, tensors only, memory-mapped unless the file is a very old one."""
-    mmap = zipfile.is_zipfile(path)
-    return torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)
-
-
-def load_all(path: Path) -> Any:
-    """What a NumPy or torch file holds: one array, or a mapping of them.
+def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Table]]:
+    """What a file of arrays holds: one table, or several by name, each opened by calling it.
 
     Raises:
         InputError: The file is damaged or holds pickled objects.
     """
+    if path.suffix == ".npy":
+        return open_npy(path)
+    if path.suffix == ".npz":
+        return open_npz(path, spool)
+    if path.suffix == ".safetensors":
+        return open_safetensors(path)
     try:
-        if path.suffix in (".pt", ".pth"):
-            value = load_torch(path)
-            return value if isinstance(value, Mapping) else as_array(value, str(path))
-        mmap: Literal["r"] | None = "r" if path.suffix == ".npy" else None
-        value = np.load(path, mmap_mode=mmap, allow_pickle=False)
-        return _native(value) if isinstance(value, np.ndarray) else value
-    except (InputError, OSError):
+        value = load_torch(path)
+    except OSError:
         raise
-    except Exception as error:  # torch and NumPy raise many kinds over a damaged file
+    except Exception as error:  # torch raises many kinds over a damaged file
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        if "allow_pickle" in reason or "Weights only" in reason:
+        if "Weights only" in reason:
             reason = "pickled Python objects, which are not loaded"
         raise InputError(path, "file", reason, f"a {path.suffix} file of arrays") from error
+    if isinstance(value, Mapping):
+        return in_memory(value, str(path), path)
+    return as_table(value, str(path), path)
+
+
+def in_memory(
+    members: Mapping[str, Any], name: str, path: Path | None = None
+) -> dict[str, Callable[[], Table]]:
+    """Arrays by name, as :func:`load_all` returns them."""
+    return {
+        str(member): partial(as_table, value, f"{name}:{member}", path)
+        for member, value in members.items()
+    }
 
 
 def _native(array: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.columns import dtype_name
+from pyg_graphzero.convert.rows import describe
 
 _ID_DTYPES = ("int64", "int32", "uint64", "uint32")
 # More edges than anybody has, where nobody knows how many there will be.
@@ -96,7 +97,7 @@ class Csc:
         edge_id: The edge's number for every slot; None where that is ``0 … num_edges - 1``.
         columns: Payload in CSC order.
         time_order: The attribute that neighbourhoods are sorted by.
-        dtypes: dtype and shape of a column's row.
+        dtypes: Of every column, a tensor without rows that has its dtype and row shape.
         stats: What the engine counted.
     """
 
@@ -105,7 +106,7 @@ class Csc:
     edge_id: Path | None
     columns: dict[str, Path]
     time_order: str | None
-    dtypes: dict[str, tuple[torch.dtype, list[int]]]
+    dtypes: dict[str, Tensor]
     stats: dict[str, Any]
 
 
@@ -133,9 +134,8 @@ class CscBuild:
         options: CscOptions,
         room: BuildRoom,
     ) -> None:
-        columns = {name: as_rows(value) for name, value in first.columns.items()}
-        self.dtypes = {k: (v.dtype, list(v.shape[1:])) for k, v in columns.items()}
-        has_time = options.time_attr in columns
+        self.dtypes = {k: _without_rows(as_rows(v)) for k, v in first.columns.items()}
+        has_time = options.time_attr in self.dtypes
         source_times = None if has_time else options.source_times
         self.time_order = options.time_attr if has_time or source_times is not None else None
         self._room = room
@@ -144,8 +144,8 @@ class CscBuild:
             num_dst=num_dst,
             max_edges=_MANY if num_edges is None else num_edges,
             columns=[
-                (name, dtype_name(dtype), shape, _one(dtype))
-                for name, (dtype, shape) in self.dtypes.items()
+                (name, dtype_name(rows.dtype), list(rows.shape[1:]), _one(rows.dtype))
+                for name, rows in self.dtypes.items()
             ],
             src_marks=room.marks[0],
             dst_marks=room.marks[1],
@@ -153,7 +153,7 @@ class CscBuild:
             undirected=options.undirected,
             coalesce=options.coalesce or "",
             self_loops=options.self_loops,
-            time_column=list(columns).index(str(options.time_attr)) if has_time else -1,
+            time_column=list(self.dtypes).index(str(options.time_attr)) if has_time else -1,
             source_times=source_times,
             room=room.memory,
             directory=str(room.directory),
@@ -178,9 +178,10 @@ class CscBuild:
             ValueError: The columns are not those of the first chunk.
         """
         columns = {name: as_rows(value) for name, value in chunk.columns.items()}
-        found = {k: (v.dtype, list(v.shape[1:])) for k, v in columns.items()}
-        if found != self.dtypes:
-            raise ValueError(f"edge attributes: found {found}, expected {self.dtypes}")
+        found = {k: describe(v) for k, v in columns.items()}
+        expected = {k: describe(v) for k, v in self.dtypes.items()}
+        if found != expected:
+            raise ValueError(f"edge attributes: found {found}, expected {expected}")
         rows = [_bytes(value) for value in columns.values()]
         self._engine.append(_ids(chunk.src), _ids(chunk.dst), rows)
         self._room.reading(len(chunk.src))
@@ -258,6 +259,10 @@ def as_rows(value: Any) -> Tensor:
         # What pyarrow parsed or NumPy mapped is read-only, and is only read here.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
+
+
+def _without_rows(rows: Tensor) -> Tensor:
+    return torch.empty((0, *rows.shape[1:]), dtype=rows.dtype)
 
 
 def _bytes(rows: Tensor) -> np.ndarray:

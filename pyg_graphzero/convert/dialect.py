@@ -1,8 +1,10 @@
-"""How a delimited text file is laid out, and where in it a fault lies.
+"""How delimited text is laid out.
 
-Rules, the same for the fast path (:mod:`.text`) and the fault finder here:
+Rules, the same for the fast path (:mod:`.text`) and the fault finder (:mod:`.blocks`):
 
-* UTF-8, with or without a byte-order mark; ``.gz`` is decompressed.
+* UTF-8, with or without a byte-order mark; ``.gz``, ``.zst``, ``.bz2`` and ``.lz4`` are
+  decompressed. Several files are one table: they have the same columns in the same order, and each
+  may repeat the header.
 * A line that starts with the comment mark (``#`` unless told otherwise) is not data, wherever it
   stands. Blank lines are not data. Every other line is one row, with as many cells as the first.
 * Cells may be quoted with ``"``. Blanks around a cell are not part of it. With blanks as the
@@ -12,23 +14,21 @@ Rules, the same for the fast path (:mod:`.text`) and the fault finder here:
 from __future__ import annotations
 
 import csv
-import gzip
-import io
+import os
 import re
-import zlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import IO
 
 from ..errors import InputError
+from .decompress import TextFile
 
-TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
 DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
 
+MAX_ROW_BYTES = 64 << 20
 _SAMPLE_BYTES = 1 << 16
+_HEADER_BYTES = 1 << 12  # of a file that follows another
 _SAMPLE_ROWS = 50
 _HEADER_WORDS = frozenset(
     f"{word}{end}"
@@ -37,31 +37,54 @@ _HEADER_WORDS = frozenset(
 ) | {"id", "label", "weight", "time", "timestamp", "u", "v"}
 # Blanks in the sense of pyarrow's number parsing; other Unicode spaces are part of a cell.
 BLANKS = " \t"
-_RUN = re.compile(r"[ \t]+")
+RUN = re.compile(r"[ \t]+")
 _NAME = re.compile(r"[^\W\d]")
-DECODE_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a table.
+
+    Attributes:
+        skip_lines: Physical lines before its first row.
+    """
+
+    path: Path
+    skip_lines: int
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """Layout of one file.
+    """Layout of a table in one file, or in several that follow one another.
 
     Attributes:
+        parts: Its files.
         delimiter: One character; ``" "`` means any run of blanks.
         names: Column names, from the header, from a comment line above the data, or none.
         num_columns: Cells in every row.
-        skip_lines: Physical lines before the first row.
         comment: What a comment line starts with; ``None`` if there are no comments.
         sample: The first rows, as cells.
     """
 
-    path: Path
+    parts: tuple[Part, ...]
     delimiter: str
     names: tuple[str, ...]
     num_columns: int
-    skip_lines: int
     comment: str | None
     sample: tuple[tuple[str, ...], ...]
+
+    @property
+    def path(self) -> Path:
+        """How messages call the table: its file, or what its files have in common."""
+        if len(self.parts) == 1:
+            return self.parts[0].path
+        return Path(os.path.commonpath([part.path.absolute() for part in self.parts]))
+
+    def file_label(self, part: int) -> str:
+        """What stands before a place in one of the files; nothing if there is only one."""
+        if len(self.parts) == 1:
+            return ""
+        return f"{self.parts[part].path.absolute().relative_to(self.path)}, "
 
     def position(self, column: str | int) -> int:
         """Index of a column given by name, or by 0-based position where no name matches.
@@ -92,76 +115,99 @@ class Dialect:
         """How messages call a column."""
         return repr(self.names[position]) if self.names else str(position)
 
-    def rows(self) -> Iterator[tuple[int, list[str]]]:
-        """Every data row with the 1-based line it starts on; slow, for finding a fault."""
-        with open_text(self.path) as file:
-            lines = _Lines(file, self.comment, self.delimiter == " ")
-            for _ in range(self.skip_lines):
-                next(lines, None)
-            reader = csv.reader(lines, delimiter=self.delimiter)
-            first = lines.count + 1
-            for row in reader:
-                if row:
-                    yield first, [cell.strip(BLANKS) for cell in row]
-                first = lines.count + 1
-
-    def line_of(self, row: int) -> int:
-        """1-based line of the 0-based data row ``row``."""
-        return next((line for line, _ in islice(self.rows(), row, None)), 0)
-
-
-class _Lines:
-    """Iterator over lines in which comments and blank lines are empty."""
-
-    def __init__(self, file: IO[bytes], comment: str | None, squeeze: bool) -> None:
-        self._text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="\n")
-        self._comment = comment
-        self._squeeze = squeeze
-        self.count = 0
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = next(self._text)
-        self.count += 1
-        text = line.strip(BLANKS + "\r\n")
-        if not text or (self._comment and text.startswith(self._comment)):
-            return "\n"
-        return _RUN.sub(" ", text) + "\n" if self._squeeze else line
-
-
-def open_text(path: Path) -> IO[bytes]:
-    """Open for reading, decompressing ``.gz``.
-
-    Raises:
-        OSError: As :func:`open`.
-    """
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
-
 
 def sniff(
-    path: Path,
+    files: Sequence[Path],
     *,
     delimiter: str | None = None,
     header: bool | None = None,
     comment: str | None = "#",
     wanted: tuple[str | int, ...] = (),
 ) -> Dialect:
-    """Find out the layout of ``path`` from its beginning.
+    """Find out the layout of a table from its beginning.
 
     Args:
-        path: The file.
+        files: One or more, which follow one another.
         delimiter: One character or its name (``"tab"``); detected when ``None``.
         header: Whether the first row holds names; detected when ``None``.
         comment: What a comment line starts with.
         wanted: Columns the caller is going to ask for: names among them settle the header.
 
     Raises:
-        InputError: The file is empty, not UTF-8, or whether it has a header cannot be told.
-        OSError: It cannot be opened.
+        InputError: All files are empty, one is not UTF-8, or whether there is a header cannot be
+            told.
+        OSError: One cannot be opened.
     """
-    lines, complete = _head(path)
+    heads = ((path, _head(path, comment, _SAMPLE_BYTES)) for path in files)
+    path, head = next(((path, head) for path, head in heads if head.lines), (files[0], None))
+    if head is None:
+        head = _head(path, comment, _SAMPLE_BYTES)
+        found = "an empty file" if head.complete else "a beginning without data"
+        raise InputError(path, "file", found, "at least one row")
+    delimiter = _delimiter(path, delimiter, head.lines)
+    table, length = _table(head.lines, delimiter)
+    above = _table([head.last_comment], delimiter)[0]
+    names = tuple(cell.lstrip("#% ") for cell in above[0]) if above else ()
+    if len(names) != len(table[0]) or len(set(names)) != len(names):
+        names = ()
+    words = {name for name in wanted if isinstance(name, str) and not name.isdecimal()}
+    if header is None and words and words <= set(names):
+        header = False  # the names stand in a comment above the data
+    if header is None:
+        header = _has_header(path, table, words, head.complete, head.start + 1)
+    skip = head.start
+    if header:
+        names, table, skip = tuple(table[0]), table[1:], skip + length
+    repeated = names if header else ()
+    parts = [Part(path, skip)]
+    parts += [
+        _following(other, path, delimiter, comment, repeated)
+        for other in files[files.index(path) + 1 :]
+    ]
+    return Dialect(
+        tuple(parts), delimiter, names, len(names or table[0]), comment, tuple(map(tuple, table))
+    )
+
+
+def _following(
+    path: Path, first: Path, delimiter: str, comment: str | None, header: tuple[str, ...]
+) -> Part:
+    """A file after the first one: it may repeat the header, and must not have another."""
+    head = _head(path, comment, _HEADER_BYTES)
+    if not header or not head.lines:
+        return Part(path, head.start)
+    table, length = _table(head.lines, delimiter)
+    if tuple(table[0]) == header:
+        return Part(path, head.start + length)
+    if sorted(table[0]) == sorted(header):
+        raise InputError(
+            path,
+            f"line {head.start + 1}",
+            ", ".join(table[0]),
+            f"{', '.join(header)} as in {first}",
+        )
+    return Part(path, head.start)
+
+
+@dataclass(frozen=True)
+class _Head:
+    """The beginning of a file.
+
+    Attributes:
+        lines: From the first row on, comments empty; none if there is no row.
+        start: Lines before these.
+        last_comment: The comment nearest above the first row.
+        complete: Whether this is the whole file.
+    """
+
+    lines: list[str]
+    start: int
+    last_comment: str
+    complete: bool
+
+
+def _head(path: Path, comment: str | None, size: int) -> _Head:
+    lines, complete = _first_lines(path, size)
     last_comment, start = "", -1
     for number, line in enumerate(lines):
         text = line.strip(BLANKS + "\r")
@@ -171,38 +217,23 @@ def sniff(
         elif text and start < 0:
             start = number
     if start < 0:
-        found = "an empty file" if complete else "a beginning without data"
-        raise InputError(path, "file", found, "at least one row")
-    lines = lines[start:]
-    delimiter = _delimiter(path, delimiter, lines)
-    table, length = _table(lines, delimiter)
-    above = _table([last_comment], delimiter)[0]
-    names = tuple(cell.lstrip("#% ") for cell in above[0]) if above else ()
-    if len(names) != len(table[0]) or len(set(names)) != len(names):
-        names = ()
-    words = {name for name in wanted if isinstance(name, str) and not name.isdecimal()}
-    skip = start
-    if header is None and words and words <= set(names):
-        header = False  # the names stand in a comment above the data
-    if header is None:
-        header = _has_header(path, table, words, complete, skip + 1)
-    if header:
-        names, table, skip = tuple(table[0]), table[1:], skip + length
-    return Dialect(
-        path, delimiter, names, len(names or table[0]), skip, comment, tuple(map(tuple, table))
-    )
+        return _Head([], 0, "", complete)
+    return _Head(lines[start:], start, last_comment, complete)
 
 
-def _head(path: Path) -> tuple[list[str], bool]:
+def _first_lines(path: Path, size: int) -> tuple[list[str], bool]:
     """The first lines of the file, and whether they are all of it."""
-    try:
-        with open_text(path) as file:
-            raw = file.read(_SAMPLE_BYTES)
-            complete = len(raw) < _SAMPLE_BYTES
-            if not complete:
-                raw += file.readline()  # no row of the sample may be cut short
-    except DECODE_ERRORS as error:
-        raise InputError(path, "file", f"damaged gzip data ({error})", "a gzip file") from error
+    with TextFile(path) as file:
+        raw = file.read(size)
+        complete = len(raw) < size
+        while not complete and b"\n" not in raw[size:]:  # no row of the sample may be cut short
+            more = file.read(size)
+            raw += more
+            complete = not more
+            if len(raw) > MAX_ROW_BYTES:
+                found = f"more than {MAX_ROW_BYTES >> 20} MiB without an end of line"
+                raise InputError(path, "file", found, "rows")
+    raw = raw if complete else raw[: raw.index(b"\n", size) + 1]
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(path, "line 1", "UTF-16 text", "UTF-8")
     if b"\0" in raw:
@@ -218,7 +249,7 @@ def _head(path: Path) -> tuple[list[str], bool]:
 def _table(lines: list[str], delimiter: str) -> tuple[list[list[str]], int]:
     """The first rows, and how many lines the very first of them takes."""
     if delimiter == " ":
-        lines = [_RUN.sub(" ", line.strip(BLANKS)) for line in lines]
+        lines = [RUN.sub(" ", line.strip(BLANKS)) for line in lines]
     reader = csv.reader((line + "\n" for line in lines if line.strip(BLANKS)), delimiter=delimiter)
     rows: list[list[str]] = []
     length = 1

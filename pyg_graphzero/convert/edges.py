@@ -1,35 +1,49 @@
-"""One edge list, from text, NumPy, torch or memory: endpoints as ids, and the attributes.
+"""One edge list, from columns, arrays or memory: endpoints as ids, and the attributes.
 
 An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_index``,
 ``row``/``col``, ``src``/``dst``, CSR (``indptr``/``indices``, rows are sources) or CSC
 (``colptr``/``row``, columns are destinations), with any prefix such as ``adj_``; what SciPy's
 ``save_npz`` writes is understood too.
 
-Ids can become rows only after all of them have been seen, so an input is read once, before the
-plan exists, and its endpoints are kept as they came; only they are, attributes may stay mapped.
+Several files of arrays follow one another, each with its part of the edges.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..errors import InputError
-from . import text
-from .arrays import as_array, id_column, load_all, load_part
-from .dialect import Dialect, sniff
+from .arrays import (
+    SUFFIXES,
+    Reference,
+    Table,
+    as_table,
+    id_column,
+    in_memory,
+    integers,
+    load_all,
+    only_rows,
+    place_in,
+)
+from .chunks import PATH as CHUNKS
+from .chunks import is_chunks, read_chunks
+from .compressed import ExpandedRows
+from .dialect import Dialect
 from .ids import IdColumn
 from .options import Selection
-from .plan import Array, edge_label
-from .sources import Inputs, Loaded, select
+from .paths import kind_suffix
+from .plan import edge_label
+from .rows import ChainRows, FileRows, Rows, describe
+from .sources import Columns, Inputs, Loaded, in_files, is_text_column, select
 from .spec import EdgeSpec
+from .tensors import open_raw
 
+_TEXT_OPTIONS = ("src", "dst", "delimiter", "header")
 LAYOUTS = ("2xE", "Ex2")
 _WHOLE = ("edge_index", "edges", "edge_list")
 _PAIRS = (("row", "col"), ("src", "dst"), ("source", "target"))
@@ -69,53 +83,59 @@ def read_edges(
     """
     owner = edge_label(spec.type)
     wanted = {name: src for name, src in spec.attrs.items() if selection.wants(owner, name)}
-    if isinstance(spec.file, str | os.PathLike):
+    if in_files(spec.file):
         reference = inputs.reference(spec.file)
-        if reference.kind == "text":
-            return _read_text(reference.path, spec, id_types, wanted, inputs)
-        _refuse_text_options(spec, reference.path)
-        result = _from_file(reference.path, reference.member, spec, id_types)
+        if reference.kind in ("text", "table"):
+            return _read_columns(reference, spec, id_types, wanted, inputs)
+        _refuse_options(spec, _TEXT_OPTIONS, reference.path)
+        parts = [_from_file(reference, path, spec, inputs) for path in reference.files]
+        result = _edge_list(reference.files, parts, id_types)
+    elif is_chunks(spec.file):
+        _refuse_options(spec, _TEXT_OPTIONS, "an iterator of chunks")
+        columns = read_chunks(spec.file, inputs.space)
+        ends = _Ends(columns.pop("src"), columns.pop("dst"))
+        result = _edge_list([CHUNKS], [ends], id_types)
+        for name, rows in columns.items():
+            if selection.wants(owner, name) and name not in wanted:
+                result.attrs[name] = inputs.load(name, rows)
     else:
-        _refuse_text_options(spec, "an array")
-        result = _from_memory(spec, id_types)
+        _refuse_options(spec, _TEXT_OPTIONS, "an array")
+        result = _edge_list([Path("<edge_index>")], [_from_memory(spec, inputs)], id_types)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
 
 
-def _refuse_text_options(spec: EdgeSpec, source: object) -> None:
-    for option in ("src", "dst", "delimiter", "header"):
+def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> None:
+    for option in options:
         if getattr(spec, option) is not None:
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
 
 
-def _read_text(
-    path: Path,
+def _read_columns(
+    reference: Reference,
     spec: EdgeSpec,
     id_types: tuple[str, str],
     attrs: Mapping[str, Any],
     inputs: Inputs,
 ) -> EdgeList:
+    if reference.kind != "text":
+        _refuse_options(spec, ("delimiter", "header"), reference.path)
     named = [column for column in (spec.src, spec.dst) if column is not None]
-    dialect = sniff(
-        path,
-        delimiter=spec.delimiter,
-        header=spec.header,
-        comment=spec.comment,
-        wanted=tuple(named),
+    dialect = inputs.open_columns(
+        reference, named, delimiter=spec.delimiter, header=spec.header, comment=spec.comment
     )
     if dialect.num_columns < 2:
-        raise InputError(
-            path,
-            f"line {dialect.skip_lines + 1}",
-            "1 column",
-            f"2 or more, separated by {dialect.delimiter!r}",
-            "Pass delimiter=... (--delimiter) if they are separated otherwise.",
-        )
+        where, expected, hint = "columns", "2 or more", ""
+        if isinstance(dialect, Dialect):
+            where = f"line {dialect.parts[0].skip_lines + 1}"
+            expected = f"2 or more, separated by {dialect.delimiter!r}"
+            hint = "Pass delimiter=... (--delimiter) if they are separated otherwise."
+        raise InputError(dialect.path, where, "1 column", expected, hint)
     src, dst = _endpoint_columns(dialect, spec)
     own, external = split_own(dialect, attrs)
     ids = [
-        (position, id_type == "str" or (id_type == "auto" and text.is_text_id(dialect, position)))
+        (position, id_type == "str" or (id_type == "auto" and is_text_column(dialect, position)))
         for position, id_type in zip((src, dst), id_types, strict=True)
     ]
     columns, loaded = inputs.columns(dialect, own, ids)
@@ -127,7 +147,7 @@ def _read_text(
 
 
 def split_own(
-    dialect: Dialect, attrs: Mapping[str, Any]
+    dialect: Columns, attrs: Mapping[str, Any]
 ) -> tuple[dict[str, list[int]], dict[str, Any]]:
     """Attributes that are columns of this very file, by position, and the others.
 
@@ -145,22 +165,19 @@ def split_own(
                 own[name] = select(dialect, source)
                 continue
             except InputError:
-                if not any(source.partition(":")[0].endswith(end) for end in _SUFFIXES):
+                if kind_suffix(source.partition(":")[0]) not in SUFFIXES:
                     raise
         external[name] = source
     return own, external
 
 
-_SUFFIXES = (".npy", ".npz", ".pt", ".pth", ".csv", ".tsv", ".txt", ".gz")
-
-
-def untaken(dialect: Dialect, taken: set[int]) -> list[str]:
+def untaken(dialect: Columns, taken: set[int]) -> list[str]:
     """A note on columns that nobody asked for."""
     rest = [dialect.label(i) for i in range(dialect.num_columns) if i not in taken]
     return [f"{dialect.path.name}: columns not taken: {', '.join(rest[:8])}"] if rest else []
 
 
-def _endpoint_columns(dialect: Dialect, spec: EdgeSpec) -> tuple[int, int]:
+def _endpoint_columns(dialect: Columns, spec: EdgeSpec) -> tuple[int, int]:
     src, dst = spec.src, spec.dst
     if src is None and dst is None:
         lower = [name.lower() for name in dialect.names]
@@ -180,56 +197,101 @@ def _endpoint_columns(dialect: Dialect, spec: EdgeSpec) -> tuple[int, int]:
     return found
 
 
-def _from_memory(spec: EdgeSpec, id_types: tuple[str, str]) -> EdgeList:
+@dataclass(frozen=True)
+class _Ends:
+    """Both ends of the edges of one file, as tables of ids."""
+
+    src: Table
+    dst: Table
+    names: tuple[str, str] = ("src", "dst")
+    num_src: int | None = None
+    num_dst: int | None = None
+
+
+def _edge_list(files: Sequence[Path], ends: list[_Ends], id_types: tuple[str, str]) -> EdgeList:
+    columns = []
+    for side, id_type in zip(("src", "dst"), id_types, strict=True):
+        tables: list[Table] = [getattr(each, side) for each in ends]
+        name = ends[0].names[side == "dst"]
+        if len(tables) == 1:
+            columns.append(id_column(tables[0], files[0], _places(name), id_type == "str"))
+            continue
+        rows = [
+            integers(only_rows(table, path), path, _places(name))
+            for path, table in zip(files, tables, strict=True)
+        ]
+        whole = ChainRows(rows)
+        where = place_in(files, whole, name + "[{}]")
+        columns.append(id_column(whole, files[0].parent, where))
+    if len(ends) > 1:
+        return EdgeList(columns[0], columns[1])
+    return EdgeList(columns[0], columns[1], num_src=ends[0].num_src, num_dst=ends[0].num_dst)
+
+
+def _places(name: str) -> Callable[[int], str]:
+    return lambda position: f"{name}[{position}]"
+
+
+def _from_memory(spec: EdgeSpec, inputs: Inputs) -> _Ends:
     value = spec.file
     path = Path("<edge_index>")
     if isinstance(value, tuple) and len(value) == 2:
-        src, dst = (as_array(part, "edge_index") for part in value)
-        return _pair(src, dst, path, id_types)
+        src, dst = (as_table(part, "edge_index") for part in value)
+        return _pair(src, dst, path)
     if isinstance(value, Mapping):
-        return _from_members(value, None, path, spec, id_types)
-    return _whole(as_array(value, "edge_index"), path, spec, id_types)
+        return _from_members(in_memory(value, str(path)), None, path, spec, inputs)
+    return _whole(as_table(value, "edge_index"), path, spec.edge_layout, inputs)
 
 
-def _from_file(
-    path: Path, member: str | None, spec: EdgeSpec, id_types: tuple[str, str]
-) -> EdgeList:
-    content = load_all(path)
+def _from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> _Ends:
+    if reference.kind == "bin":
+        return _from_raw(open_raw(path, reference.member), path, spec, inputs)
+    content = load_all(path, inputs.space.file)
     if isinstance(content, Mapping):
-        return _from_members(content, member, path, spec, id_types)
-    if member is not None:
-        raise InputError(path, "member", "a single array", f"a member {member!r}")
-    return _whole(content, path, spec, id_types)
+        return _from_members(content, reference.member, path, spec, inputs)
+    if reference.member is not None:
+        raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
+    return _whole(content, path, spec.edge_layout, inputs)
+
+
+def _from_raw(rows: FileRows, path: Path, spec: EdgeSpec, inputs: Inputs) -> _Ends:
+    """Raw rows of two ids each; or, being told so, all sources and then all destinations."""
+    if len(rows.shape) == 1 and spec.edge_layout == "2xE":
+        shape = (2, len(rows) // 2)
+        if len(rows) % 2:
+            raise InputError(path, "edges", f"{len(rows)} ids", "an even number, [2, E]")
+        rows = FileRows(path, 0, shape, rows.dtype, rows.swapped)
+    return _whole(rows, path, spec.edge_layout or "Ex2", inputs)
 
 
 def _from_members(
-    members: Mapping[str, Any],
+    members: Mapping[str, Callable[[], Table]],
     member: str | None,
     path: Path,
     spec: EdgeSpec,
-    id_types: tuple[str, str],
-) -> EdgeList:
-    there = list(members)
+    inputs: Inputs,
+) -> _Ends:
     names = _choose(members, member)
-    missing = [name for name in names if name not in there]
+    missing = [name for name in names if name not in members]
     if missing or not names:
         raise InputError(
             path,
             "members",
-            ", ".join(map(str, there)) or "nothing",
+            ", ".join(members) or "nothing",
             f"a member {missing[0]!r}" if missing else "edge_index, row/col or indptr/indices",
             "" if missing else f"Name them: {path.name}:SRC,DST.",
         )
-    arrays = [load_part(path, members, name) for name in names]
-    if len(arrays) == 1:
-        return _whole(arrays[0], path, spec, id_types)
+    tables = [members[name]() for name in names]
+    if len(tables) == 1:
+        return _whole(tables[0], path, spec.edge_layout, inputs)
     kind = _compression(names, members)
     if kind is None:
-        result = _pair(arrays[0], arrays[1], path, id_types, names)
+        result = _pair(tables[0], tables[1], path, (names[0], names[1]))
     else:
-        result = _compressed(arrays[0], arrays[1], path, kind, id_types)
+        result = _compressed(tables[0], tables[1], path, kind)
     if "format" in members and "shape" in members:  # SciPy's save_npz
-        result.num_src, result.num_dst = map(int, np.asarray(members["shape"]).tolist())
+        num_src, num_dst = only_rows(members["shape"](), path).read(0, 2).tolist()
+        result = replace(result, num_src=num_src, num_dst=num_dst)
     return result
 
 
@@ -250,26 +312,26 @@ def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
         adjacency = [names for names in found if names[0] == pair[0] or names[0][:3] == "adj"]
         if adjacency or len(found) == 1:
             return (adjacency or found)[0]
-    return [str(name) for name in members] if len(members) == 1 else []
+    return list(members) if len(members) == 1 else []
 
 
-def _compression(names: list[str], members: Mapping[str, Any]) -> str | None:
+def _compression(names: list[str], members: Mapping[str, Callable[[], Table]]) -> str | None:
     if names[0].endswith("colptr"):
         return "csc"
     if not any(names[0].endswith(pair[0]) for pair in _COMPRESSED):
         return None
     if "format" in members:
-        value = np.asarray(members["format"]).item()
-        return value.decode() if isinstance(value, bytes) else str(value)
+        value = members["format"]()
+        word = value.item() if isinstance(value, np.ndarray) else describe(value)
+        return word.decode() if isinstance(word, bytes) else str(word)
     return "csr"
 
 
-def _whole(array: Array, path: Path, spec: EdgeSpec, id_types: tuple[str, str]) -> EdgeList:
+def _whole(table: Table, path: Path, layout: str | None, inputs: Inputs) -> _Ends:
     """``[2, E]`` or ``[E, 2]``."""
-    shape = tuple(array.shape)
+    shape = tuple(table.shape)
     if len(shape) != 2 or 2 not in shape:
         raise InputError(path, "edges", f"shape {list(shape)}", "shape [2, E] or [E, 2]")
-    layout = spec.edge_layout
     if layout is None and shape == (2, 2):
         raise InputError(
             path,
@@ -284,59 +346,31 @@ def _whole(array: Array, path: Path, spec: EdgeSpec, id_types: tuple[str, str]) 
         layout = "2xE" if shape[0] == 2 else "Ex2"
     if shape[LAYOUTS.index(layout)] != 2:
         raise InputError(path, "edges", f"shape {list(shape)}", f"shape [{layout}]")
-    src, dst = (array[0], array[1]) if layout == "2xE" else (array[:, 0], array[:, 1])
-    return _pair(src, dst, path, id_types)
+    ends: Sequence[Table]
+    if isinstance(table, np.ndarray):
+        ends = list(table if layout == "2xE" else table.T)
+    else:
+        ends = table.vectors(inputs.space.file) if layout == "2xE" else table.columns()
+    return _pair(ends[0], ends[1], path)
 
 
-def _pair(
-    src: Array,
-    dst: Array,
-    path: Path,
-    id_types: tuple[str, str],
-    names: list[str] | None = None,
-) -> EdgeList:
-    names = names or ["src", "dst"]
+def _pair(src: Table, dst: Table, path: Path, names: tuple[str, str] = ("src", "dst")) -> _Ends:
     if len(src) != len(dst):
         raise InputError(
             path, names[1], f"{len(dst)} values", f"{len(src)}, as many as {names[0]} has"
         )
-    columns = [
-        id_column(array, path, _places(name), id_type == "str")
-        for array, name, id_type in zip((src, dst), names, id_types, strict=True)
-    ]
-    return EdgeList(columns[0], columns[1])
+    return _Ends(src, dst, names)
 
 
-def _places(name: str) -> Callable[[int], str]:
-    return lambda position: f"{name}[{position}]"
-
-
-def _compressed(
-    indptr: Array,
-    indices: Array,
-    path: Path,
-    kind: str,
-    id_types: tuple[str, str],
-) -> EdgeList:
+def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> _Ends:
     if kind not in ("csr", "csc"):
         raise InputError(path, "format", repr(kind), "csr, csc or coo")
-    pointers = np.asarray(indptr.numpy() if isinstance(indptr, torch.Tensor) else indptr)
-    found = ""
-    if pointers.ndim != 1 or not len(pointers) or pointers.dtype.kind not in "iu":
-        found = f"{pointers.dtype}, shape {list(pointers.shape)}"
-    elif pointers[0] != 0 or bool((pointers[1:] < pointers[:-1]).any()):
-        found = "values that do not ascend from 0"
-    elif int(pointers[-1]) != len(indices):
-        found = f"a last value of {int(pointers[-1])}"
-    if found:
+    is_pointers = isinstance(indptr, Rows) and len(indptr.shape) == 1 and len(indptr)
+    if not is_pointers or describe(indptr)[:3] not in ("int", "uin"):
+        found = f"{indptr.dtype}, shape {list(indptr.shape)}"
         raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
-    starts = pointers.astype(np.int64, copy=False)
-    counts = starts[1:] - starts[:-1]
-    rows = np.repeat(np.arange(len(counts), dtype=np.int64), counts)
-    pair = (rows, indices) if kind == "csr" else (indices, rows)
-    result = _pair(pair[0], pair[1], path, id_types)
+    pointers = integers(only_rows(indptr, path), path, _places("indptr"))
+    rows = ExpandedRows(pointers, len(indices), path)
     if kind == "csr":
-        result.num_src = len(counts)
-    else:
-        result.num_dst = len(counts)
-    return result
+        return replace(_pair(rows, indices, path), num_src=len(pointers) - 1)
+    return replace(_pair(indices, rows, path), num_dst=len(pointers) - 1)

@@ -53,7 +53,7 @@ def _estimate_edges(
     waiting = records * build.record_bytes
     spills = waiting > build.keep_bytes
     num_edges = records + (num_dst if options.self_loops == "add" else 0)
-    rows = [prod(shape) * dtype.itemsize for dtype, shape in build.dtypes.values()]
+    rows = [prod(row.shape[1:]) * row.element_size() for row in build.dtypes.values()]
     widths = [4 if num_src <= 1 << 32 else 8, 4 if num_edges <= 1 << 31 else 8, *rows]
     numbers = 8 * num_edges if options.coalesce else 0
     return EdgeEstimate(

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..errors import InputError
-from . import text
-from .dialect import Dialect, sniff
+from .chunks import is_chunks
 from .edges import EdgeList, read_edges, split_own, untaken
+from .faults import SHOWN
 from .ids import IdColumn, IdSpace
 from .options import Selection, edge_options
 from .plan import (
-    Array,
     EdgeOptions,
     EdgePlan,
     EdgeType,
@@ -26,10 +26,12 @@ from .plan import (
     NodeType,
     stream,
 )
-from .sources import Inputs, Loaded
+from .rows import Rows, ScatterRows
+from .sources import Inputs, Loaded, Scattered, is_text_column
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 
 _INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
+_SLAB_EDGES = 1 << 20
 ID_TYPES = ("auto", "int", "str")
 
 
@@ -52,7 +54,7 @@ def plan_files(
     Raises:
         InputError: A file is not what it should be; names the place.
     """
-    plan = GraphPlan(is_hetero=spec.is_hetero)
+    plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
     nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
     for edge in spec.edges:
         for node_type in plan.endpoints(edge.type):
@@ -67,6 +69,7 @@ def plan_files(
         id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
         lists[edge.type] = read_edges(edge, id_types, selection, inputs)
         plan.notes += lists[edge.type].notes
+    spaces: dict[NodeType, IdSpace] = {}
     for node_type, node_spec in nodes.items():
         builder = _NodeBuilder(node_type, node_spec, selection, inputs)
         for edge_type, edges in lists.items():
@@ -77,34 +80,67 @@ def plan_files(
                 builder.refer(edges.dst, edges.num_dst)
         plan.nodes[node_type] = builder.build(str(spec.name))
         plan.notes += builder.notes
+        spaces[node_type] = builder.space
     for edge in spec.edges:
-        plan.edges[edge.type] = _plan_edges(edge, lists[edge.type], options)
+        src_type, dst_type = plan.endpoints(edge.type)
+        plan.edges[edge.type] = _plan_edges(
+            edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), options
+        )
     return plan
 
 
-def _plan_edges(spec: EdgeSpec, edges: EdgeList, options: EdgeOptions) -> EdgePlan:
+def _plan_edges(
+    spec: EdgeSpec, edges: EdgeList, spaces: tuple[IdSpace, IdSpace], options: EdgeOptions
+) -> EdgePlan:
     num_edges = len(edges.src)
-    columns: dict[str, Array] = {}
+    stated = None if spaces[0].faults.skip else spec.num_edges
+    if stated not in (None, num_edges):
+        raise InputError(edges.src.path, "edges", num_edges, f"{stated}, the number stated")
+    columns: dict[str, Rows] = {}
     for name, loaded in edges.attrs.items():
-        if len(loaded.array) != num_edges:
+        if len(loaded.rows) != num_edges:
             raise InputError(
                 loaded.path,
                 name,
-                f"{len(loaded.array)} rows",
+                f"{len(loaded.rows)} rows",
                 f"{num_edges}, one per edge in {edges.src.path}",
             )
-        columns[name] = loaded.array
+        columns[name] = loaded.rows
     own = {
         name: value
         for name in ("undirected", "coalesce", "self_loops")
         if (value := getattr(spec, name)) is not None
     }
     checked = replace(options, **own)
+    src, dst = (
+        space.rows_of(column) for space, column in zip(spaces, (edges.src, edges.dst), strict=True)
+    )
+    may_miss = spaces[0].may_miss(edges.src) or spaces[1].may_miss(edges.dst)
+    leave_out = may_miss and spaces[0].faults.skip
+    if leave_out:
+        num_edges = _leave_out(edges, spaces, src, dst)
     return EdgePlan(
-        stream(list(zip(edges.src.chunks, edges.dst.chunks, strict=True)), columns),
+        stream(src, dst, columns, leave_out),
         num_edges,
         edge_options(checked.undirected, checked.coalesce, checked.self_loops),
     )
+
+
+def _leave_out(edges: EdgeList, spaces: tuple[IdSpace, IdSpace], src: Rows, dst: Rows) -> int:
+    """The number of edges between nodes; the others are faults."""
+    columns = (edges.src, edges.dst)
+    kept = begin = 0
+    for ends in zip(src.slabs(_SLAB_EDGES), dst.slabs(_SLAB_EDGES), strict=True):
+        bad = ((ends[0] < 0) | (ends[1] < 0)).nonzero().view(-1)
+        sides = (ends[0][bad] >= 0).int()  # which of the ends is shown
+        faults = [
+            partial(spaces[side].missing, columns[side], begin + int(at))
+            for at, side in zip(bad[:SHOWN], sides[:SHOWN].tolist(), strict=True)
+        ]
+        spaces[0].faults.add(*faults, count=len(bad))
+        begin += len(ends[0])
+        kept += len(ends[0]) - len(bad)
+    return kept
 
 
 class _NodeBuilder:
@@ -117,7 +153,9 @@ class _NodeBuilder:
         self._inputs = inputs
         self._label = node_type or ""
         self.notes: list[str] = []
-        self._space = IdSpace(label=self._label, policy=spec.ids, num_nodes=spec.num_nodes)
+        self.space = IdSpace(
+            inputs.space, inputs.faults, self._label, policy=spec.ids, num_nodes=spec.num_nodes
+        )
         wanted = {k: v for k, v in spec.attrs.items() if selection.wants(self._label, k)}
         self._attrs: dict[str, Loaded] = {}
         if spec.file is not None:
@@ -127,48 +165,52 @@ class _NodeBuilder:
             ids = inputs.load_ids(spec.id, is_text, "ids")
             if not isinstance(ids, IdColumn):
                 raise InputError(ids.path, "ids", "booleans", "integers or strings")
-            self._space.table = ids
-        self._sets = {k: v for k, v in wanted.items() if is_index_name(k)}
+            self.space.table = ids
+        self._sets = {
+            k: v for k, v in wanted.items() if is_index_name(k) or isinstance(v, Scattered)
+        }
         for name in wanted.keys() - self._sets.keys():
             self._attrs[name] = inputs.load(name, wanted[name])
         for name in wanted:  # in the order given
-            if name in self._attrs and self._space.known_rows is None:
+            if name in self._attrs and self.space.known_rows is None:
                 loaded = self._attrs[name]
-                self._space.known_rows = (len(loaded.array), f"{loaded.path} ({name})")
+                self.space.known_rows = (len(loaded.rows), f"{loaded.path} ({name})")
 
     def _read_table(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Read the node table; returns the attributes that are not in it."""
         spec = self._spec
         named = () if spec.id is None else (spec.id,)
         reference = self._inputs.reference(spec.file)
-        if reference.kind != "text":
-            raise InputError(reference.path, "node table", reference.path.suffix, "text")
-        dialect: Dialect = sniff(
-            reference.path,
+        if reference.kind not in ("text", "table"):
+            raise InputError(
+                reference.path, "node table", reference.path.suffix, "text, Parquet or Arrow"
+            )
+        dialect = self._inputs.open_columns(
+            reference,
+            named,
             delimiter=spec.delimiter,
             header=spec.header,
             comment=spec.comment,
-            wanted=named,
         )
         position = dialect.position(0 if spec.id is None else spec.id)
         is_text = spec.id_type == "str" or (
-            spec.id_type == "auto" and text.is_text_id(dialect, position)
+            spec.id_type == "auto" and is_text_column(dialect, position)
         )
         own, external = split_own(dialect, wanted)
         ids, self._attrs = self._inputs.columns(dialect, own, [(position, is_text)])
-        self._space.table = ids[0]
+        self.space.table = ids[0]
         self.notes += untaken(dialect, {position}.union(*own.values()))
         return external
 
     def refer(self, column: IdColumn, num_nodes: int | None) -> None:
         """Note a column of ids of this type, and the number of nodes its input states."""
-        self._space.columns.append(column)
-        if num_nodes is not None and self._space.known_rows is None:
-            self._space.known_rows = (num_nodes, str(column.path))
+        self.space.columns.append(column)
+        if num_nodes is not None and self.space.known_rows is None:
+            self.space.known_rows = (num_nodes, str(column.path))
 
     def build(self, spec_name: str) -> NodePlan:
-        """Settle the rows; the columns referred to hold rows from now on."""
-        space = self._space
+        """Settle the rows."""
+        space = self.space
         if not (space.columns or space.table or space.num_nodes or space.known_rows):
             raise InputError(
                 spec_name, f"nodes.{self._label}", "no table, edges, num_nodes or attributes", "one"
@@ -185,41 +227,62 @@ class _NodeBuilder:
         node.attrs = {name: node.attrs[name] for name in self._spec.attrs if name in node.attrs}
         return node
 
-    def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Array:
-        if len(loaded.array) != num_nodes:
+    def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Rows:
+        if len(loaded.rows) != num_nodes:
             called = f"{self._label!r} nodes" if self._label else "nodes"
             raise InputError(
                 loaded.path,
                 name,
-                f"{len(loaded.array)} rows",
-                f"{num_nodes}, the number of {called} ({self._space.note})",
+                f"{len(loaded.rows)} rows",
+                f"{num_nodes}, the number of {called} ({self.space.note})",
             )
-        return loaded.array
+        return loaded.rows
 
     def _add_set(self, node: NodePlan, name: str, source: Any) -> None:
-        """A set holds ids as the user knows them, so it goes through the same map as the edges."""
-        ids = node.ids
-        is_text = ids is not None and not isinstance(ids, np.ndarray)
-        found = self._inputs.load_ids(source, is_text, name)
+        if isinstance(source, Scattered):
+            node.attrs[name] = self._scattered(node, name, source)
+            return
+        found = self._find(node, name, source)
         if isinstance(found, Loaded):
             node.attrs[name] = self._checked(name, found, node.num_nodes)
-            return
-        space = self._space
-        if ids is not None:
-            node.index_sets[name] = space.lookup(found)
-            return
-        bad = found.first(lambda chunk: (chunk < 0) | (chunk >= node.num_nodes))
-        if bad is not None:
-            raise found.fail(bad, f"an id of 0…{node.num_nodes - 1}")
-        node.index_sets[name] = np.concatenate([np.empty(0, np.int64), *found.chunks])
+        else:
+            node.index_sets[name] = found
+
+    def _find(self, node: NodePlan, name: str, source: Any) -> torch.Tensor | Loaded:
+        """Rows of the nodes in a set; a mask comes as it is.
+
+        A set holds ids as the user knows them, so it goes through the same map as the edges.
+        """
+        is_text = node.ids is not None and not isinstance(node.ids, Rows)
+        found = self._inputs.load_ids(source, is_text, name)
+        return found if isinstance(found, Loaded) else self.space.set_of(found)
+
+    def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
+        places, values = [], []
+        for ids, value in source.parts:
+            found = self._find(node, name, ids)
+            if isinstance(found, Loaded):
+                raise InputError(found.path, name, "booleans", "ids of nodes")
+            places.append(found)
+            if isinstance(value, bool):
+                values.append(torch.full((len(found),), value))
+                continue
+            loaded = self._inputs.load(name, value)
+            if loaded.rows.shape != (len(found),):
+                expected = f"{len(found)} values, one per node of the set"
+                raise InputError(loaded.path, name, f"shape {list(loaded.rows.shape)}", expected)
+            values.append(loaded.rows.read(0, len(found)))
+        return ScatterRows(node.num_nodes, torch.cat(places), torch.cat(values), source.fill)
 
 
 def has_edges(value: Any) -> bool:
-    """Whether a source in memory is an edge index: an array, a pair of them, or named ones."""
+    """Whether a source in memory is edges: an array, a pair of them, named ones, or chunks."""
 
     def is_array(part: Any) -> bool:
         return isinstance(part, np.ndarray | torch.Tensor)
 
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_array, value))
+    if is_chunks(value):
+        return True
     return is_array(value) or (isinstance(value, Mapping) and any(map(is_array, value.values())))

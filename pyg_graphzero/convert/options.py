@@ -11,6 +11,7 @@ import torch
 
 from ..errors import InputError
 from .plan import Array, EdgeOptions
+from .rows import MappedRows, Rows
 
 COALESCE = ("first", "sum", "mean", "min", "max")
 SELF_LOOPS = ("keep", "remove", "add")
@@ -107,12 +108,14 @@ class Dtypes:
         """The dtype asked for ``attr``; ``None`` means the one it comes in."""
         return self._by_attr.get(attr)
 
-    def cast(self, attr: str, value: Array, fail: Fail) -> Array:
-        """``value`` in the dtype asked for ``attr``; the same object when nothing is to do."""
+    def cast(self, attr: str, rows: Rows, fail: Fail) -> Rows:
+        """``rows`` in the dtype asked for ``attr``; the same object when nothing is to do."""
         dtype = self.get(attr)
-        return value if dtype is None else cast(value, dtype, fail)
+        return rows if dtype is None else cast_rows(rows, dtype, fail)
 
 
+# torch stores these but hardly computes with them.
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 # Makes the error for one bad value: (row, found, expected) -> InputError.
 Fail = Callable[[int, str, str], InputError]
 
@@ -121,18 +124,31 @@ def as_tensor(value: Array) -> torch.Tensor:
     """``value`` as a tensor over the same memory, for reading only."""
     if isinstance(value, torch.Tensor):
         return value
-    if value.dtype.kind == "u" and value.dtype.itemsize > 1:
-        value = value.astype(np.int64)  # torch computes with no unsigned type but uint8
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*not writable.*")
         return torch.from_numpy(np.ascontiguousarray(value))
 
 
-def cast(value: Array, dtype: torch.dtype, fail: Fail) -> Array:
+def cast_rows(rows: Rows, dtype: torch.dtype, fail: Fail) -> Rows:
+    """``rows`` in another dtype, each slab by :func:`cast` when it is read."""
+    if rows.dtype == dtype:
+        return rows
+    return MappedRows(
+        rows, rows.shape, dtype, lambda slab, begin: as_tensor(cast(slab, dtype, fail, begin))
+    )
+
+
+def cast(value: Array, dtype: torch.dtype, fail: Fail, begin: int = 0) -> Array:
     """Convert to ``dtype``, refusing what would change a value beyond rounding.
 
     Rounding to a shorter float is what such a request means. Losing a fraction, wrapping round
     and overflowing to infinity are not.
+
+    Args:
+        value: Some rows.
+        dtype: What they should become.
+        fail: Makes the error for one row.
+        begin: Number of the first of them.
 
     Raises:
         InputError: From ``fail``, for the first row that does not fit.
@@ -140,6 +156,8 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail) -> Array:
     source = as_tensor(value)
     if source.dtype == dtype:
         return value
+    if source.dtype in _UNSIGNED:
+        source = source.to(torch.int64)
     result = source.to(dtype)
     if dtype.is_floating_point:
         wide = source if source.dtype.is_floating_point else source.double()
@@ -158,5 +176,5 @@ def cast(value: Array, dtype: torch.dtype, fail: Fail) -> Array:
         row = int(bad.reshape(len(bad), -1).any(dim=1).nonzero()[0])
         cell = source[row].reshape(-1)[bad[row].reshape(-1)][0].item()
         name = str(dtype).removeprefix("torch.")
-        raise fail(row, f"{cell!r}", f"a value that {name} can hold")
+        raise fail(begin + row, f"{cell!r}", f"a value that {name} can hold")
     return result

@@ -1,13 +1,14 @@
 """The graph plan: what every reader produces and the one thing that gets written.
 
-A plan says what a graph consists of; it does not copy it. Arrays may be memory-mapped and edges
-are a factory of chunk streams, so that a builder may read them as often and as slowly as it
-likes. A homogeneous graph has one node type and one edge type, both called ``None``.
+A plan says what a graph consists of; it does not hold it. Attributes are rows that are read when
+they are written, and edges a factory of chunk streams, so that a builder may read them as often
+and as slowly as it likes. A homogeneous graph has one node type and one edge type, both called
+``None``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,14 +16,14 @@ import numpy as np
 import torch
 
 from .csc import EdgeChunk
+from .rows import Rows
 
 Array = np.ndarray | torch.Tensor
 NodeType = str | None
 EdgeType = tuple[str, str, str] | None
 
-# Slices of whole edge arrays handed to the builder: 64 MiB of endpoints.
-CHUNK_EDGES = 1 << 22
-_NO_ROWS = np.empty(0, dtype=np.int64)
+# Edges handed to the builder at once: 16 MiB of endpoints and attributes.
+CHUNK_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class NodePlan:
 
     Attributes:
         num_nodes: Rows of every attribute.
-        attrs: Tensors whose first dimension is ``num_nodes``.
+        attrs: Tables of ``num_nodes`` rows.
         index_sets: 1-D ``int64`` rows, of any length (``train_idx`` …).
         ids: The user's id of each row (``int64`` or strings); ``None`` when it is the row.
         note: How the ids were understood, for the summary.
     """
 
     num_nodes: int
-    attrs: dict[str, Array] = field(default_factory=dict)
+    attrs: dict[str, Rows] = field(default_factory=dict)
     index_sets: dict[str, Array] = field(default_factory=dict)
     ids: Any = None
     note: str = ""
@@ -86,6 +87,7 @@ class GraphPlan:
         edges: By edge type; ``{None: ...}`` when homogeneous.
         graph_attrs: Tensors of any shape, or JSON scalars.
         notes: What the user should know and could not see from the result.
+        what: What kind of input it was read from.
     """
 
     is_hetero: bool
@@ -93,6 +95,7 @@ class GraphPlan:
     edges: dict[EdgeType, EdgePlan] = field(default_factory=dict)
     graph_attrs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    what: str = ""
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:
         """Source and destination node type of ``edge_type``."""
@@ -124,42 +127,32 @@ class GraphPlan:
             self.edges[reverse] = edge.reversed()
 
 
-def sliced(
-    src: np.ndarray, dst: np.ndarray, columns: dict[str, Array], start: int = 0
-) -> Iterator[EdgeChunk]:
-    """Whole arrays as a stream of chunks, at least one; no copy unless ids have to be widened.
-
-    Args:
-        src: Source rows, any integer dtype (``[num_edges]``).
-        dst: Destination rows, likewise.
-        columns: Edge attributes, read from row ``start`` on.
-        start: Position of the first edge among the rows of ``columns``.
-    """
-    # Without edges there is still a chunk: it tells which columns there are, and their dtypes.
-    for begin in range(0, max(len(src), 1), CHUNK_EDGES):
-        end = min(begin + CHUNK_EDGES, len(src))
-        yield EdgeChunk(
-            src=src[begin:end].astype(np.int64, copy=False),
-            dst=dst[begin:end].astype(np.int64, copy=False),
-            columns={name: col[start + begin : start + end] for name, col in columns.items()},
-        )
-
-
 def stream(
-    pairs: Sequence[tuple[np.ndarray, np.ndarray]], columns: dict[str, Array]
+    src: Rows, dst: Rows, columns: dict[str, Rows], leave_out: bool = False
 ) -> Callable[[], Iterator[EdgeChunk]]:
-    """A chunk factory over endpoint arrays that follow one another.
+    """A chunk factory over tables that have a row per edge.
 
     Args:
-        pairs: ``(src, dst)`` row arrays.
-        columns: Edge attributes with as many rows as all pairs together.
+        src: Source rows, integers ``[num_edges]``.
+        dst: Destination rows, likewise.
+        columns: Edge attributes.
+        leave_out: Edges whose source or destination is negative.
     """
+    num_edges = len(src)
+    width = src.row_bytes + dst.row_bytes + sum(rows.row_bytes for rows in columns.values())
+    step = max(1, CHUNK_BYTES // width)
 
     def chunks() -> Iterator[EdgeChunk]:
-        start = 0
-        for src, dst in pairs or [(_NO_ROWS, _NO_ROWS)]:
-            yield from sliced(src, dst, columns, start)
-            start += len(src)
+        # Without edges there is still a chunk: it tells which columns there are, and their dtypes.
+        for begin in range(0, max(num_edges, 1), step):
+            end = min(begin + step, num_edges)
+            ends = src.read(begin, end), dst.read(begin, end)
+            slabs = {name: rows.read(begin, end) for name, rows in columns.items()}
+            if leave_out:
+                keep = (ends[0] >= 0) & (ends[1] >= 0)
+                ends = ends[0][keep], ends[1][keep]
+                slabs = {name: slab[keep] for name, slab in slabs.items()}
+            yield EdgeChunk(src=ends[0].numpy(), dst=ends[1].numpy(), columns=slabs)
 
     return chunks
 

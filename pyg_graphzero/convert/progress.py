@@ -22,6 +22,11 @@ class Progress:
     def __init__(self, show: bool | None = None) -> None:
         self.enabled = sys.stderr.isatty() if show is None else show
 
+    def say(self, line: str) -> None:
+        """A line on standard error, where bars are shown."""
+        if self.enabled:
+            print(line, file=sys.stderr)
+
     @contextmanager
     def step(self, title: str, total: int | None, unit: str = "B") -> Iterator[tqdm[None]]:
         """A bar with ``.update(n)``, gone when the step is over.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.feature_store import TensorAttr
@@ -17,7 +19,7 @@ from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from torch_geometric.typing import SparseTensor
 
 from ..errors import InputError
-from .arrays import as_array, load_torch
+from .arrays import as_array, as_table, integers, only_rows
 from .files import is_index_name
 from .options import Dtypes, Selection
 from .plan import (
@@ -31,6 +33,8 @@ from .plan import (
     edge_label,
     stream,
 )
+from .rows import ArrayRows, MappedRows, Rows
+from .tensors import load_torch
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
 # Names that leave no doubt: with another number of rows they are a mistake, not the graph's.
@@ -47,28 +51,67 @@ _SAFE = [
     EdgeStorage,
     GlobalStorage,
     NodeStorage,
+    # What pickled NumPy arrays name.
+    np.ndarray,
+    np.dtype,
+    *(type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"),
+    np.empty(0).__reduce__()[0],
+    np.float64(0).__reduce__()[0],
 ]
 
 
-def load_pyg(path: Path) -> Data | HeteroData | None:
-    """The ``Data`` or ``HeteroData`` that ``torch.save`` wrote; ``None`` if it is something else.
+def load_safely(path: Path) -> Any:
+    """What ``torch.save`` wrote: tensors, NumPy arrays, plain values and PyG's containers.
 
-    Nothing but PyG's containers and tensors is unpickled.
+    Nothing else is unpickled.
 
     Raises:
         InputError: The file is damaged or holds other objects.
     """
     try:
         with _safe_globals():
-            value = load_torch(path)
+            return load_torch(path)
     except OSError:
         raise
     except Exception as error:  # torch raises many kinds over a damaged file
         found = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        hint = ""
         if "Weights only" in found:
+            named = re.search(r"GLOBAL (\S+)", str(error))
             found = "pickled Python objects, which are not loaded"
-        raise InputError(path, "file", found, "tensors, Data or HeteroData") from error
+            found += f" ({named[1]})" if named else ""
+            hint = (
+                "If you trust the file, load it yourself (torch.load with weights_only=False, or "
+                "the dataset's class) and pass gz.convert the Data or the dataset."
+            )
+        raise InputError(path, "file", found, "tensors, Data or HeteroData", hint) from error
+
+
+def load_pyg(path: Path) -> Data | HeteroData | None:
+    """The ``Data`` or ``HeteroData`` in a file; ``None`` if it holds something else.
+
+    It may be saved by itself, or as ``InMemoryDataset.save`` and its predecessors do: with slices
+    that tell several graphs apart, as an object or as a dict and the class to make of it.
+
+    Raises:
+        InputError: The file is damaged, holds other objects, or more than one graph.
+    """
+    value = load_safely(path)
+    if isinstance(value, tuple) and len(value) in (2, 3):
+        _refuse_several(path, value[1])
+        if isinstance(value[0], dict):
+            kind = value[2] if len(value) == 3 else Data
+            return kind.from_dict(value[0])
+        value = value[0]
     return value if isinstance(value, Data | HeteroData) else None
+
+
+def _refuse_several(path: Path, slices: Any) -> None:
+    if isinstance(slices, dict):
+        for value in slices.values():
+            _refuse_several(path, value)
+    elif isinstance(slices, torch.Tensor) and len(slices) > 2:
+        raise InputError(path, "dataset", f"{len(slices) - 1} graphs", "one, which a store holds")
 
 
 def _safe_globals() -> AbstractContextManager[Any]:
@@ -79,9 +122,20 @@ def _safe_globals() -> AbstractContextManager[Any]:
 
 
 def plan_pyg(
-    data: Data | HeteroData, options: EdgeOptions, selection: Selection, dtypes: Dtypes
+    data: Data | HeteroData,
+    options: EdgeOptions,
+    selection: Selection,
+    dtypes: Dtypes,
+    path: Path | None = None,
 ) -> GraphPlan:
     """Everything ``data`` holds.
+
+    Args:
+        data: The graph.
+        options: How its edges become a CSC.
+        selection: Which attributes to take.
+        dtypes: Dtypes asked for.
+        path: The file that it was loaded from and is mapped to, if any.
 
     A tensor with a row per node or per edge is an attribute of theirs; a 1-D integer tensor of
     nodes that is called ``…idx`` or ``…index`` is an index set; any other tensor, number or
@@ -90,12 +144,19 @@ def plan_pyg(
     Raises:
         InputError: Something cannot be stored, or the edges point beyond the nodes.
     """
-    reader = _Reader(options, selection, dtypes)
+    reader = _Reader(options, selection, dtypes, path)
     return reader.hetero(data) if isinstance(data, HeteroData) else reader.homogeneous(data)
 
 
 class _Reader:
-    def __init__(self, options: EdgeOptions, selection: Selection, dtypes: Dtypes) -> None:
+    def __init__(
+        self,
+        options: EdgeOptions,
+        selection: Selection,
+        dtypes: Dtypes,
+        path: Path | None,
+    ) -> None:
+        self._path = path
         self._options = options
         self._selection = selection
         self._dtypes = dtypes
@@ -135,19 +196,19 @@ class _Reader:
 
     def hetero(self, data: HeteroData) -> GraphPlan:
         plan = GraphPlan(is_hetero=True)
-        found: dict[EdgeType, tuple[np.ndarray, np.ndarray, dict[str, Array]]] = {}
-        beyond: dict[NodeType, int] = {}
+        found: dict[EdgeType, tuple[Rows, Rows, dict[str, Rows]]] = {}
+        ends: dict[NodeType, list[Rows]] = {}
         for edge_type in data.edge_types:
             where = f"HeteroData[{edge_type}]"
             src, dst, columns = self._edges(data[edge_type], where)
             self._edge_attrs(data[edge_type], edge_type, len(src), columns, where)
             found[edge_type] = (src, dst, columns)
             for node_type, rows in ((edge_type[0], src), (edge_type[2], dst)):
-                beyond[node_type] = max(beyond.get(node_type, 0), _beyond(rows))
-        for node_type in dict.fromkeys([*data.node_types, *beyond]):
+                ends.setdefault(node_type, []).append(rows)
+        for node_type in dict.fromkeys([*data.node_types, *ends]):
             known = _num_nodes(data[node_type]) if node_type in data.node_types else None
             if known is None:
-                known = beyond.get(node_type, 0)
+                known = _beyond(*ends.get(node_type, []))
                 plan.notes.append(f"num_nodes of {node_type!r} is not set: {known} by the edges")
             plan.nodes[node_type] = NodePlan(known)
             if node_type in data.node_types:
@@ -181,7 +242,7 @@ class _Reader:
         store: EdgeStorage,
         edge_type: tuple[str, str, str],
         num_edges: int,
-        columns: dict[str, Array],
+        columns: dict[str, Rows],
         where: str,
     ) -> None:
         owner = edge_label(edge_type)
@@ -207,15 +268,14 @@ class _Reader:
             raise _unstorable(where, name, str(array.dtype), "numbers or booleans")
         return array
 
-    def _cast(self, where: str, name: str, array: Array) -> Array:
+    def _cast(self, where: str, name: str, array: Array) -> Rows:
         def fail(row: int, found: str, expected: str) -> InputError:
             return InputError(where, f"{name}[{row}]", found, expected)
 
-        return self._dtypes.cast(name, array, fail)
+        rows = only_rows(as_table(array, name, self._path), Path(where))
+        return self._dtypes.cast(name, rows, fail)
 
-    def _edges(
-        self, store: BaseStorage, where: str
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, Array]]:
+    def _edges(self, store: BaseStorage, where: str) -> tuple[Rows, Rows, dict[str, Rows]]:
         """Endpoints, and the values of a sparse matrix as the attribute they stand for."""
         value: Any = store.get("edge_index") if "edge_index" in store else None
         if value is not None:
@@ -226,40 +286,56 @@ class _Reader:
                 raise InputError(
                     where, "edge_index", f"shape {list(index.shape)}", "shape [2, num_edges]"
                 )
-            return _ids(index[0], where), _ids(index[1], where), {}
+            return self._ids(index[0], where), self._ids(index[1], where), {}
         if store.get("adj_t") is not None:
             dst, src, weight = _coo(store["adj_t"], where)
             name = "edge_weight" if weight is None or weight.ndim == 1 else "edge_attr"
             owner = edge_label(getattr(store, "_key", None))
             if weight is None or name in store or not self._selection.wants(owner, name):
-                return _ids(src, where), _ids(dst, where), {}
+                return self._ids(src, where), self._ids(dst, where), {}
             column = self._cast(where, name, weight)
-            return _ids(src, where), _ids(dst, where), {name: column}
-        empty = np.empty(0, dtype=np.int64)
+            return self._ids(src, where), self._ids(dst, where), {name: column}
+        empty = ArrayRows(torch.empty(0, dtype=torch.int64))
         return empty, empty, {}
+
+    def _ids(self, ends: Array, where: str) -> Rows:
+        rows = only_rows(as_table(ends, "edge_index", self._path), Path(where))
+        if rows.dtype.is_floating_point or rows.dtype == torch.bool:
+            raise InputError(where, "edge_index", str(rows.dtype).removeprefix("torch."), "int64")
+        return integers(rows, where, "edge_index[{}]".format)
 
     def _add_edges(
         self,
         plan: GraphPlan,
         edge_type: EdgeType,
-        src: np.ndarray,
-        dst: np.ndarray,
-        columns: dict[str, Array],
+        src: Rows,
+        dst: Rows,
+        columns: dict[str, Rows],
         where: str,
     ) -> None:
-        for end, rows, node_type in zip((0, 1), (src, dst), plan.endpoints(edge_type), strict=True):
-            num_nodes = plan.nodes[node_type].num_nodes
-            bad = (rows < 0) | (rows >= num_nodes)
-            if bad.any():
-                at = int(bad.argmax())
-                raise InputError(
-                    where,
-                    f"edge_index[{end}, {at}]",
-                    int(rows[at]),
-                    f"a node of 0…{num_nodes - 1}",
-                    "Set num_nodes if there are more nodes than that.",
-                )
-        plan.edges[edge_type] = EdgePlan(stream([(src, dst)], columns), len(src), self._options)
+        src_type, dst_type = plan.endpoints(edge_type)
+        src = _inside(src, plan.nodes[src_type].num_nodes, 0, where)
+        dst = _inside(dst, plan.nodes[dst_type].num_nodes, 1, where)
+        plan.edges[edge_type] = EdgePlan(stream(src, dst, columns), len(src), self._options)
+
+
+def _inside(rows: Rows, num_nodes: int, end: int, where: str) -> Rows:
+    """``rows``, refusing when they are read what is no node."""
+
+    def check(slab: Tensor, begin: int) -> Tensor:
+        bad = (slab < 0) | (slab >= num_nodes)
+        if bool(bad.any()):
+            at = int(bad.nonzero()[0])
+            raise InputError(
+                where,
+                f"edge_index[{end}, {begin + at}]",
+                int(slab[at]),
+                f"a node of 0…{num_nodes - 1}",
+                "Set num_nodes if there are more nodes than that.",
+            )
+        return slab
+
+    return MappedRows(rows, rows.shape, rows.dtype, check)
 
 
 def _level(name: str, array: Array, num_nodes: int, num_edges: int) -> str:
@@ -292,15 +368,8 @@ def _num_nodes(store: Any) -> int | None:
     return None if found is None else int(found)
 
 
-def _beyond(*rows: np.ndarray) -> int:
-    return max((int(each.max()) + 1 for each in rows if len(each)), default=0)
-
-
-def _ids(rows: Any, where: str) -> np.ndarray:
-    values = rows.numpy() if isinstance(rows, torch.Tensor) else np.asarray(rows)
-    if values.dtype.kind not in "iu":
-        raise InputError(where, "edge_index", str(values.dtype), "int64")
-    return values.astype(np.int64, copy=False)
+def _beyond(*rows: Rows) -> int:
+    return max((int(slab.max()) + 1 for each in rows for slab in each.slabs()), default=0)
 
 
 def _coo(adj: Any, where: str) -> tuple[Any, Any, torch.Tensor | None]:

@@ -7,11 +7,14 @@ about. Rows are read by system call into memory of the slab's size.
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -21,6 +24,9 @@ from ..errors import InputError
 
 # Rows are read in pieces of about this many bytes.
 SLAB_BYTES = 32 << 20
+
+# Makes the path of a temporary file from a name for it, as `Workspace.file` does.
+Spool = Callable[[str], Path]
 
 
 class Rows(ABC):
@@ -57,6 +63,31 @@ class Rows(ABC):
         for begin in range(0, len(self), step):
             yield self.read(begin, min(begin + step, len(self)))
 
+    def columns(self) -> list[Rows]:
+        """The columns of a matrix ``[num_rows, k]``, each a table ``[num_rows]``."""
+
+        def pick(column: int) -> Rows:
+            return MappedRows(
+                self, self.shape[:1], self.dtype, lambda slab, _: slab[:, column].contiguous()
+            )
+
+        return [pick(column) for column in range(self.shape[1])]
+
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """The few rows of a matrix ``[k, n]``, each a table ``[n]``.
+
+        Args:
+            spool: Makes a temporary file, which rows that can only be read forwards need.
+        """
+        return self.to_file(spool("rows")).vectors(spool)
+
+    def to_file(self, path: Path) -> FileRows:
+        """These rows in a file of their own, written here."""
+        with open(path, "wb") as file:
+            for slab in self.slabs():
+                file.write(as_bytes(slab))
+        return FileRows(path, 0, self.shape, self.dtype)
+
 
 class ArrayRows(Rows):
     """Rows that are in memory already.
@@ -72,6 +103,10 @@ class ArrayRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         return self.value[begin:end].contiguous()
+
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """See :meth:`Rows.vectors`."""
+        return [ArrayRows(row) for row in self.value]
 
 
 class FileRows(Rows):
@@ -105,24 +140,73 @@ class FileRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         out = np.empty((end - begin) * self.row_bytes, dtype=np.uint8)
-        view, at = out.data, self.offset + begin * self.row_bytes
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while len(view):
-                count = os.preadv(fd, [view], at)
-                if count == 0:
-                    self._check(os.fstat(fd).st_size)
-                view, at = view[count:], at + count
+            self._fill(fd, out.data, self.offset + begin * self.row_bytes)
         finally:
             os.close(fd)
         return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
 
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """See :meth:`Rows.vectors`."""
+        return [
+            FileRows(
+                self.path,
+                self.offset + row * self.row_bytes,
+                self.shape[1:],
+                self.dtype,
+                self.swapped,
+            )
+            for row in range(len(self))
+        ]
+
+    def _fill(self, fd: int, view: memoryview, at: int) -> None:
+        while len(view):
+            count = os.preadv(fd, [view], at)
+            if count == 0:
+                self._check(os.fstat(fd).st_size)
+            view, at = view[count:], at + count
+
     def _check(self, size: int) -> None:
-        needed = self.offset + len(self) * self.row_bytes
+        needed = self.offset + prod(self.shape) * self.dtype.itemsize
         if size < needed:
             raise InputError(
                 self.path, "file", f"{size} bytes", f"{needed} or more, for {len(self)} rows"
             )
+
+
+class FortranRows(FileRows):
+    """Rows of a matrix that lies in its file column by column, as NumPy's Fortran order has it."""
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        width = self.dtype.itemsize
+        inner = self.shape[:0:-1]
+        out = np.empty((prod(inner), (end - begin) * width), dtype=np.uint8)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for column, part in enumerate(out):
+                self._fill(fd, part.data, self.offset + (column * len(self) + begin) * width)
+        finally:
+            os.close(fd)
+        slab = _typed(out.reshape(-1), (*inner, end - begin), self.dtype, self.swapped)
+        return slab.permute(*range(slab.dim() - 1, -1, -1)).contiguous()
+
+    def columns(self) -> list[Rows]:
+        """See :meth:`Rows.columns`."""
+        return self._transposed().vectors(no_spool)
+
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """See :meth:`Rows.vectors`."""
+        return self._transposed().columns()
+
+    def _transposed(self) -> FileRows:
+        return FileRows(self.path, self.offset, self.shape[::-1], self.dtype, self.swapped)
+
+
+def no_spool(name: str) -> Path:
+    """The :data:`Spool` of what needs none."""
+    raise AssertionError(f"{name}: a temporary file is not expected to be needed here")
 
 
 class StreamRows(Rows):
@@ -177,7 +261,10 @@ class StreamRows(Rows):
         view = out.data
         while len(view):
             # A read at a time, so that what the stream decompresses is not held twice.
-            part = self._stream.read(min(len(view), 1 << 20))
+            try:
+                part = self._stream.read(min(len(view), 1 << 20))
+            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+                raise InputError(self.path, self.where, str(error), "undamaged data") from error
             if not part:
                 done = self._at + (len(out) - len(view)) // max(1, self.row_bytes)
                 raise InputError(
@@ -213,6 +300,113 @@ class MappedRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         return self.function(self.base.read(begin, end), begin)
+
+
+class StackedRows(Rows):
+    """Tables ``[num_rows]`` side by side, as the columns of a matrix.
+
+    Args:
+        parts: One or more, of one length; of several dtypes the matrix has what NumPy makes of
+            them, so that no value is lost.
+    """
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        dtypes = {part.dtype for part in parts}
+        dtype = parts[0].dtype
+        if len(dtypes) > 1:
+            common = np.result_type(*(torch.empty(0, dtype=each).numpy() for each in dtypes))
+            dtype = torch.from_numpy(np.empty(0, common)).dtype
+        super().__init__((len(parts[0]), len(parts)), dtype)
+        self.parts = parts
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        columns = [part.read(begin, end).to(self.dtype) for part in self.parts]
+        return torch.stack(columns, dim=1)
+
+    def columns(self) -> list[Rows]:
+        """See :meth:`Rows.columns`."""
+        return list(self.parts)
+
+
+class ChainRows(Rows):
+    """Tables that follow one another, such as the files of a directory.
+
+    Args:
+        parts: One or more, of one dtype and row shape.
+    """
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self.starts = np.cumsum([0, *(len(part) for part in parts)]).tolist()
+        super().__init__((self.starts[-1], *parts[0].shape[1:]), parts[0].dtype)
+        self.parts = parts
+
+    def part_of(self, row: int) -> tuple[int, int]:
+        """The part that holds ``row``, and the row's number in it."""
+        part = bisect_right(self.starts, row) - 1
+        return part, row - self.starts[part]
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        first = min(self.part_of(begin)[0], len(self.parts) - 1)
+        pieces: list[Tensor] = []
+        for part, start in zip(self.parts[first:], self.starts[first:], strict=False):
+            if start >= end and pieces:
+                break
+            pieces.append(part.read(max(begin - start, 0), min(end - start, len(part))))
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+class ScatterRows(Rows):
+    """One value in all rows but a few, which are kept in memory.
+
+    Args:
+        num_rows: Number of rows.
+        index: Rows that have a value of their own, ``int64 [n]``; of a row named twice the last
+            value counts.
+        values: Theirs, ``[n]``.
+        fill: That of all others.
+    """
+
+    def __init__(self, num_rows: int, index: Tensor, values: Tensor, fill: float) -> None:
+        super().__init__((num_rows,), values.dtype)
+        order = index.argsort(stable=True)
+        order = order[torch.cat([index[order].diff() != 0, torch.ones(min(len(order), 1)) > 0])]
+        self._index, self._values, self._fill = index[order].numpy(), values[order], fill
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        out = torch.full((end - begin,), self._fill, dtype=self.dtype)
+        first, last = np.searchsorted(self._index, (begin, end))
+        out[torch.from_numpy(self._index[first:last]) - begin] = self._values[first:last]
+        return out
+
+
+class RangeRows(Rows):
+    """True in rows ``first … last - 1``, false in all others: ``bool [num_rows]``."""
+
+    def __init__(self, num_rows: int, first: int, last: int) -> None:
+        super().__init__((num_rows,), torch.bool)
+        self._first, self._last = first, last
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        rows = torch.arange(begin, end)
+        return (rows >= self._first) & (rows < self._last)
+
+
+def describe(value: Any) -> str:
+    """Dtype and row shape of rows, a tensor or an array: ``"float32[128]"``."""
+    shape = ", ".join(map(str, value.shape[1:]))
+    name = str(value.dtype).removeprefix("torch.")
+    return f"{name}[{shape}]" if shape else name
+
+
+def as_bytes(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor of any dtype, for writing to a file."""
+    if tensor.numel() == 0:
+        return memoryview(b"")
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 def _typed(data: np.ndarray, shape: Sequence[int], dtype: torch.dtype, swapped: bool) -> Tensor:

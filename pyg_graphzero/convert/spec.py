@@ -44,7 +44,8 @@ class NodeSpec:
     """One node type.
 
     Attributes:
-        file: Node table (text): one row per node, in the order the store will have.
+        file: Node table (text, Parquet or Arrow): one row per node, in the order the store will
+            have.
         id: Its id column, the first one by default; or, without a table, any source of ids.
         attrs: Attribute or index set → column(s) of the table, or any source.
         num_nodes: Number of nodes, where edges alone do not tell.
@@ -70,11 +71,12 @@ class EdgeSpec:
 
     Attributes:
         type: ``(source type, relation, destination type)``; ``None`` when homogeneous.
-        file: Text with one edge per row, or any source of an edge index.
+        file: Files with one edge per row, any source of an edge index, or chunks of edges.
         src, dst: Columns of the file; by the usual names, else the first two.
         attrs: Attribute → column(s) of the file, or any source.
         edge_layout: ``"2xE"`` or ``"Ex2"`` where the shape does not tell.
         delimiter, header, comment: Layout of the file; detected.
+        num_edges: Number of edges in the file, if it is known: another one is an error.
         undirected, coalesce, self_loops: As in ``convert``, for this type alone.
     """
 
@@ -87,6 +89,7 @@ class EdgeSpec:
     delimiter: str | None = None
     header: bool | None = None
     comment: str | None = "#"
+    num_edges: int | None = None
     undirected: bool | None = None
     coalesce: str | None = None
     self_loops: str | None = None
@@ -98,11 +101,15 @@ class GraphSpec:
 
     Attributes:
         name: Where it was read from, for messages.
+        what: What kind of input that is.
+        notes: What the user should know and could not see from the result.
     """
 
     nodes: dict[NodeType, NodeSpec]
     edges: list[EdgeSpec]
     name: str | Path = "<spec>"
+    what: str = "specification"
+    notes: list[str] = field(default_factory=list)
 
     @property
     def is_hetero(self) -> bool:
@@ -184,7 +191,7 @@ def parse_attrs(value: Any, where: str, name: str | Path) -> dict[str, Any]:
 
 
 _TYPES: dict[str, type] = {
-    "num_nodes": int,
+    **dict.fromkeys(("num_nodes", "num_edges"), int),
     **dict.fromkeys(("header", "undirected"), bool),
     **dict.fromkeys(("ids", "id_type", "delimiter", "comment", "edge_layout"), str),
     **dict.fromkeys(("coalesce", "self_loops"), str),

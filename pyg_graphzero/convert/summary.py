@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..encoding import EncodingLoss
 from .plan import EdgeType, NodeType, edge_label
 
 
@@ -16,6 +17,8 @@ class NodeSummary:
     Attributes:
         attrs: Attribute → dtype and shape of a row, ``"float32[128]"``.
         index_sets: Name → length.
+        losses: Encoded attribute → what encoding has cost.
+        adopted: Attribute that was not copied → the file it lies in.
         isolated: Nodes without any edge, whatever its type or direction.
         ids: How the user's ids became rows; empty when they are the rows by definition.
     """
@@ -23,6 +26,8 @@ class NodeSummary:
     num_nodes: int
     attrs: dict[str, str] = field(default_factory=dict)
     index_sets: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, EncodingLoss] = field(default_factory=dict)
+    adopted: dict[str, str] = field(default_factory=dict)
     isolated: int = 0
     ids: str = ""
 
@@ -126,18 +131,24 @@ class ConvertSummary:
 
     Attributes:
         path: The store.
+        what: What kind of input it was made from.
         num_bytes: Its size on disk.
         seconds: Wall time.
         peak_memory: The most that the process has had in memory, in bytes.
         estimate: Of a dry run, which leaves ``nodes`` and ``edges`` empty.
         notes: What the user should know and could not see from the result.
+        num_skipped: Rows left out because they were not as they should be.
+        skipped: What was wrong with the first ten of them.
     """
 
     path: Path
+    what: str = ""
     nodes: dict[NodeType, NodeSummary] = field(default_factory=dict)
     edges: dict[EdgeType, EdgeSummary] = field(default_factory=dict)
     graph_attrs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    num_skipped: int = 0
+    skipped: list[str] = field(default_factory=list)
     num_bytes: int = 0
     seconds: float = 0.0
     peak_memory: int = 0
@@ -171,9 +182,11 @@ class ConvertSummary:
             return str(self.estimate)
         size, memory = format_bytes(self.num_bytes), format_bytes(self.peak_memory)
         lines = [f"{self.path}: {size} in {self.seconds:.1f} s, {memory} of memory at most"]
+        if self.what:
+            lines.append(f"  from: {self.what}")
         for name, node in self.nodes.items():
             lines.append(f"  {name or 'nodes'}: {node.num_nodes:,} nodes{_extras(node)}")
-            lines += [f"    {attr}: {kind}" for attr, kind in node.attrs.items()]
+            lines += [f"    {attr}: {kind}{_kept(node, attr)}" for attr, kind in node.attrs.items()]
             lines += [f"    {attr}: {size:,} nodes" for attr, size in node.index_sets.items()]
         for edge_type, edge in self.edges.items():
             label = "edges" if edge_type is None else " → ".join(edge_type)
@@ -185,7 +198,17 @@ class ConvertSummary:
         if self.graph_attrs:
             lines.append(f"  graph: {', '.join(self.graph_attrs)}")
         lines += [f"  note: {note}" for note in self.notes]
+        if self.num_skipped:
+            lines.append(f"  skipped: {self.num_skipped:,} rows")
+            lines += [f"    {fault}" for fault in self.skipped]
         return "\n".join(lines)
+
+
+def _kept(node: NodeSummary, attr: str) -> str:
+    if attr in node.adopted:
+        return f", adopted from {node.adopted[attr]}"
+    loss = node.losses.get(attr)
+    return "" if loss is None else f" as {loss.encoding}: {loss}"
 
 
 def _extras(node: NodeSummary) -> str:

@@ -1,26 +1,41 @@
-"""Delimited text as a stream of typed columns, through pyarrow's streaming CSV reader.
+"""Delimited text as a stream of typed columns.
 
-pyarrow parses; this file hands it clean bytes (no comments, no header), tells it what each
-column must be, and turns its refusals into errors that name the line and the column.
+pyarrow parses blocks of whole rows, several at once. What it refuses is looked at again here, in
+order and in ever smaller pieces, until the faulty rows are known: they end the conversion with
+line and column, or are left out.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import IO, Any
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from ..errors import InputError
-from .dialect import BLANKS, DECODE_ERRORS, NUMBER, Dialect, open_text
+from .blocks import Block, Places, clean, line_label, needs_cleaning, read_blocks, rows_of
+from .dialect import BLANKS, NUMBER, Dialect
+from .faults import Faults, MakeError
+from .options import as_tensor, cast
 from .progress import Progress
 
-_BLOCK_BYTES = 4 << 20
+# Each has a block in memory, as bytes and as columns.
+_MAX_THREADS = 4
+# Of a block with a fault, pieces of this size are parsed again; only those that fail, row by row.
+_PIECE_BYTES = 32 << 10
 _INTEGER = re.compile(r"-?\d+")
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -46,7 +61,30 @@ TEXT = Kind(pa.string(), "UTF-8 text")
 # An integer column that nobody asked for as such: becomes FLOAT at the first fraction.
 GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
-Batch = dict[int, Any]  # by column position: np.ndarray, or pa.StringArray for TEXT
+
+Dtype = torch.dtype | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """What is wanted of a column.
+
+    Attributes:
+        dtypes: What its values become; ``None`` for what the kind is parsed into. One for each
+            attribute that is made of it.
+    """
+
+    kind: Kind
+    dtypes: tuple[Dtype, ...] = (None,)
+
+    def empty(self, dtype: Dtype) -> Tensor:
+        """No values, in the dtype that they would have."""
+        values = torch.from_numpy(np.empty(0, self.kind.arrow.to_pandas_dtype()))
+        return values if dtype is None else values.to(dtype)
+
+
+Columns = Mapping[int, Column]  # by position
+Batch = dict[tuple[int, Dtype], Any]  # Tensor, or pa.StringArray for TEXT
 
 
 def guess(dialect: Dialect, position: int) -> Kind:
@@ -65,180 +103,147 @@ def is_text_id(dialect: Dialect, position: int) -> bool:
     return bool(cells) and bool(cells[0]) and not NUMBER.fullmatch(cells[0])
 
 
-def read(dialect: Dialect, kinds: Mapping[int, Kind], progress: Progress) -> list[Batch]:
+class _Refused(Exception):
+    """Some cell is missing, or is not what its column says."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(found, expected)
+        self.found = found
+        self.expected = expected
+
+
+def read(places: Places, columns: Columns, faults: Faults, progress: Progress) -> Iterator[Batch]:
     """All rows of the wanted columns, batch by batch.
 
+    Args:
+        places: Of the table to be read; learns where the rows of every batch stand.
+        columns: The wanted ones. One that was guessed to hold integers may come as ``int64`` in
+            some batches and as ``float64`` in others.
+        faults: Told of every row that has another number of cells, misses a cell or holds one
+            that is not what ``columns`` says.
+        progress: Where to show how far it is.
+
     Raises:
-        InputError: A cell is missing or is not what ``kinds`` says, a row has another number of
-            cells, the text is not UTF-8: names line, column, found and expected.
+        InputError: Such a row, unless they are left out; damaged compressed data.
     """
-    kinds = dict(kinds)
-    while True:
+    reader = _Reader(places, dict(columns), faults)
+    threads = min(_MAX_THREADS, len(os.sched_getaffinity(0)))
+    waiting: deque[tuple[Block, Future[Batch | None]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
         try:
-            return list(_batches(dialect, kinds, progress))
-        except (pa.ArrowInvalid, *DECODE_ERRORS) as error:
-            position = _find_fault(dialect, kinds, error)
-            kinds[position] = FLOAT
+            for block in read_blocks(places.dialect, progress):
+                waiting.append((block, pool.submit(reader.parse, block)))
+                if len(waiting) > threads:
+                    yield from reader.settle(*waiting.popleft())
+            while waiting:
+                yield from reader.settle(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                future.cancel()
 
 
-def _batches(dialect: Dialect, kinds: Mapping[int, Kind], progress: Progress) -> Iterator[Batch]:
-    with (
-        open_text(dialect.path) as file,
-        progress.step(f"reading {dialect.path.name}", dialect.path.stat().st_size) as bar,
-    ):
-        source = _DataLines(file, dialect)
-        if not source.peek():
-            return
-        for batch in _open(dialect, kinds, source):
-            result: Batch = {}
-            for position in kinds:
-                column = batch.column(str(position))
-                if column.null_count:
-                    raise pa.ArrowInvalid("a cell is missing")
-                result[position] = _unwrap(column)
-            bar.update(source.taken_since())
-            yield result
+class _Reader:
+    def __init__(self, places: Places, columns: dict[int, Column], faults: Faults) -> None:
+        self._places = places
+        self._dialect = places.dialect
+        self._columns = columns
+        self._faults = faults
 
+    def settle(self, block: Block, parsed: Future[Batch | None]) -> Iterator[Batch]:
+        """The batches of the next block: one, unless it has a fault."""
+        batch = parsed.result()
+        if batch is not None:
+            return self._noted(block, batch)
+        return self._salvage(block)
 
-def _unwrap(column: Any) -> Any:
-    if pa.types.is_string(column.type):
-        column = pc.utf8_trim(column, BLANKS)
-        if pc.any(pc.equal(column, "")).as_py():
-            raise pa.ArrowInvalid("a cell is missing")
-        return column
-    return column.to_numpy(zero_copy_only=False)
+    def parse(self, block: Block) -> Batch | None:
+        """The whole block at once, or None if a cell of it is refused."""
+        data = block.data
+        if not needs_cleaning(data, self._dialect):
+            try:
+                return _parse(data, self._dialect.delimiter, self._names(), self._columns)
+            except _Refused:  # perhaps because of a blank line
+                pass
+        try:
+            cleaned = clean(block, self._dialect)
+            return _parse(cleaned, self._dialect.delimiter, self._names(), self._columns)
+        except (_Refused, InputError):
+            return None
 
+    def _names(self) -> list[int]:
+        return list(range(self._dialect.num_columns))
 
-def _open(dialect: Dialect, kinds: Mapping[int, Kind], source: _DataLines) -> Any:
-    names = [str(position) for position in range(dialect.num_columns)]
-    return pacsv.open_csv(
-        pa.PythonFile(source, mode="r"),
-        read_options=pacsv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES),
-        parse_options=pacsv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
-        convert_options=pacsv.ConvertOptions(
-            include_columns=[str(position) for position in kinds],
-            column_types={str(position): kind.arrow for position, kind in kinds.items()},
-            null_values=[""],
-            true_values=["true", "True", "TRUE", "1"],
-            false_values=["false", "False", "FALSE", "0"],
-        ),
-    )
+    def _noted(self, block: Block, batch: Batch, dropped: Sequence[int] = ()) -> Iterator[Batch]:
+        num_rows = len(next(iter(batch.values()))) if batch else 0
+        if num_rows:
+            self._places.add(block, num_rows, dropped)
+            yield batch
 
+    def _salvage(self, block: Block) -> Iterator[Batch]:
+        """The rows of a block with a fault, in small pieces."""
+        for piece in block.split(self._dialect, _PIECE_BYTES):
+            batch = self.parse(piece)
+            if batch is not None:
+                yield from self._noted(piece, batch)
+            else:
+                yield from self._row_by_row(piece)
 
-class _DataLines:
-    """A readable file of the data lines alone: whole lines in, comments and header out."""
+    def _row_by_row(self, block: Block) -> Iterator[Batch]:
+        clean(block, self._dialect)  # refuses a comment in quotes, which no row can show
+        kept, dropped = io.StringIO(), []
+        writer = csv.writer(kept, quoting=csv.QUOTE_ALL, lineterminator="\n")
+        for number, (line, cells) in enumerate(rows_of(block, self._dialect)):
+            error = self._fault(block, line, cells)
+            if error is None:
+                writer.writerow([cells[position] for position in self._columns])
+            else:
+                self._faults.add(error)
+                dropped.append(number)
+        data = kept.getvalue().encode()
+        try:
+            yield from self._noted(
+                block, _parse(data, ",", list(self._columns), self._columns), dropped
+            )
+        except _Refused as error:
+            where = f"rows from {line_label(self._dialect, block, 0)}"
+            path = self._dialect.path
+            raise InputError(path, where, error.found, error.expected) from error
 
-    def __init__(self, file: IO[bytes], dialect: Dialect) -> None:
-        self._file = file
-        self._squeeze = dialect.delimiter == " "
-        self._path = dialect.path
-        mark = re.escape(dialect.comment.encode()) if dialect.comment else rb"(?!)"
-        self._noise = re.compile(rb"^[ \t]*(?:(%s)[^\n]*|[ \t]\r?$)\n?" % mark, re.MULTILINE)
-        self._mark = dialect.comment.encode() if dialect.comment else None
-        self._quotes = 0
-        self._rest = b""
-        self._ready = memoryview(b"")
-        self._tell = 0
-        self.closed = False
-        for _ in range(dialect.skip_lines):
-            file.readline()
-        if not dialect.skip_lines:
-            head = file.read(3)
-            self._rest = b"" if head == b"\xef\xbb\xbf" else head
+    def _fault(self, block: Block, line: int, cells: list[str]) -> MakeError | None:
+        """What is wrong with a row, if anything is."""
+        dialect = self._dialect
 
-    def peek(self) -> bool:
-        """Whether any data is left."""
-        while not self._ready:
-            if not self._fill():
-                return False
-        return True
+        def fail(where: str, found: str, expected: str, hint: str = "") -> MakeError:
+            def make() -> InputError:
+                place = line_label(dialect, block, line) + where
+                return InputError(dialect.path, place, found, expected, hint)
 
-    def read(self, size: int = -1) -> bytes:
-        """At most ``size`` bytes; empty at the end only."""
-        if not self.peek():
-            return b""
-        size = len(self._ready) if size < 0 else size
-        taken = bytes(self._ready[:size])
-        self._ready = self._ready[size:]
-        return taken
+            return make
 
-    def close(self) -> None:
-        """Required of a Python file; the opener closes the real one."""
-        self.closed = True
-
-    def taken_since(self) -> int:
-        """Bytes of the file on disk consumed since the last call."""
-        raw = getattr(self._file, "fileobj", None) or self._file
-        before, self._tell = self._tell, raw.tell()
-        return self._tell - before
-
-    def _fill(self) -> bool:
-        block = self._file.read(_BLOCK_BYTES)
-        data = self._rest + block
-        if not data:
-            return False
-        if block:
-            cut = data.rfind(b"\n") + 1
-            data, self._rest = data[:cut], data[cut:]
-        else:
-            self._rest = b""
-        blank = b"\n " in data or b"\n\t" in data or data[:1] in (b" ", b"\t")
-        num_quotes = data.count(b'"')
-        if blank or (self._mark is not None and self._mark in data):
-            keep = self._keep_quoted if num_quotes or self._quotes % 2 else b""
-            data = self._noise.sub(keep, data)
-        self._quotes += num_quotes
-        if self._squeeze and (b"  " in data or b"\t" in data or b"\n " in data or b" \n" in data):
-            data = re.sub(rb"[ \t]+", b" ", data)
-            data = re.sub(rb"^ | (?=\r?$)", b"", data, flags=re.MULTILINE)
-        self._ready = memoryview(data)
-        return True
-
-    def _keep_quoted(self, line: re.Match[bytes]) -> bytes:
-        """A line without data to drop, unless it is part of a quoted cell."""
-        if (self._quotes + line.string.count(b'"', 0, line.start())) % 2 == 0:
-            return b""
-        if line[1] is None:
-            return line[0]
-        raise InputError(
-            self._path,
-            "quotes",
-            f"a line {line[0].decode(errors='replace').strip()[:40]!r} after an open quote",
-            "comments outside of cells",
-            "Pass comment=None (--comment '') if it is data.",
-        )
-
-
-def _find_fault(dialect: Dialect, kinds: Mapping[int, Kind], error: Exception) -> int:
-    """Raise for the first faulty cell, or return the guessed column that must be a float one."""
-    if isinstance(error, DECODE_ERRORS):
-        found = f"damaged gzip data ({error})"
-        raise InputError(dialect.path, "file", found, "a whole gzip file") from error
-    for line, cells in dialect.rows():
         if len(cells) != dialect.num_columns:
             shown = dialect.delimiter.join(cells)[:60]
-            raise InputError(
-                dialect.path,
-                f"line {line}",
+            return fail(
+                "",
                 f"{len(cells)} cell{'s' * (len(cells) != 1)} ({shown!r})",
                 f"{dialect.num_columns} cells separated by {dialect.delimiter!r}",
-            ) from None
-        for position, kind in kinds.items():
-            cell = cells[position]
-            if _fits(cell, kind):
-                continue
+            )
+        for position, column in list(self._columns.items()):
+            cell, kind = cells[position], column.kind
+            where = f", column {dialect.label(position)}"
             # An integer too long for int64 is no reason to lose its last digits.
             if kind is GUESSED_INTEGER and _fits(cell, FLOAT) and not _INTEGER.fullmatch(cell):
-                return position
-            hint = 'If ids are text, pass id_type="str" (--id-type str).' if kind is ID else ""
-            raise InputError(
-                dialect.path,
-                f"line {line}, column {dialect.label(position)}",
-                f"{cell[:60]!r}" if cell else "an empty cell",
-                kind.expected,
-                hint,
-            ) from None
-    raise InputError(dialect.path, "file", str(error), "delimited text") from error
+                self._columns[position] = replace(column, kind=FLOAT)
+            elif not _fits(cell, kind):
+                found = f"{cell[:60]!r}" if cell else "an empty cell"
+                hint = 'If ids are text, pass id_type="str" (--id-type str).' if kind is ID else ""
+                return fail(where, found, kind.expected, hint)
+            elif kind is not TEXT:
+                value = float(cell) if kind is FLOAT else int(_BOOLEANS.get(cell.lower(), cell))
+                try:
+                    _as_dtypes(torch.from_numpy(np.array([value])), column)
+                except _Refused as error:
+                    return fail(where, error.found, error.expected)
+        return None
 
 
 def _fits(cell: str, kind: Kind) -> bool:
@@ -251,11 +256,73 @@ def _fits(cell: str, kind: Kind) -> bool:
     return _INTEGER.fullmatch(cell) is not None and -(1 << 63) <= int(cell) < 1 << 63
 
 
-def line_of_value(dialect: Dialect, row: int, position: int) -> str:
+def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> Batch:
+    """The wanted columns of clean rows.
+
+    Args:
+        data: The rows.
+        delimiter: What separates their cells.
+        names: The position that each cell of a row has in the table.
+        columns: The wanted ones.
+
+    Raises:
+        _Refused: A row or a cell is not as it should be.
+    """
+    if not data or data.isspace():
+        return {}
+    try:
+        table = pacsv.read_csv(
+            pa.BufferReader(data),
+            read_options=pacsv.ReadOptions(
+                column_names=list(map(str, names)), block_size=len(data) + 1, use_threads=False
+            ),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=list(map(str, columns)),
+                column_types={str(position): each.kind.arrow for position, each in columns.items()},
+                null_values=[""],
+                true_values=["true", "True", "TRUE", "1"],
+                false_values=["false", "False", "FALSE", "0"],
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise _Refused(str(error), "delimited text") from error
+    batch: Batch = {}
+    for position, column in columns.items():
+        values = _values(table.column(str(position)), column.kind, b" " in data or b"\t" in data)
+        if column.kind is TEXT:
+            batch[position, None] = values
+        else:
+            each = _as_dtypes(values, column)
+            batch |= {(position, dtype): values for dtype, values in each.items()}
+    return batch
+
+
+def _values(chunks: Any, kind: Kind, trim: bool) -> Any:
+    if chunks.null_count:
+        raise _Refused("an empty cell", kind.expected)
+    values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+    if kind is TEXT:
+        values = pc.utf8_trim(values, BLANKS) if trim else values
+        if pc.any(pc.equal(values, "")).as_py():
+            raise _Refused("an empty cell", kind.expected)
+        return values
+    if kind is BOOLEAN:  # bits, which no tensor shares
+        return torch.from_numpy(values.to_numpy(zero_copy_only=False))
+    return from_dlpack(values)
+
+
+def _as_dtypes(values: Tensor, column: Column) -> dict[Dtype, Tensor]:
+    return {
+        dtype: values if dtype is None else as_tensor(cast(values, dtype, _refuse))
+        for dtype in column.dtypes
+    }
+
+
+def _refuse(row: int, found: str, expected: str) -> InputError:
+    raise _Refused(found, expected)
+
+
+def locate(places: Places, row: int, position: int) -> str:
     """Where a value of data row ``row`` stands, for messages."""
-    return f"line {dialect.line_of(row)}, column {dialect.label(position)}"
-
-
-def concatenate(batches: list[Batch], position: int) -> np.ndarray:
-    """One numeric column of all batches."""
-    return np.concatenate([batch[position] for batch in batches] or [np.empty(0)])
+    return f"{places.line(row)}, column {places.dialect.label(position)}"

@@ -18,6 +18,8 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+# What inputs may keep in memory instead of in temporary files.
+_HELD_SHARE = 0.25
 # What is left of the machine's free memory for its other programs and the page cache.
 _DEFAULT_SHARE = 0.5
 # Below this the buffers would be so small that work is all seeking: half for what a reader holds,
@@ -91,13 +93,23 @@ class Workspace:
                     f"memory={memory!r}: found {self.memory} bytes, expected {least}MB or more: "
                     f"Python and its libraries take {used // 10**6} MB already"
                 )
+        self._used = used
         self.room = self.memory - used
+        self._holdable = int(self.room * _HELD_SHARE)
         self._near = Path(os.path.abspath(out if tmp is None else Path(tmp) / out.name))
         if not self._near.parent.is_dir():
             raise FileNotFoundError(2, "No such directory for temporary files", str(self._near))
         self._folder: Path | None = None
         self._lock: _core.LockFile | None = None
         self._count = 0
+
+    def hold(self, num_bytes: int) -> bool:
+        """Whether that much of the input may stay in memory; if so, there is less room."""
+        if num_bytes > self._holdable:
+            return False
+        self._holdable -= num_bytes
+        self.room -= num_bytes
+        return True
 
     @property
     def folder(self) -> Path:
@@ -121,15 +133,13 @@ class Workspace:
         Raises:
             ValueError: That is too little; names the least that works.
         """
-        needed = MIN_ROOM + reserved
-        free = self.memory - resident()
-        if self.room < needed:
-            least = -(-(self.memory - self.room + needed) // 10**6)
+        needed = self._used + MIN_ROOM + reserved
+        if self.memory < needed:
             raise ValueError(
-                f"memory: found {self.memory} bytes, expected {least}MB or more: {reserved} bytes "
-                "are needed for tables with an entry for every node"
+                f"memory: found {self.memory} bytes, expected {-(-needed // 10**6)}MB or more: "
+                f"{reserved} bytes are needed for tables with an entry for every node"
             )
-        return max(free, needed) - reserved - READ_ROOM
+        return max(self.memory - resident() - reserved, MIN_ROOM) - READ_ROOM
 
     def close(self) -> None:
         """Removes the temporary files."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import resource
 from pathlib import Path
 
-import torch
-
 from pyg_graphzero import _core
 
 from ..edge_order import comparable_times
+from ..encoding import work_bytes
 from ..writer import StoreWriter
-from .csc import BuildRoom, CscOptions, EdgeChunk, as_rows
-from .plan import Array, EdgeType, GraphPlan, NodeType
+from .csc import BuildRoom, CscOptions, EdgeChunk
+from .plan import EdgeType, GraphPlan, NodeType
 from .progress import Progress
-from .rows import Rows
+from .rows import Rows, describe
+from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 from .workspace import Workspace
 
@@ -25,6 +25,7 @@ def write_plan(
     plan: GraphPlan,
     out: Path,
     *,
+    storage: Storage,
     force: bool,
     progress: Progress,
     workspace: Workspace,
@@ -35,6 +36,7 @@ def write_plan(
     Args:
         plan: The graph.
         out: Directory of the new store.
+        storage: How node attributes are kept.
         force: Replace a store that is there already.
         progress: Where to show slow steps.
         workspace: Memory and temporary files.
@@ -46,23 +48,26 @@ def write_plan(
         ValueError: There is no such time attribute, or too little memory.
     """
     check_time_attr(plan, time_attr)
-    summary = ConvertSummary(out, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs))
+    summary = ConvertSummary(
+        out, what=plan.what, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs)
+    )
     with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
         marks: dict[NodeType, _core.NodeMarks] = {}
         for node_type, node in plan.nodes.items():
             writer.add_node_type(node_type, node.num_nodes)
-            for attr, value in node.attrs.items():
-                writer.add_node_attr(node_type, attr, value)
             for name, index in node.index_sets.items():
                 writer.add_index_set(node_type, name, index)
             if node.ids is not None:
                 writer.add_node_ids(node_type, node.ids)
             summary.nodes[node_type] = NodeSummary(
                 node.num_nodes,
-                {attr: describe(value) for attr, value in node.attrs.items()},
+                {attr: describe(rows) for attr, rows in node.attrs.items()},
                 {name: len(index) for name, index in node.index_sets.items()},
                 ids=node.note,
             )
+            for attr, rows in node.attrs.items():
+                kept = summary.nodes[node_type]
+                _write_attr(writer, node_type, attr, rows, storage, progress, kept)
         reserved = marks_bytes(plan)
         workspace.left(reserved)
         for node_type, node in plan.nodes.items():
@@ -122,10 +127,31 @@ def csc_options(plan: GraphPlan, edge_type: EdgeType, time_attr: str | None) -> 
     )
     times = plan.nodes[src_type].attrs.get(time_attr or "")
     if time_attr is not None and times is not None:
-        value = times.read(0, len(times)) if isinstance(times, Rows) else as_rows(times)
+        value = times.read(0, len(times))
         floating = value.dtype.is_floating_point
         options.source_times = comparable_times(value, f"{time_attr!r} of {src_type}", floating)
     return options
+
+
+def _write_attr(
+    writer: StoreWriter,
+    node_type: NodeType,
+    attr: str,
+    rows: Rows,
+    storage: Storage,
+    progress: Progress,
+    summary: NodeSummary,
+) -> None:
+    adopted = storage.adopted(node_type or "", attr, rows)
+    if adopted is not None:
+        writer.adopt_node_attr(node_type, attr, adopted)
+        summary.adopted[attr] = str(adopted.path)
+        return
+    encoding = storage.encoding(node_type or "", attr)
+    with progress.step(f"writing {attr}", work_bytes(rows, encoding)) as bar:
+        loss = writer.add_node_attr(node_type, attr, rows, bar.update, encoding)
+    if loss is not None:
+        summary.losses[attr] = loss
 
 
 def _write_edges(
@@ -162,20 +188,10 @@ def _write_edges(
     return EdgeSummary(
         num_input=stats.pop("num_input"),
         num_edges=stats.pop("num_edges"),
-        attrs={attr: _describe(*kind) for attr, kind in csc.dtypes.items()},
+        attrs={attr: describe(rows) for attr, rows in csc.dtypes.items()},
         duplicates=stats.pop("duplicates"),
         self_loops=stats.pop("self_loops"),
         degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
         time_order=csc.time_order,
         stats=stats,
     )
-
-
-def describe(value: Array) -> str:
-    """Dtype and row shape, ``"float32[128]"``."""
-    return _describe(value.dtype, list(value.shape[1:]))
-
-
-def _describe(dtype: torch.dtype | object, shape: list[int]) -> str:
-    name = str(dtype).removeprefix("torch.")
-    return f"{name}[{', '.join(map(str, shape))}]" if shape else name

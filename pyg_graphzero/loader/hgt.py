@@ -30,7 +30,8 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         is_sorted: Taken for PyG's sake: stores are sorted, and edges in memory are sorted once.
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
-        filter_per_worker: Whether features are gathered in the worker process.
+        filter_per_worker: Taken for PyG's sake: the engine gathers ahead.
+        device: Where batches are delivered; see ``NeighborLoader``.
         **kwargs: ``input_id`` (what ``batch[type].input_id`` shows for each seed), and the
             arguments of ``torch.utils.data.DataLoader``.
 
@@ -59,8 +60,11 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         transform: Any = None,
         transform_sampler_output: Any = None,
         filter_per_worker: bool | None = None,
+        *,
+        device: Any = None,
         **kwargs: Any,
     ) -> None:
+        self.device = device
         data = resolve(data)
         # Not PyG's constructor, which asks for torch-sparse.
         NodeLoader.__init__(

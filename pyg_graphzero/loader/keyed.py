@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 from torch_geometric.loader.base import DataLoaderIterator
 
 from pyg_graphzero.sampler import random_key
@@ -45,7 +45,7 @@ class KeyedSampler:
 
     def _from(self, done: int, generator: torch.Generator | None) -> Iterator[KeyedIndex]:
         epoch_key = 0
-        for number, index in enumerate(self.base):
+        for number, index in enumerate(index_batches(self.base)):
             if number == 0:  # after the shuffle has drawn, whose order is then stock PyG's
                 epoch_key = random_key(generator)
             if number >= done:
@@ -132,7 +132,10 @@ class KeyedLoader:
         else:
             self._epoch_start, self._num_batches = generator.get_state(), 0
         self._resumes = False
-        return CountedIterator(self, super().__iter__())  # type: ignore[misc]
+        return CountedIterator(self, self._begin())
+
+    def _begin(self) -> Any:
+        return super().__iter__()  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Where the epoch under way stands, to go on from in another process.
@@ -155,9 +158,42 @@ class KeyedLoader:
 
 
 def split_key(index: Any) -> tuple[Tensor, int | None]:
-    """The positions of a batch as a tensor, and its key; None where somebody else chose them."""
+    """The positions of a batch, and its key; None where somebody else chose them."""
     key = None
     if isinstance(index, KeyedIndex):
         index, key = index
+    return as_positions(index), key
+
+
+def as_positions(index: Any) -> Tensor:
+    """The positions of a batch as a tensor."""
     index = torch.as_tensor(index)
-    return (index.to(torch.int64) if index.numel() == 0 else index), key
+    return index.to(torch.int64) if index.numel() == 0 else index
+
+
+def index_batches(base: Any) -> Iterator[Any]:
+    """The positions of each batch, as ``base`` gives them.
+
+    torch's own samplers make a Python list of all positions; the same order is had from one tensor.
+    """
+    sampler = base.sampler if type(base) is BatchSampler else None
+    if type(sampler) is SequentialSampler:
+        order = None
+    elif type(sampler) is RandomSampler and not sampler.replacement and not sampler._num_samples:
+        order = torch.randperm(len(sampler), generator=_generator_of(sampler))
+    else:
+        yield from base
+        return
+    size, batch = len(sampler), base.batch_size
+    for first in range(0, size - base.drop_last * (size % batch), batch):
+        last = min(first + batch, size)
+        yield torch.arange(first, last) if order is None else order[first:last]
+
+
+def _generator_of(sampler: RandomSampler) -> torch.Generator:
+    """What a ``RandomSampler`` draws an epoch's order from."""
+    if sampler.generator is not None:
+        return sampler.generator
+    generator = torch.Generator()
+    generator.manual_seed(random_key())
+    return generator

@@ -10,19 +10,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import infer_filter_per_worker
-from torch_geometric.sampler import (
-    EdgeSamplerInput,
-    HeteroSamplerOutput,
-    NegativeSampling,
-    SamplerOutput,
-)
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_graphzero.columns import gather
 from pyg_graphzero.graph import plain
-from pyg_graphzero.loader.assemble import assemble
+from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels, resolve
-from pyg_graphzero.loader.keyed import KeyedLoader, Positions, split_key
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.loader.keyed import Positions
+from pyg_graphzero.sampler import NeighborSampler, Prepared
 from pyg_graphzero.schema import EdgeType
 
 
@@ -69,7 +64,7 @@ class StoredEdges:
         )
 
 
-class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader):
+class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader):
     """A mini-batch loader around seed edges; see PyG's class of the same name.
 
     A subclass of PyG's ``LinkNeighborLoader`` that takes its arguments and yields its batches.
@@ -95,10 +90,11 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         is_sorted: Neighbourhoods are sorted by time already.
-        filter_per_worker: Whether features are gathered in the worker process.
+        filter_per_worker: As in PyG with somebody else's sampler; the engine gathers ahead.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
         exclude_edges: No negative is an edge of the graph (PyG's may be). Not with node times.
+        device: Where batches are delivered; see ``NeighborLoader``.
         **kwargs: ``input_id``, ``custom_cls`` and the arguments of ``DataLoader``.
 
     Raises:
@@ -138,6 +134,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         directed: bool = True,
         *,
         exclude_edges: bool = False,
+        device: Any = None,
         **kwargs: Any,
     ) -> None:
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
@@ -161,6 +158,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
             )
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
+        self.device = device
         self.data = data
         self.link_sampler = neighbor_sampler
         # Lightning makes loaders anew from attributes named as their arguments are.
@@ -178,7 +176,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         if filter_per_worker is None:
             self.filter_per_worker = infer_filter_per_worker(data)
         self.custom_cls = kwargs.pop("custom_cls", None)
-        self.input_data = self._seeds(
+        self.input_data = self._seed_edges(
             name, edges, edge_label, edge_label_time, kwargs.pop("input_id", None)
         )
         kwargs.pop("dataset", None)
@@ -187,7 +185,7 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
         positions: Any = Positions(_count(self.input_data))
         DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)
 
-    def _seeds(
+    def _seed_edges(
         self,
         name: EdgeType | None,
         edges: Tensor | None,
@@ -215,34 +213,27 @@ class LinkNeighborLoader(KeyedLoader, torch_geometric.loader.LinkNeighborLoader)
                 raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
         return seeds
 
-    def collate_fn(self, index: Any) -> Any:
-        """Samples one batch, and gathers its features if that is this process's job."""
-        index, key = split_key(index)
-        inputs = self.input_data[index]
-        more: dict[str, Any] = {}
-        if isinstance(self.link_sampler, NeighborSampler):
-            more = {"key": key, "exclude_edges": self.exclude_edges}
-        out = self.link_sampler.sample_from_edges(inputs, neg_sampling=self.neg_sampling, **more)
-        return self.filter_fn(out) if self.filter_per_worker else out
+    @property
+    def _sampler(self) -> Any:
+        return self.link_sampler
 
-    def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
-        """Joins sampled nodes and edges with their attributes."""
-        if not isinstance(self.link_sampler, NeighborSampler) or isinstance(self.data, tuple):
-            return super().filter_fn(out)
-        if self.transform_sampler_output:
-            out = self.transform_sampler_output(out)
-        batch = assemble(self.data, self.link_sampler, out)
+    def _prepare(self, index: Any, key: int) -> Prepared:
+        prepared: Prepared = self.link_sampler.prepare_edges(
+            self.input_data[index], self.neg_sampling, key, self.exclude_edges
+        )
+        return prepared
+
+    def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         name = self.input_data.input_type
         seeds, src, dst = (
             (batch, batch, batch) if name is None else (batch[name], batch[name[0]], batch[name[2]])
         )
-        seeds.input_id = out.metadata[0]
+        seeds.input_id = metadata[0]
         if self.neg_sampling is not None and self.neg_sampling.is_triplet():
-            src.src_index, dst.dst_pos_index, dst.dst_neg_index = out.metadata[1:4]
-            src.seed_time = dst.seed_time = out.metadata[4]
+            src.src_index, dst.dst_pos_index, dst.dst_neg_index = metadata[1:4]
+            src.seed_time = dst.seed_time = metadata[4]
         else:
-            seeds.edge_label_index, seeds.edge_label, seeds.edge_label_time = out.metadata[1:4]
-        return batch if self.transform is None else self.transform(batch)
+            seeds.edge_label_index, seeds.edge_label, seeds.edge_label_time = metadata[1:4]
 
 
 def _count(seeds: StoredEdges | EdgeSamplerInput) -> int:

@@ -35,9 +35,11 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         is_sorted: Neighbourhoods are sorted by time already.
-        filter_per_worker: Whether features are gathered in the worker process.
+        filter_per_worker: As in PyG with somebody else's sampler; the engine gathers ahead.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
+        device: Where batches are delivered: copied there while the last one trains, None leaves
+            them in main memory.
         **kwargs: ``input_id`` (what ``batch.input_id`` shows for each seed), ``custom_cls``, and
             the arguments of ``torch.utils.data.DataLoader``.
 
@@ -71,8 +73,11 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         filter_per_worker: bool | None = None,
         neighbor_sampler: Any = None,
         directed: bool = True,
+        *,
+        device: Any = None,
         **kwargs: Any,
     ) -> None:
+        self.device = device
         data = resolve(data)
         if neighbor_sampler is None:
             neighbor_sampler = NeighborSampler(

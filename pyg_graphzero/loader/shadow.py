@@ -9,15 +9,15 @@ import torch_geometric.loader
 from torch import Tensor
 from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data
-from torch_geometric.sampler import NodeSamplerInput
+from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
-from pyg_graphzero.loader.assemble import fill_edges, fill_nodes
+from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_input_nodes, resolve
-from pyg_graphzero.loader.keyed import KeyedLoader, Positions, split_key
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.loader.keyed import Positions
+from pyg_graphzero.sampler import NeighborSampler, Prepared, Sampled
 
 
-class ShaDowKHopSampler(KeyedLoader, torch_geometric.loader.ShaDowKHopSampler):
+class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
     """Bounded-depth subgraphs around seeds, batched; see PyG's class of the same name.
 
     Each seed samples ``num_neighbors`` in-neighbours over ``depth`` hops; its subgraph has all
@@ -31,6 +31,7 @@ class ShaDowKHopSampler(KeyedLoader, torch_geometric.loader.ShaDowKHopSampler):
         num_neighbors: Neighbours per node and hop; -1 takes all.
         node_idx: Seeds: None (all nodes), an index or a mask.
         replace: Draw with replacement.
+        device: Where batches are delivered; see ``NeighborLoader``.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``.
 
     Batches are PyG ``Batch`` objects: nodes tree by tree, ``batch`` and ``ptr`` say which tree,
@@ -59,8 +60,11 @@ class ShaDowKHopSampler(KeyedLoader, torch_geometric.loader.ShaDowKHopSampler):
         num_neighbors: int,
         node_idx: Any = None,
         replace: bool = False,
+        *,
+        device: Any = None,
         **kwargs: Any,
     ) -> None:
+        self.device = device
         data = resolve(data)
         if not isinstance(data, Data):
             raise TypeError(
@@ -87,24 +91,29 @@ class ShaDowKHopSampler(KeyedLoader, torch_geometric.loader.ShaDowKHopSampler):
         # Not PyG's constructor, which copies the edges and needs torch-sparse.
         DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)
 
-    def collate_fn(self, index: Any) -> Batch:
-        """Samples one batch and joins it with its attributes."""
-        index, key = split_key(index)
-        roots = self.node_idx[index]
-        out = self.node_sampler.sample_from_nodes(NodeSamplerInput(index, roots), key=key)
+    @property
+    def _sampler(self) -> Any:
+        return self.node_sampler
+
+    def _prepare(self, index: Any, key: int) -> Prepared:
+        return self.node_sampler.prepare_nodes(NodeSamplerInput(index, self.node_idx[index]))
+
+    def filter_fn(self, out: SamplerOutput) -> Batch:
+        """Orders what was sampled tree by tree, and joins it with its attributes."""
+        num_roots = out.metadata[0].numel()
         order = torch.argsort(out.batch, stable=True)  # hop by hop to tree by tree
         place = torch.empty_like(order)
         place[order] = torch.arange(order.numel())
         row, col = place[out.row], place[out.col]
         edges = torch.argsort(col, stable=True)
 
-        sizes = torch.bincount(out.batch, minlength=roots.numel())
+        sizes = torch.bincount(out.batch, minlength=num_roots)
         batch = Batch(batch=out.batch[order], ptr=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]))
-        batch.root_n_id = place[: roots.numel()]
-        store = self.data._store
-        fill_nodes(store, batch._store, out.node[order])
-        slots = out.edge[edges]
-        fill_edges(store, batch._store, self.node_sampler, None, row[edges], col[edges], slots)
-        if "y" in store and store.is_node_attr("y"):
+        batch.root_n_id = place[:num_roots]
+        joined = torch.stack([row[edges], col[edges]])
+        sampled = Sampled([out.node[order]], None, [(joined, out.edge[edges])])
+        plan = self._current_plan()
+        plan.assemble(sampled, plan.gather(sampled, self.node_sampler.num_threads), batch)
+        if "y" in self.data and self.data._store.is_node_attr("y"):
             batch.y = batch.y[batch.root_n_id]
         return batch

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <span>
 #include <stdexcept>
@@ -16,6 +17,7 @@
 
 #include "base/errors.h"
 #include "check.h"
+#include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/neighbor_sampler.h"
 #include "sampling/rng.h"
@@ -42,19 +44,22 @@ double unevenness(const std::vector<std::int64_t>& counts) {
   return (chi2 - freedom) / std::sqrt(2 * freedom);
 }
 
+// Large, small and large again: the table shrinks between batches and grows within one.
 template <class Key>
-void compare_id_maps(Key range) {
+void compare_id_maps(Key highest) {
   IdMap<Key> map;
-  for (int round = 0; round < 3; ++round) {
+  for (const int count : {30'000, 100, 100, 30'000}) {
     map.clear();
     std::unordered_map<Key, std::uint32_t> reference;
-    CounterRng rng(1, static_cast<std::uint64_t>(round));
-    bool same = true;
-    for (int i = 0; i < 30'000; ++i) {
-      const auto key = static_cast<Key>(rng.below(range));
+    CounterRng rng(1, static_cast<std::uint64_t>(count));
+    bool same = map.find(highest) == IdMap<Key>::kNone;
+    for (int i = 0; i < count; ++i) {
+      const Key key = i < 2 ? (i == 0 ? highest : Key{0}) : static_cast<Key>(rng.below(highest));
       const auto fresh = static_cast<std::uint32_t>(reference.size());
+      map.reserve(reference.size() + 1);
       same = same && map.find_or_insert(key, fresh) == reference.emplace(key, fresh).first->second;
     }
+    for (const auto& [key, value] : reference) same = same && map.find(key) == value;
     CHECK(same);
   }
 }
@@ -129,6 +134,55 @@ TEST(subsets_are_uniform) {
     for (const std::int64_t value : out) ++hits[static_cast<std::size_t>(value)];
   }
   CHECK(std::abs(unevenness(hits)) < 5);
+}
+
+// Every kernel, at the ends of ranges too, draws what the plain algorithm does node by node.
+TEST(draws_are_those_of_the_plain_algorithm) {
+  constexpr std::int64_t kNodes = 5'000, kUntouched = -7;
+  std::vector<std::int64_t> first, degree;
+  for (std::uint64_t i = 0; i < kNodes; ++i) {
+    first.push_back(static_cast<std::int64_t>(i) * 100);
+    degree.push_back(static_cast<std::int64_t>(CounterRng(4, i).below(i % 3 == 0 ? 3 : 60)));
+  }
+  const EdgeOrder unordered;
+  for (std::int64_t k = -1; k < 60; ++k) {
+    std::vector<std::int64_t> offset{0}, ranks, cols;
+    SubsetSampler subset;
+    for (std::size_t i = 0; i < kNodes; ++i) {
+      const std::int64_t wanted = k < 0 ? degree[i] : std::min(degree[i], k);
+      std::vector<std::int64_t> drawn(static_cast<std::size_t>(wanted));
+      std::iota(drawn.begin(), drawn.end(), first[i]);
+      CounterRng rng(5, i);
+      if (0 < wanted && wanted < degree[i]) {
+        subset.draw(rng, degree[i], wanted, first[i], drawn.data());
+      }
+      ranks.insert(ranks.end(), drawn.begin(), drawn.end());
+      cols.insert(cols.end(), drawn.size(), 1'000 + static_cast<std::int64_t>(i));
+      offset.push_back(offset.back() + wanted);
+    }
+    for (const int threads : {1, 3}) {
+      std::vector<std::int64_t> found_ranks(ranks.size() + 20, kUntouched);
+      std::vector<std::int64_t> found_cols(found_ranks);
+      const Draw draw{.order = unordered,
+                      .first = first.data(),
+                      .degree = degree.data(),
+                      .offset = offset.data(),
+                      .count = kNodes,
+                      .k = k,
+                      .replace = false,
+                      .key = 5,
+                      .col = 1'000,
+                      .ranks = found_ranks.data(),
+                      .cols = found_cols.data()};
+      CHECK(draw_ranks(draw, threads));
+      bool good = std::equal(ranks.begin(), ranks.end(), found_ranks.begin()) &&
+                  std::equal(cols.begin(), cols.end(), found_cols.begin());
+      for (std::size_t j = ranks.size(); j < found_ranks.size(); ++j) {
+        good = good && found_ranks[j] == kUntouched && found_cols[j] == kUntouched;
+      }
+      CHECK(good);
+    }
+  }
 }
 
 TEST(sampler_keeps_its_contract) {

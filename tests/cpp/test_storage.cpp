@@ -294,11 +294,12 @@ TEST(gather_checks_its_index) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(column);
   std::int64_t out[3] = {};
   const std::vector<std::int64_t> good{2, 0, 1}, negative{0, -1}, beyond{0, 1, 3};
-  gather_int64(bytes, 3, 4, good, out, 1);
+  const IdColumn ids = id_column({bytes, 3, 4, 4});
+  gather_ids(ids, good, out, 1);
   CHECK(out[0] == INT32_MAX && out[1] == -1 && out[2] == 7);
   CHECK_THROWS(std::out_of_range, "index[1]: found row -1, expected 0 <= row < 3",
-               gather_int64(bytes, 3, 4, negative, out, 1));
-  CHECK_THROWS(std::out_of_range, "index[2]: found row 3",
-               gather_int64(bytes, 3, 4, beyond, out, 1));
-  CHECK_THROWS(std::invalid_argument, "items of 2 bytes", gather_int64(bytes, 3, 2, good, out, 1));
+               gather_ids(ids, negative, out, 1));
+  CHECK_THROWS(std::out_of_range, "index[2]: found row 3", gather_ids(ids, beyond, out, 1));
+  CHECK_THROWS(std::invalid_argument, "items of 2 bytes", id_column({bytes, 3, 2, 2}));
+  CHECK_THROWS(std::invalid_argument, "contiguous items", id_column({bytes, 3, 4, 8}));
 }

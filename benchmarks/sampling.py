@@ -1,0 +1,191 @@
+"""The sampler alone, against stock PyG's, in one process, alternating, medians.
+
+    python benchmarks/sampling.py --nodes 5000000 --edges 75000000
+
+Three cases: the batches of a large training run, small batches where overhead rules, and a graph
+with ten edge types. Threads sample whole batches side by side, except where the row says that they
+share each batch. The graph of this engine is a store in the page cache (warm); stock PyG holds the
+same one in memory and samples with pyg-lib or torch-sparse, whichever is installed. Prints a table
+and writes JSON with the machine in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric.typing
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import NeighborSampler as StockSampler
+from torch_geometric.sampler import NodeSamplerInput
+
+import pyg_graphzero as gz
+from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
+from pyg_graphzero.sampler import NeighborSampler
+
+NUM_EDGE_TYPES = 10
+
+
+@dataclass
+class Case:
+    """What is sampled.
+
+    Attributes:
+        fanout: Neighbours per hop.
+        batch_size: Seeds per batch.
+        batches: Batches per round; fewer where they are large.
+        hetero: On the graph with types.
+    """
+
+    fanout: list[int]
+    batch_size: int
+    batches: int
+    hetero: bool = False
+
+
+CASES = {
+    "[15, 10, 5], batch 1024": Case([15, 10, 5], 1024, 20),
+    "[5, 5], batch 32": Case([5, 5], 32, 2000),
+    f"[10, 5], batch 1024, {NUM_EDGE_TYPES} edge types": Case([10, 5], 1024, 20, hetero=True),
+}
+
+
+class Contestant:
+    """A sampler that makes the batches of a case with some threads.
+
+    Args:
+        sampler: A PyG ``BaseSampler``.
+        batches: Seeds of each batch.
+        node_type: Type of the seeds.
+        threads: How many batches are made at a time.
+    """
+
+    def __init__(
+        self, sampler: Any, batches: list[torch.Tensor], node_type: str | None, threads: int
+    ) -> None:
+        self._sampler = sampler
+        self._inputs = [NodeSamplerInput(None, nodes, input_type=node_type) for nodes in batches]
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
+        self.seconds: list[float] = []
+        self.cpu_seconds: list[float] = []
+        self.edges = 0
+
+    def _batch(self, seeds: NodeSamplerInput) -> int:
+        row = self._sampler.sample_from_nodes(seeds).row
+        return sum(len(each) for each in (row.values() if isinstance(row, dict) else [row]))
+
+    def round(self, counts: bool) -> None:
+        """Makes all batches; their time is kept if it counts."""
+        run: Callable[..., Any] = map if self._pool is None else self._pool.map
+        wall, cpu = time.perf_counter(), time.process_time()
+        self.edges = sum(run(self._batch, self._inputs))
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        if counts:
+            self.seconds.append(wall)
+            self.cpu_seconds.append(cpu)
+
+
+def contestants(case: Case, memory: Data | HeteroData, disk: Any) -> dict[str, Contestant]:
+    """One per row of the table."""
+    node_type = memory.node_types[0] if case.hetero else None
+    num_nodes = memory[node_type].num_nodes if case.hetero else memory.num_nodes
+    seeds = torch.randint(
+        num_nodes, (case.batches, case.batch_size), generator=torch.Generator().manual_seed(1)
+    )
+    batches = list(seeds.unbind())
+    ours = NeighborSampler(disk, case.fanout, num_threads=1)
+    shared = NeighborSampler(disk, case.fanout, num_threads=2)
+    rows = {
+        "graphzero, 1 thread": Contestant(ours, batches, node_type, 1),
+        "graphzero, 2 threads": Contestant(ours, batches, node_type, 2),
+        "graphzero, 2 threads share each": Contestant(shared, batches, node_type, 1),
+    }
+    if backend() is not None:
+        stock = StockSampler(memory, case.fanout)
+        few = batches[: max(4, case.batches // 4)]  # it is slow, and its batches are alike
+        rows["stock, 1 thread"] = Contestant(stock, few, node_type, 1)
+        rows["stock, 2 threads"] = Contestant(stock, few, node_type, 2)
+    return rows
+
+
+def backend() -> str | None:
+    """What gives stock PyG a sampler here."""
+    if torch_geometric.typing.WITH_PYG_LIB:
+        return "pyg-lib"
+    return "torch-sparse" if torch_geometric.typing.WITH_TORCH_SPARSE else None
+
+
+def measure(name: str, rows: dict[str, Contestant], rounds: int) -> dict[str, Any]:
+    """Runs a case, prints its table, and returns its figures."""
+    for number in range(rounds + 1):  # the first round warms up
+        for row in rows.values():
+            row.round(counts=number > 0)
+    rate = {each: row.edges / statistics.median(row.seconds) for each, row in rows.items()}
+    print(f"\n{name:34} {'M edges/s':>10} {'min':>8} {'max':>8} {'per CPU second':>15}")
+    for each, row in rows.items():
+        low, high = row.edges / max(row.seconds), row.edges / min(row.seconds)
+        per_cpu = row.edges / statistics.median(row.cpu_seconds)
+        figures = f"{rate[each] / 1e6:10.1f} {low / 1e6:8.1f} {high / 1e6:8.1f}"
+        print(f"{each:34} {figures} {per_cpu / 1e6:15.1f}")
+    print(f"1 to 2 threads: {rate['graphzero, 2 threads'] / rate['graphzero, 1 thread']:.2f}x")
+    if "stock, 1 thread" in rate:
+        ratio = rate["graphzero, 1 thread"] / rate["stock, 1 thread"]
+        print(f"1 thread against {backend()}: {ratio:.1f}x")
+    return {
+        each: {"edges": row.edges, "seconds": row.seconds, "cpu_seconds": row.cpu_seconds}
+        for each, row in rows.items()
+    }
+
+
+def main() -> None:
+    """Runs the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--edges", type=int, default=15_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--stores", type=Path, default=Path("benchmarks/out"))
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/sampling.json"))
+    args = parser.parse_args()
+
+    print(json.dumps(machine()))
+    print(f"{args.nodes:,} nodes, {args.edges:,} edges; store warm in the page cache")
+    torch.set_num_threads(1)  # where torch has threads, they are asked for
+    args.stores.mkdir(parents=True, exist_ok=True)
+    results = {}
+    for hetero in (False, True):
+        memory = (
+            power_law_hetero(args.nodes, args.edges, 0, NUM_EDGE_TYPES)
+            if hetero
+            else power_law(args.nodes, args.edges, 0)
+        )
+        store = args.stores / ("sampling-typed" if hetero else "sampling")
+        gz.convert(memory, store, force=True)
+        disk = gz.open(store).data()
+        for name, case in CASES.items():
+            if case.hetero == hetero:
+                results[name] = measure(name, contestants(case, memory, disk), args.rounds)
+    args.json.write_text(
+        json.dumps(
+            {
+                "machine": machine(),
+                "arguments": {name: str(value) for name, value in vars(args).items()},
+                "stock": backend(),
+                "cache": "warm",
+                "results": results,
+            },
+            indent=1,
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

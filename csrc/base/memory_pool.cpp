@@ -1,0 +1,163 @@
+#include "base/memory_pool.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "base/pages.h"
+
+namespace gz {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Smaller blocks are malloc's, which recycles them itself.
+constexpr std::size_t kLarge = 64 << 10;
+// What nobody took for so long was of a size that is not wanted any more.
+constexpr std::chrono::seconds kIdleTime{10};
+constexpr std::size_t kMaxIdle = 1024;
+
+// Sizes come in steps of an eighth of a power of two, so that batches of about the same size take
+// each other's blocks.
+std::size_t rounded(std::size_t bytes) {
+  const std::size_t step = std::max<std::size_t>(std::bit_floor(bytes) / 8, 4096);
+  return (bytes + step - 1) / step * step;
+}
+
+class Pool {
+ public:
+  Pool() {
+    idle_.reserve(kMaxIdle);
+    // A thread may hold the lock while another one forks.
+    ::pthread_atfork([] { pool().mutex_.lock(); }, [] { pool().mutex_.unlock(); },
+                     [] { pool().mutex_.unlock(); });
+  }
+
+  static Pool& pool() {
+    static Pool* const only = new Pool;  // outlives the tensors that end with the interpreter
+    return *only;
+  }
+
+  Block take(std::size_t bytes, bool locked) {
+    const std::size_t size = rounded(bytes);
+    std::vector<Block> unwanted;
+    {
+      const std::lock_guard lock(mutex_);
+      used_ += size;
+      // The newest first: it is in the caches still.
+      for (auto at = idle_.rbegin(); at != idle_.rend(); ++at) {
+        if (at->block.locked != locked) continue;
+        if (at->block.size < size || at->block.size > size + size / 4) continue;
+        const Block found = at->block;
+        idle_.erase(std::next(at).base());
+        idle_bytes_ -= found.size;
+        used_ += found.size - size;
+        peak_ = std::max(peak_, used_);
+        return found;
+      }
+      peak_ = std::max(peak_, used_);
+      while (!idle_.empty() && used_ + idle_bytes_ > peak_) drop_oldest(unwanted);
+    }
+    free_all(unwanted);
+    try {
+      return {map_pages(size, locked), size, locked};
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      used_ -= size;
+      throw;
+    }
+  }
+
+  void give_back(Block block) noexcept {
+    std::vector<Block> unwanted;
+    {
+      const std::lock_guard lock(mutex_);
+      used_ -= block.size;
+      const Clock::time_point now = Clock::now();
+      if (recyclers_ > 0) {
+        if (idle_.size() == kMaxIdle) drop_oldest(unwanted);
+        idle_.push_back({block, now});
+        idle_bytes_ += block.size;
+      } else {
+        unwanted.push_back(block);
+      }
+      while (!idle_.empty() && now - idle_.front().since > kIdleTime) drop_oldest(unwanted);
+    }
+    free_all(unwanted);
+  }
+
+  void begin_recycling() {
+    const std::lock_guard lock(mutex_);
+    if (recyclers_++ == 0) peak_ = used_;
+  }
+
+  void end_recycling() noexcept {
+    std::vector<Block> unwanted;
+    {
+      const std::lock_guard lock(mutex_);
+      if (--recyclers_ > 0) return;
+      while (!idle_.empty()) drop_oldest(unwanted);
+    }
+    free_all(unwanted);
+  }
+
+  PoolState state() {
+    const std::lock_guard lock(mutex_);
+    return {used_, idle_bytes_, peak_};
+  }
+
+ private:
+  struct Idle {
+    Block block;
+    Clock::time_point since;
+  };
+
+  // REQUIRES the lock, and idle_ not empty.
+  void drop_oldest(std::vector<Block>& unwanted) {
+    unwanted.push_back(idle_.front().block);
+    idle_bytes_ -= idle_.front().block.size;
+    idle_.erase(idle_.begin());
+  }
+
+  // Without the lock: to unmap takes long.
+  static void free_all(const std::vector<Block>& blocks) noexcept {
+    for (const Block& block : blocks) unmap_pages(block.data, block.size, block.locked);
+  }
+
+  std::mutex mutex_;
+  std::vector<Idle> idle_;  // the oldest first, at most kMaxIdle
+  std::size_t idle_bytes_ = 0;
+  std::size_t used_ = 0;
+  std::size_t peak_ = 0;
+  int recyclers_ = 0;
+};
+
+}  // namespace
+
+Block take_block(std::size_t bytes, bool locked) {
+  if (bytes >= kLarge) return Pool::pool().take(bytes, locked);
+  void* const data = std::malloc(std::max<std::size_t>(bytes, 1));
+  if (data == nullptr) throw std::bad_alloc();
+  return {data, bytes, false};
+}
+
+void return_block(Block block) noexcept {
+  if (block.size >= kLarge) {
+    Pool::pool().give_back(block);
+  } else {
+    std::free(block.data);
+  }
+}
+
+Recycling::Recycling() { Pool::pool().begin_recycling(); }
+Recycling::~Recycling() { Pool::pool().end_recycling(); }
+
+PoolState pool_state() { return Pool::pool().state(); }
+
+}  // namespace gz

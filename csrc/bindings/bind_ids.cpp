@@ -1,0 +1,149 @@
+// From ids to rows.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <limits>
+#include <stdexcept>
+#include <variant>
+
+#include "base/buffer.h"
+#include "bindings/arrays.h"
+#include "ids/id_bits.h"
+#include "ids/row_index.h"
+
+namespace gz::python {
+
+using namespace nb::literals;
+
+namespace {
+
+constexpr std::uint64_t kShort = std::numeric_limits<std::uint32_t>::max();
+
+// An index in the narrowest slots, with the arrays it looks into kept alive.
+template <class Ids, class... Arrays>
+class HeldIndex {
+ public:
+  HeldIndex(Ids ids, Arrays... arrays) : arrays_(std::move(arrays)...) {
+    const nb::gil_scoped_release released;
+    if (static_cast<std::uint64_t>(ids.size()) < kShort) {
+      index_ = std::make_unique<RowIndex<Ids, std::uint32_t>>(ids);
+    } else {
+      index_ = std::make_unique<RowIndex<Ids, std::uint64_t>>(ids);
+    }
+  }
+
+  std::int64_t second() const {
+    return std::visit([](const auto& index) { return index->second(); }, index_);
+  }
+
+  Int64Tensor find(Ids wanted) const {
+    Buffer<std::int64_t> rows(wanted.size());
+    {
+      const nb::gil_scoped_release released;
+      std::visit([&](const auto& index) { index->find(wanted, rows.data()); }, index_);
+    }
+    return to_tensor(std::move(rows));
+  }
+
+  static std::uint64_t num_bytes(std::uint64_t size) {
+    return size < kShort ? RowIndex<Ids, std::uint32_t>::num_bytes(size)
+                         : RowIndex<Ids, std::uint64_t>::num_bytes(size);
+  }
+
+ private:
+  std::tuple<Arrays...> arrays_;
+  std::variant<std::unique_ptr<RowIndex<Ids, std::uint32_t>>,
+               std::unique_ptr<RowIndex<Ids, std::uint64_t>>>
+      index_;
+};
+
+using IntegerIndex = HeldIndex<IntegerIds, Int64Array>;
+using TextIndex = HeldIndex<TextIds, Int64Array, Bytes>;
+
+TextIds text_ids(const Int64Array& offsets, const Bytes& text) {
+  const std::span<const std::int64_t> bounds = as_span(offsets);
+  bool ascends = !bounds.empty() && bounds.front() >= 0 &&
+                 bounds.back() <= static_cast<std::int64_t>(text.size());
+  for (std::size_t i = 1; ascends && i < bounds.size(); ++i) ascends = bounds[i - 1] <= bounds[i];
+  if (!ascends) throw std::invalid_argument("offsets: expected positions in text, ascending");
+  return {bounds, reinterpret_cast<const char*>(text.data())};
+}
+
+}  // namespace
+
+void init_ids(nb::module_& m) {
+  nb::class_<IdBits>(m, "IdBits",
+                     "Which of the ids low … low + span - 1 occur, and their numbers among those.")
+      .def(nb::init<std::int64_t, std::uint64_t>(), "low"_a, "span"_a)
+      .def_static("num_bytes", &IdBits::num_bytes, "span"_a, "Bytes that such an object takes.")
+      .def(
+          "add",
+          [](IdBits& bits, const Int64Array& ids) {
+            const nb::gil_scoped_release released;
+            bits.add(as_span(ids));
+          },
+          nb::arg("ids").noconvert(), "Notes ids [n]; those outside of the range are left out.")
+      .def("rank", &IdBits::rank, nb::call_guard<nb::gil_scoped_release>(),
+           "Numbers the ids in ascending order, and returns how many there are.")
+      .def(
+          "find",
+          [](const IdBits& bits, const Int64Array& ids) {
+            Buffer<std::int64_t> numbers(static_cast<std::int64_t>(ids.size()));
+            {
+              const nb::gil_scoped_release released;
+              bits.find(as_span(ids), numbers.data());
+            }
+            return to_tensor(std::move(numbers));
+          },
+          nb::arg("ids").noconvert(), "The number of every id [n], -1 where it does not occur.")
+      .def(
+          "read",
+          [](const IdBits& bits, std::int64_t begin, std::int64_t end) {
+            Buffer<std::int64_t> ids(end - begin);
+            bits.read(begin, {ids.data(), static_cast<std::size_t>(ids.size())});
+            return to_tensor(std::move(ids));
+          },
+          "begin"_a, "end"_a, "The ids numbered begin … end - 1.");
+
+  nb::class_<IntegerIndex>(m, "IntegerIndex", "From integer ids to the rows they stand in.")
+      .def(
+          "__init__",
+          [](IntegerIndex* self, Int64Array ids) {
+            const IntegerIds view{as_span(ids)};
+            new (self) IntegerIndex(view, std::move(ids));
+          },
+          nb::arg("ids").noconvert())
+      .def_static("num_bytes", &IntegerIndex::num_bytes, "size"_a,
+                  "Bytes that an index of so many ids takes besides them.")
+      .def_prop_ro("second", &IntegerIndex::second,
+                   "The first row whose id stands in a row before, or -1.")
+      .def(
+          "find",
+          [](const IntegerIndex& index, const Int64Array& ids) {
+            return index.find(IntegerIds{as_span(ids)});
+          },
+          nb::arg("ids").noconvert(), "The row of every id [n], -1 where it has none.");
+
+  nb::class_<TextIndex>(m, "TextIndex", "From text ids to the rows they stand in.")
+      .def(
+          "__init__",
+          [](TextIndex* self, Int64Array offsets, Bytes text) {
+            const TextIds view = text_ids(offsets, text);
+            new (self) TextIndex(view, std::move(offsets), std::move(text));
+          },
+          nb::arg("offsets").noconvert(), nb::arg("text").noconvert(),
+          "Id i is text[offsets[i]:offsets[i + 1]].")
+      .def_static("num_bytes", &TextIndex::num_bytes, "size"_a,
+                  "Bytes that an index of so many ids takes besides them.")
+      .def_prop_ro("second", &TextIndex::second,
+                   "The first row whose id stands in a row before, or -1.")
+      .def(
+          "find",
+          [](const TextIndex& index, const Int64Array& offsets, const Bytes& text) {
+            return index.find(text_ids(offsets, text));
+          },
+          nb::arg("offsets").noconvert(), nb::arg("text").noconvert(),
+          "The row of every id, -1 where it has none.");
+}
+
+}  // namespace gz::python

@@ -1,0 +1,187 @@
+// Batches: how they are made, the threads that make them ahead, and the tensors they become.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "base/memory_pool.h"
+#include "base/pages.h"
+#include "bindings/gathered.h"
+#include "pipeline/pipeline.h"
+#include "sampling/hgt_sampler.h"
+#include "sampling/neighbor_sampler.h"
+
+namespace gz::python {
+
+using namespace nb::literals;
+
+namespace {
+
+using Fanouts = std::vector<std::vector<std::int64_t>>;
+// (node type, nodes, their times or None) each.
+using SeedArrays = std::vector<std::tuple<int, Int64Array, std::optional<Int64Array>>>;
+
+BatchRequest request_of(const SeedArrays& seeds, std::uint64_t key) {
+  BatchRequest request;
+  request.key = key;
+  for (const auto& [type, nodes, times] : seeds) {
+    const auto n = as_span(nodes);
+    const auto t = times ? as_span(*times) : std::span<const std::int64_t>{};
+    request.seeds.push_back({type, {n.begin(), n.end()}, {t.begin(), t.end()}});
+  }
+  return request;
+}
+
+nb::tuple to_python(Batch batch) {
+  const nb::tuple cost = nb::make_tuple(std::chrono::duration<double>(batch.sample_time).count(),
+                                        std::chrono::duration<double>(batch.gather_time).count(),
+                                        batch.num_nodes(), batch.num_edges(), batch.bytes());
+  nb::list nodes, trees, edges;
+  for (auto& n : batch.nodes) nodes.append(to_tensor(std::move(n)));
+  for (auto& t : batch.trees) trees.append(to_tensor(std::move(t)));
+  for (auto& e : batch.edges) {
+    const auto count = static_cast<std::size_t>(e.slot.size());
+    edges.append(nb::make_tuple(to_array<Int64Matrix>(std::move(e.index), {2, count}),
+                                to_tensor(std::move(e.slot))));
+  }
+  return nb::make_tuple(nodes, trees, edges, batch.num_sampled_nodes, batch.num_sampled_edges,
+                        gathered_tensors(std::move(batch.gathered)), cost);
+}
+
+// Waits in slices: a signal is seen between them.
+constexpr std::chrono::milliseconds kSlice{50};
+
+std::unique_ptr<Batch> wait(Pipeline& pipeline, double timeout) {
+  const auto begin = std::chrono::steady_clock::now();
+  while (true) {
+    std::unique_ptr<Batch> batch;
+    {
+      const nb::gil_scoped_release released;
+      batch = pipeline.next(kSlice);
+    }
+    if (batch != nullptr) return batch;
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+    if (timeout > 0 && waited.count() >= timeout) return nullptr;
+  }
+}
+
+#define GZ_BATCH_TUPLE                                                                      \
+  "tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], " \
+  "list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], "       \
+  "tuple[float, float, int, int, int]]"
+
+}  // namespace
+
+void init_pipeline(nb::module_& m) {
+  nb::class_<Recycling>(m, "Recycling", "While one lives, memory of dead batches is kept.")
+      .def(nb::init<>());
+  m.def(
+      "pool_state",
+      [] {
+        const PoolState state = pool_state();
+        return nb::make_tuple(state.used, state.idle, state.peak);
+      },
+      nb::sig("def pool_state() -> tuple[int, int, int]"),
+      "Bytes of batches in use, bytes kept for the next ones, and the most in use at once.");
+
+  m.def(
+      "set_page_lock",
+      [](std::uintptr_t lock, std::uintptr_t unlock) {
+        set_page_lock({reinterpret_cast<decltype(PageLock::lock)>(lock),
+                       reinterpret_cast<decltype(PageLock::unlock)>(unlock)});
+      },
+      "lock"_a, "unlock"_a,
+      "Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock "
+      "memory "
+      "for a device.");
+
+  nb::class_<Recipe>(m, "Recipe", "How every batch of an epoch is made.")
+      .def_static(
+          "neighbors",
+          [](std::shared_ptr<const NeighborSampler> sampler, Fanouts num_neighbors, bool replace,
+             bool disjoint, bool last, bool induced, std::shared_ptr<const GatherPlan> plan,
+             bool backward) {
+            SampleRequest request;
+            request.num_neighbors = std::move(num_neighbors);
+            request.replace = replace;
+            request.disjoint = disjoint;
+            request.last = last;
+            request.induced = induced;
+            auto sample = [sampler = std::move(sampler), request = std::move(request)](
+                              std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+              SampleRequest one = request;
+              one.seeds = std::move(seeds);
+              one.key = key;
+              one.threads = threads;
+              return sampler->sample(one);
+            };
+            return std::make_shared<Recipe>(Recipe{std::move(sample), std::move(plan), backward});
+          },
+          "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
+          "last"_a = false, "induced"_a = false, "plan"_a.none() = nb::none(), "backward"_a = false)
+      .def_static(
+          "hgt",
+          [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,
+             std::shared_ptr<const GatherPlan> plan) {
+            auto sample = [sampler = std::move(sampler), num_samples = std::move(num_samples)](
+                              std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+              return sampler->sample({std::move(seeds), num_samples, key, threads});
+            };
+            return std::make_shared<Recipe>(Recipe{std::move(sample), std::move(plan), false});
+          },
+          "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none())
+      .def(
+          "make",
+          [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads) {
+            const BatchRequest request = request_of(seeds, key);
+            Batch batch;
+            {
+              const nb::gil_scoped_release released;
+              batch = sample_batch(self, request, num_threads);
+              gather_batch(self, batch, num_threads);
+            }
+            return to_python(std::move(batch));
+          },
+          "seeds"_a, "key"_a, "num_threads"_a = 0,
+          nb::sig("def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], "
+                  "key: int, num_threads: int = 0) -> " GZ_BATCH_TUPLE),
+          "One batch, made at once by the caller: (nodes per node type, their trees if disjoint, "
+          "(edge_index, slot) per edge type, nodes sampled per node type and hop, edges sampled "
+          "per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, "
+          "nodes, edges, bytes)).");
+
+  nb::class_<Pipeline>(m, "Pipeline", nb::is_weak_referenceable(),
+                       "Batches made ahead by threads, in the order asked for.")
+      .def(nb::init<int, std::int64_t>(), "num_threads"_a, "max_bytes"_a)
+      .def(
+          "submit",
+          [](Pipeline& self, std::shared_ptr<const Recipe> recipe, const SeedArrays& seeds,
+             std::uint64_t key) { self.submit(std::move(recipe), request_of(seeds, key)); },
+          "recipe"_a, "seeds"_a, "key"_a,
+          nb::sig("def submit(self, recipe: Recipe, seeds: "
+                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None"))
+      .def(
+          "next",
+          [](Pipeline& self, double timeout) -> nb::object {
+            const std::unique_ptr<Batch> batch = wait(self, timeout);
+            if (batch == nullptr) return nb::none();
+            return to_python(std::move(*batch));
+          },
+          "timeout"_a = 0.0,
+          nb::sig("def next(self, timeout: float = 0.0) -> " GZ_BATCH_TUPLE " | None"),
+          "The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, "
+          "unless that is 0.")
+      .def("close", &Pipeline::close, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("is_ready", &Pipeline::is_ready, "Whether `next` would not wait.")
+      .def_prop_ro("num_pending", &Pipeline::num_pending)
+      .def_prop_ro("orphaned", &Pipeline::orphaned, "Whether its threads were left behind a fork.");
+}
+
+}  // namespace gz::python

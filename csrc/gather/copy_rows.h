@@ -1,0 +1,28 @@
+// The one place that knows how the rows of a table are stored and turned into a batch's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gather/decode.h"
+
+namespace gz {
+
+// A table of rows somewhere in memory, mapped or not.
+struct RowTable {
+  const std::byte* data;
+  std::int64_t num_rows;
+  std::int64_t row_bytes;   // of a row in the batch
+  std::int64_t row_stride;  // bytes from one row to the next
+  // Null where rows are stored as batches have them; otherwise they are decoded to float32 by this.
+  DecodeItems decode = nullptr;
+  const float* scale = nullptr;
+  const float* zero_point = nullptr;
+};
+
+// Puts rows index[0 … count) one behind the other at `out`.
+// REQUIRES: every index is a row. Runs inside guarded(), see io/fault_guard.h.
+void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
+               std::byte* out);
+
+}  // namespace gz

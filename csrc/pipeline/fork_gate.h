@@ -1,0 +1,21 @@
+// Work on the engine's own threads, against fork(). A child gets copies of all locks as they stand,
+// and none of the threads that would open them: so nobody forks while a job runs.
+#pragma once
+
+namespace gz {
+
+// Held by a thread of the engine while it runs a job; waits while another thread forks, which in
+// turn waits for the jobs under way.
+class Job {
+ public:
+  Job();
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+  ~Job();
+};
+
+// How many forks lie between this process and the one that was started: what changes when threads
+// that were here are here no more.
+int fork_depth() noexcept;
+
+}  // namespace gz

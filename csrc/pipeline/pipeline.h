@@ -1,0 +1,54 @@
+// Batches made ahead of whoever trains on them, by threads of the engine's own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "pipeline/batch.h"
+
+namespace gz {
+
+// A queue of batches: requests in at one end, finished batches out at the other, in the same order.
+// Each thread takes the oldest stage that is to be done, of any batch, and does it alone: OpenMP
+// would start a team per thread.
+//
+// Thread safety: submit() and next() are one consumer's; close() may come from another thread.
+// After it, and in a forked child, which has none of the threads (orphaned() says so), submit() and
+// next() raise std::logic_error.
+class Pipeline {
+ public:
+  // `max_bytes` bounds what the batches made ahead take together; the one that the consumer waits
+  // for is made whatever it takes. REQUIRES threads >= 1.
+  Pipeline(int threads, std::int64_t max_bytes);
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+  ~Pipeline();  // as close()
+
+  void submit(std::shared_ptr<const Recipe> recipe, BatchRequest request);
+
+  // The oldest batch that was submitted and not yet returned, or null if `patience` ends before it
+  // is done. Rethrows what its stages raised; the batch after it is then the oldest.
+  // Raises std::logic_error where none is left.
+  std::unique_ptr<Batch> next(std::chrono::milliseconds patience);
+
+  // Whether next() would return, or raise, at once.
+  bool is_ready() const;
+
+  // How many were submitted and not returned.
+  std::int64_t num_pending() const;
+
+  // Drops what is not yet begun, and returns when the stages under way are done.
+  void close() noexcept;
+
+  bool orphaned() const noexcept;
+
+ private:
+  struct State;
+  std::shared_ptr<State> live() const;
+
+  std::shared_ptr<State> state_;
+  int fork_depth_;
+};
+
+}  // namespace gz

@@ -1,0 +1,140 @@
+// Which of its neighbours each frontier node takes: the draws of one hop over one edge type.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "base/parallel.h"
+#include "sampling/edge_order.h"
+#include "sampling/read_csc.h"
+#include "sampling/rng.h"
+#include "sampling/subset.h"
+#include "sampling/weighted.h"
+
+namespace gz {
+
+// Marks a place for which no edge of a weight above 0 was left.
+inline constexpr std::int64_t kMissing = -1;
+
+// What a hop draws from and where it writes. Node i of `count` has the ranks first[i] … + degree[i]
+// and takes offset[i + 1] - offset[i] of them: min(degree, k), or k with replacement.
+struct Draw {
+  const EdgeOrder& order;
+  const std::int64_t* first;
+  const std::int64_t* degree;
+  const std::int64_t* offset;
+  std::int64_t count;
+  std::int64_t k;  // -1: all
+  bool replace;
+  std::uint64_t key;    // node i draws from the stream of this and i
+  std::int64_t col;     // what stands for node 0 in cols
+  std::int64_t* ranks;  // [offset[count]]
+  std::int64_t* cols;   // [offset[count]]
+};
+
+namespace detail {
+
+// Fan-outs up to this have a kernel each, unrolled.
+constexpr int kUnrolled = 16;
+
+// min(degree, K) of each node. All K are written whatever the degree, so that no loop has an end to
+// guess; the next node writes over what is too much, and the last ones of a range draw aside.
+template <int K>
+void draw_unrolled(const Draw& draw, std::int64_t from, std::int64_t to) {
+  const std::int64_t end = draw.offset[to];
+  for (std::int64_t i = from; i < to; ++i) {
+    const std::int64_t at = draw.offset[i];
+    const bool aside = at + K > end;
+    std::int64_t room[K];
+    std::int64_t* const out = aside ? room : draw.ranks + at;
+    if (draw.degree[i] <= K) {
+      for (std::int64_t j = 0; j < K; ++j) out[j] = draw.first[i] + j;
+    } else {
+      CounterRng rng(draw.key, static_cast<std::uint64_t>(i));
+      draw_few(rng, draw.degree[i], K, draw.first[i], out);
+    }
+    if (aside) {
+      std::copy_n(room, end - at, draw.ranks + at);
+      std::fill_n(draw.cols + at, end - at, draw.col + i);
+    } else {
+      std::fill_n(draw.cols + at, K, draw.col + i);
+    }
+  }
+}
+
+// The same for any fan-out, with replacement or not.
+inline void draw_uniform(const Draw& draw, std::int64_t from, std::int64_t to) {
+  SubsetSampler subset;
+  const bool replace = draw.replace && draw.k >= 0;
+  for (std::int64_t i = from; i < to; ++i) {
+    const std::int64_t first = draw.first[i];
+    const std::int64_t degree = draw.degree[i];
+    const std::int64_t wanted = draw.offset[i + 1] - draw.offset[i];
+    std::int64_t* const out = draw.ranks + draw.offset[i];
+    std::fill_n(draw.cols + draw.offset[i], wanted, draw.col + i);
+    CounterRng rng(draw.key, static_cast<std::uint64_t>(i));
+    if (replace) {
+      for (std::int64_t j = 0; j < wanted; ++j) {
+        out[j] = first + static_cast<std::int64_t>(rng.below(static_cast<std::uint64_t>(degree)));
+      }
+    } else if (wanted == degree) {
+      for (std::int64_t j = 0; j < wanted; ++j) out[j] = first + j;
+    } else {
+      subset.draw(rng, degree, wanted, first, out);
+    }
+  }
+}
+
+// In proportion to weight; false where weights of 0 left places empty, marked kMissing.
+inline bool draw_weighted(const Draw& draw, std::int64_t from, std::int64_t to) {
+  WeightedSampler weighted;
+  bool complete = true;
+  for (std::int64_t i = from; i < to; ++i) {
+    const std::int64_t wanted = draw.offset[i + 1] - draw.offset[i];
+    std::int64_t* const out = draw.ranks + draw.offset[i];
+    std::fill_n(draw.cols + draw.offset[i], wanted, draw.col + i);
+    if (i + kNodesAhead < to) {
+      draw.order.prefetch_weights(draw.first[i + kNodesAhead], draw.degree[i + kNodesAhead]);
+    }
+    if (wanted == 0) continue;
+    CounterRng rng(draw.key, static_cast<std::uint64_t>(i));
+    const std::int64_t drawn =
+        draw.replace
+            ? weighted.draw_with_replacement(draw.order, rng, draw.first[i], draw.degree[i], wanted,
+                                             out)
+            : weighted.draw_distinct(draw.order, rng, draw.first[i], draw.degree[i], wanted, out);
+    std::fill(out + drawn, out + wanted, kMissing);
+    complete = complete && drawn == wanted;
+  }
+  return complete;
+}
+
+// Calls call(std::integral_constant<int, k>) for a k of 1 … kUnrolled.
+template <class Call>
+void with_constant(std::int64_t k, const Call& call) {
+  [&]<int... kIndex>(std::integer_sequence<int, kIndex...>) {
+    (void)((k == kIndex + 1 && (call(std::integral_constant<int, kIndex + 1>{}), true)) || ...);
+  }(std::make_integer_sequence<int, kUnrolled>{});
+}
+
+}  // namespace detail
+
+// Fills ranks and cols. False where some ranks are kMissing.
+inline bool draw_ranks(const Draw& draw, int threads) {
+  std::atomic<bool> complete{true};
+  parallel_for(draw.count, kFrontierGrain, threads, [&](std::int64_t from, std::int64_t to) {
+    if (draw.order.cumulative != nullptr && draw.k >= 0) {
+      if (!detail::draw_weighted(draw, from, to)) complete.store(false, std::memory_order_relaxed);
+    } else if (!draw.replace && draw.k >= 1 && draw.k <= detail::kUnrolled) {
+      detail::with_constant(draw.k, [&](auto k) { detail::draw_unrolled<k>(draw, from, to); });
+    } else {
+      detail::draw_uniform(draw, from, to);
+    }
+  });
+  return complete.load();
+}
+
+}  // namespace gz

@@ -1,0 +1,1 @@
+"""``graphzero bench``: this engine and stock PyG side by side, storage and memory disclosed."""

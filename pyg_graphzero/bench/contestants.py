@@ -1,0 +1,176 @@
+"""Who is compared: each opens the same store and makes PyG's samplers and loaders of it.
+
+A new one is a subclass of ``Contestant``, named in ``CONTESTANTS``. Nothing else knows how many
+there are or what they are called.
+"""
+
+from __future__ import annotations
+
+import gc
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch_geometric.loader
+import torch_geometric.sampler
+import torch_geometric.typing
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_graphzero.bench.data import Seeds
+from pyg_graphzero.bench.machine import version
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.stores import open as open_store
+
+
+class Contestant(ABC):
+    """One way to sample and load; an object of it lives in a process of its own.
+
+    Attributes:
+        name: What the tables call it.
+        data: The graph, once it is open.
+    """
+
+    name: str
+    data: Any
+
+    @classmethod
+    @abstractmethod
+    def title(cls) -> str:
+        """What it is, with versions."""
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """Why it cannot take part here, or None."""
+        return None
+
+    @classmethod
+    @abstractmethod
+    def place(cls, cold: bool) -> str:
+        """Where the graph lies when a round begins."""
+
+    @abstractmethod
+    def open(self, store: Path) -> None:
+        """What a script does before it makes a loader."""
+
+    @abstractmethod
+    def sampler(self, fanout: list[int], threads: int) -> Any:
+        """A PyG ``BaseSampler``."""
+
+    @abstractmethod
+    def node_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
+        """A loader over ``seeds.nodes`` in that order; ``options`` are a ``DataLoader``'s."""
+
+    @abstractmethod
+    def link_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
+        """A loader over ``seeds.edges``, with as many negatives."""
+
+
+class _Loaders(Contestant):
+    """What classes with the signatures of PyG's loaders are called with."""
+
+    node_class: Any
+    link_class: Any
+
+    def node_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
+        return self.node_class(
+            self.data, fanout, input_nodes=_typed(seeds.node_type, seeds.nodes), **options
+        )
+
+    def link_loader(self, fanout: list[int], seeds: Seeds, **options: Any) -> Iterable[Any]:
+        return self.link_class(
+            self.data,
+            fanout,
+            edge_label_index=_typed(seeds.edge_type, seeds.edges),
+            neg_sampling="binary",
+            **options,
+        )
+
+
+def _typed(name: Any, value: Tensor) -> Any:
+    return value if name is None else (name, value)
+
+
+class GraphZero(_Loaders):
+    """This package."""
+
+    name = "graphzero"
+    node_class = NeighborLoader
+    link_class = LinkNeighborLoader
+
+    @classmethod
+    def title(cls) -> str:
+        """The package and its version."""
+        return f"pyg_graphzero {version('pyg_graphzero')}"
+
+    @classmethod
+    def place(cls, cold: bool) -> str:
+        """The store is mapped."""
+        return "disk" if cold else "page cache"
+
+    def open(self, store: Path) -> None:
+        """Maps the store."""
+        self.data = open_store(store).data()
+
+    def sampler(self, fanout: list[int], threads: int) -> NeighborSampler:
+        """The engine's sampler."""
+        return NeighborSampler(self.data, fanout, num_threads=threads)
+
+
+class StockPyG(_Loaders):
+    """PyG's own loaders over the whole graph in memory."""
+
+    name = "stock"
+    node_class = torch_geometric.loader.NeighborLoader
+    link_class = torch_geometric.loader.LinkNeighborLoader
+
+    @classmethod
+    def _backend(cls) -> str | None:
+        if torch_geometric.typing.WITH_PYG_LIB:
+            return "pyg-lib"
+        return "torch-sparse" if torch_geometric.typing.WITH_TORCH_SPARSE else None
+
+    @classmethod
+    def title(cls) -> str:
+        """PyG and what it samples with."""
+        backend = cls._backend()
+        own = f"stock PyG {version('torch_geometric')}"
+        return f"{own} + {backend} {version(backend)}" if backend else own
+
+    @classmethod
+    def missing(cls) -> str | None:
+        """PyG alone cannot sample."""
+        if cls._backend() is not None:
+            return None
+        return "PyG needs pyg-lib or torch-sparse to sample, and neither is installed"
+
+    @classmethod
+    def place(cls, cold: bool) -> str:
+        """A script of stock PyG reads everything first."""
+        return "RAM"
+
+    def open(self, store: Path) -> None:
+        """Copies the graph into memory."""
+        self.data = _in_memory(open_store(store).data())
+        gc.collect()  # and lets go of the store
+
+    def sampler(self, fanout: list[int], threads: int) -> Any:
+        """PyG's sampler; torch's number of threads is all it goes by."""
+        return torch_geometric.sampler.NeighborSampler(self.data, fanout)
+
+
+def _in_memory(disk: Any) -> Data | HeteroData:
+    """A graph like that of a store, as a script has it that never heard of stores."""
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: copied(each) for key, each in value.items()}
+        return value.clone() if isinstance(value, Tensor) else value
+
+    kind = HeteroData if isinstance(disk, HeteroData) else Data
+    return kind.from_dict(copied(disk.to_dict()))
+
+
+CONTESTANTS: dict[str, type[Contestant]] = {each.name: each for each in (GraphZero, StockPyG)}

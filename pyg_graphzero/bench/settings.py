@@ -1,0 +1,99 @@
+"""What is compared with what: the choices of one run, and the presets they start from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table: every contestant plays it, round by round in turn.
+
+    Attributes:
+        workload: Name of the workload.
+        workers: ``num_workers`` of the loaders; None where there is no loader.
+        threads: Threads of torch and of the sampler; None leaves them as they are by default.
+    """
+
+    workload: str
+    workers: int | None = None
+    threads: int | None = None
+
+    def __str__(self) -> str:
+        count, unit = (self.threads, "thread") if self.workers is None else (self.workers, "worker")
+        return f"{self.workload}, {count} {unit}{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The choices of one run.
+
+    Attributes:
+        data: The graph; see ``data.prepare``.
+        workloads: Names of workloads, in the order they run in.
+        fanout: Neighbours per hop.
+        batch_size: Seed nodes per batch; links have four ends each, negatives included, so a batch
+            of links is of a quarter as many.
+        workers: ``num_workers`` to try.
+        threads: Sampling threads to try.
+        batches: Batches per round.
+        rounds: Timed rounds per case and contestant.
+        cold: Whether the store's files are dropped from the page cache before every round.
+        seed: Of the seed nodes and of sampling.
+    """
+
+    data: str
+    workloads: tuple[str, ...]
+    fanout: tuple[int, ...]
+    batch_size: int
+    workers: tuple[int, ...]
+    threads: tuple[int, ...]
+    batches: int
+    rounds: int
+    cold: bool = False
+    seed: int = 0
+
+    def cases(self) -> list[Case]:
+        """The lines of the table."""
+        cases = []
+        for workload in self.workloads:
+            if workload == "sample":
+                cases += [Case(workload, threads=count) for count in self.threads]
+            else:
+                cases += [Case(workload, workers=count) for count in self.workers]
+        return cases
+
+
+WORKLOADS = ("sample", "load", "train", "link")
+
+_STANDARD: dict[str, Any] = {
+    "data": "synthetic:1000000,15000000,128",
+    "workloads": WORKLOADS,
+    "fanout": (15, 10, 5),
+    "batch_size": 1024,
+    "workers": (0, 2),
+    "threads": (1,),
+    "batches": 10,
+    "rounds": 3,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "standard": _STANDARD,
+    # The graph of docs/performance.md: 4 GB of disk, 12 GB of RAM for stock PyG.
+    "large": {**_STANDARD, "data": "synthetic:5000000,75000000,128"},
+    # So little work per batch that what every batch costs decides.
+    "small": {**_STANDARD, "fanout": (5, 5), "batch_size": 32, "batches": 200},
+    "wide": {**_STANDARD, "data": "synthetic:500000,7500000,1024"},
+    "hetero": {**_STANDARD, "data": "synthetic:1000000,15000000,64,10", "fanout": (10, 5)},
+    # Seconds; shows that everything works, and nothing else.
+    "quick": {
+        **_STANDARD,
+        "data": "synthetic:2000,20000,8",
+        "fanout": (5, 5),
+        "batch_size": 64,
+        "workers": (1,),
+        "batches": 2,
+        "rounds": 1,
+    },
+}

@@ -1,0 +1,210 @@
+"""What has been read and is needed again: in memory while that is little, else in temporary files.
+
+A spool takes batches and becomes a table that is read slab by slab, in any order, any number of
+times.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from .rows import ArrayRows, ChainRows, FileRows, MappedRows, Rows, as_bytes
+from .workspace import Workspace
+
+_SLAB_WORDS = 1 << 17
+_NO_WORDS = pa.array([], pa.string())
+
+
+class RowSpool:
+    """Collects batches of rows.
+
+    Args:
+        workspace: Says what fits in memory, and where files go.
+        name: Part of the file's name.
+    """
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self._workspace = workspace
+        self._name = name
+        self._parts: list[Rows] = []
+        self._file: BinaryIO | None = None
+
+    def append(self, batch: Tensor) -> None:
+        """More rows, of the shape of those before; the dtype may be another."""
+        if not len(batch):
+            return
+        batch = batch.contiguous()
+        if self._workspace.hold(batch.nbytes):
+            self._parts.append(ArrayRows(batch))
+            return
+        if self._file is None:
+            self._file = self._workspace.file(self._name).open("wb")
+        at = self._file.tell()
+        self._file.write(as_bytes(batch))
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, _Written) and last.dtype == batch.dtype:
+            last.extend(len(batch))
+        else:
+            self._parts.append(_Written(self._file, at, batch))
+
+    def finish(self, empty: Tensor) -> Rows:
+        """All rows, in a dtype that holds those of all batches.
+
+        Args:
+            empty: What there is if no batch came, ``[0, ...]``.
+        """
+        if self._file is not None:
+            self._file.close()
+        if not self._parts:
+            return ArrayRows(empty)
+        dtype = reduce(torch.promote_types, [part.dtype for part in self._parts])
+        return ChainRows([_as_dtype(part, dtype) for part in self._parts])
+
+
+class _Written(FileRows):
+    """Rows of a file that is still being written."""
+
+    def __init__(self, file: BinaryIO, offset: int, batch: Tensor) -> None:
+        file.flush()
+        super().__init__(Path(file.name), offset, batch.shape, batch.dtype)
+
+    def extend(self, num_rows: int) -> None:
+        """More rows behind these."""
+        self.shape = (self.shape[0] + num_rows, *self.shape[1:])
+
+
+def _as_dtype(rows: Rows, dtype: torch.dtype) -> Rows:
+    if rows.dtype == dtype:
+        return rows
+    return MappedRows(rows, rows.shape, dtype, lambda slab, _: slab.to(dtype))
+
+
+class TextRows(ABC):
+    """Strings that may be read any number of times, as :class:`Rows` of numbers are."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def read(self, begin: int, end: int) -> Any:
+        """Strings ``begin … end - 1`` as an Arrow array."""
+
+    def slabs(self) -> Iterator[Any]:
+        """All strings in order, in pieces of a few megabytes."""
+        for begin in range(0, len(self), _SLAB_WORDS):
+            yield self.read(begin, min(begin + _SLAB_WORDS, len(self)))
+
+
+class PrintedRows(TextRows):
+    """Integers as the text they are printed as.
+
+    Args:
+        rows: The integers, ``[n]``.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def read(self, begin: int, end: int) -> Any:
+        """See :meth:`TextRows.read`."""
+        return pc.cast(pa.array(self._rows.read(begin, end).numpy()), pa.string())
+
+
+class WordRows(TextRows):
+    """Strings in memory, or in the batches of an Arrow file.
+
+    Args:
+        parts: Arrow arrays of strings, or the numbers of batches in ``file``.
+        lengths: How many strings each part has.
+        file: An Arrow file with one column, if there is one.
+    """
+
+    def __init__(
+        self, parts: Sequence[Any], lengths: Sequence[int], file: Path | None = None
+    ) -> None:
+        self.starts = np.cumsum([0, *lengths]).tolist()
+        self._parts = parts
+        self._file = file
+        self._last: tuple[int, Any] = (-1, None)
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def read(self, begin: int, end: int) -> Any:
+        """See :meth:`TextRows.read`."""
+        pieces = []
+        number = bisect_right(self.starts, begin) - 1
+        while begin < end:
+            start = self.starts[number]
+            pieces.append(self._part(number)[begin - start : end - start])
+            number += 1
+            begin = self.starts[number]
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([_NO_WORDS, *pieces])
+
+    def slabs(self) -> Iterator[Any]:
+        """See :meth:`TextRows.slabs`."""
+        for number in range(len(self._parts)):
+            yield self._part(number)
+
+    def _part(self, number: int) -> Any:
+        part = self._parts[number]
+        if not isinstance(part, int):
+            return part
+        if self._last[0] != number:
+            with pa.OSFile(str(self._file)) as raw, pa.ipc.open_file(raw) as file:
+                self._last = (number, file.get_batch(part).column(0))
+        return self._last[1]
+
+
+class TextSpool:
+    """Collects batches of strings.
+
+    Args:
+        workspace: Says what fits in memory, and where files go.
+        name: Part of the file's name.
+    """
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self._workspace = workspace
+        self._name = name
+        self._parts: list[Any] = []
+        self._lengths: list[int] = []
+        self._path: Path | None = None
+        self._file: Any = None
+        self._num_written = 0
+
+    def append(self, batch: Any) -> None:
+        """More strings: an Arrow array of them."""
+        if not len(batch):
+            return
+        self._lengths.append(len(batch))
+        if self._workspace.hold(batch.nbytes):
+            self._parts.append(batch)
+            return
+        if self._file is None:
+            schema = pa.schema({"text": pa.string()})
+            self._path = self._workspace.file(self._name)
+            self._file = pa.ipc.new_file(str(self._path), schema)
+        self._file.write_batch(pa.record_batch([batch], ["text"]))
+        self._parts.append(self._num_written)
+        self._num_written += 1
+
+    def finish(self) -> TextRows:
+        """All strings."""
+        if self._file is not None:
+            self._file.close()
+        return WordRows(self._parts, self._lengths, self._path)

@@ -1,0 +1,114 @@
+"""Seed edges and their negatives: the nodes to sample around, and where these end up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
+from torch_geometric.sampler.neighbor_sampler import neg_sample
+
+
+@dataclass
+class LinkSeeds:
+    """One batch of seed edges, positive ones first.
+
+    Attributes:
+        nodes: Nodes to sample around, by node type.
+        times: Their times by node type; None without times.
+        num_links: How many seed edges are positive.
+        metadata: What PyG's ``LinkLoader`` wants to know: ``input_id``, where the ends of the seed
+            edges are in the batch, labels and times.
+    """
+
+    nodes: dict[str | None, Tensor]
+    times: dict[str | None, Tensor] | None
+    num_links: int
+    metadata: tuple[Any, ...]
+
+
+def link_seeds(
+    inputs: EdgeSamplerInput,
+    neg_sampling: NegativeSampling | None,
+    num_nodes: Callable[[str | None], int],
+    disjoint: bool,
+    node_times: dict[str | None, Tensor],
+    comparable: Callable[[Tensor], Tensor],
+) -> LinkSeeds:
+    """Draws negatives, from torch's generator, and lays the ends of all seed edges out.
+
+    Binary negatives are pairs of their own, labelled 0; a triplet's negatives are destinations for
+    a positive's source. Unless disjoint, a node that is the end of several edges is one seed.
+
+    Args:
+        inputs: The positive edges.
+        neg_sampling: How to draw negatives, and how many; None for no negatives.
+        num_nodes: Number of nodes of a type.
+        disjoint: Every seed edge grows a tree of its own.
+        node_times: Comparable times of nodes by type: no negative is later than its positive.
+        comparable: Turns times of seed edges into what ``node_times`` has.
+    """
+    name = inputs.input_type
+    src_type, dst_type = (None, None) if name is None else (name[0], name[2])
+    src, dst, label = inputs.row, inputs.col, inputs.label
+    num_links = src.numel()
+    times = None if inputs.time is None else comparable(inputs.time)
+
+    def negatives(positives: Tensor, node_type: str | None, endpoint: str) -> Tensor:
+        own_times = node_times.get(node_type)
+        drawn: Tensor = neg_sample(
+            positives, neg_sampling, num_nodes(node_type), times, own_times, endpoint=endpoint
+        )
+        return drawn
+
+    triplet = neg_sampling is not None and neg_sampling.is_triplet()
+    if neg_sampling is not None:
+        if triplet and label is not None:
+            raise ValueError("edge_label: found some, expected none with triplet negatives")
+        if not triplet:
+            src = torch.cat([src, negatives(src, src_type, "src")])
+        dst = torch.cat([dst, negatives(dst, dst_type, "dst")])
+        if not triplet:
+            label = torch.ones(num_links) if label is None else label
+            count = src.numel() - num_links
+            label = torch.cat([label, label.new_zeros((count, *label.shape[1:]))])
+
+    def repeated(values: Tensor, count: int) -> Tensor:
+        return values.repeat(math.ceil(count / max(num_links, 1)))[:count]
+
+    ends = [(src_type, src), (dst_type, dst)]
+    by_type: dict[str | None, Tensor] = {}
+    for node_type, nodes in ends:
+        before = by_type.get(node_type)
+        by_type[node_type] = nodes if before is None else torch.cat([before, nodes])
+    seed_times = None
+    if times is not None:
+        seed_times = {
+            node_type: torch.cat([repeated(times, n.numel()) for t, n in ends if t == node_type])
+            for node_type in by_type
+        }
+    if disjoint:
+        place = {node_type: torch.arange(n.numel()) for node_type, n in by_type.items()}
+    else:
+        unique = {t: n.unique(return_inverse=True) for t, n in by_type.items()}
+        by_type = {t: nodes for t, (nodes, _) in unique.items()}
+        place = {t: inverse for t, (_, inverse) in unique.items()}
+    at_src = place[src_type][: src.numel()]
+    at_dst = place[dst_type][-dst.numel() :]
+
+    own_time = None if inputs.time is None else repeated(inputs.time, src.numel())
+    if not triplet:
+        metadata: tuple[Any, ...] = (
+            inputs.input_id, torch.stack([at_src, at_dst]), label, own_time,
+        )  # fmt: skip
+    else:
+        negative = at_dst[num_links:]
+        if disjoint:  # seed j and negatives j, j + num_links … share a tree
+            negative = negative.view(-1, num_links).t()
+        negative = negative.reshape(num_links, -1).squeeze(-1)
+        metadata = (inputs.input_id, at_src, at_dst[:num_links], negative, own_time)
+    return LinkSeeds(by_type, seed_times, num_links, metadata)

@@ -1,0 +1,129 @@
+"""Batches on the device that trains: page-locked memory, and copies while the last one trains."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pyg_graphzero import _core
+
+
+def lock_pages_with_cuda() -> bool:
+    """Lets the engine page-lock memory through the CUDA runtime torch has loaded.
+
+    Returns:
+        False where there is none to be found; torch can copy to page-locked memory of its own then.
+    """
+    if not torch.cuda.is_available() or torch.version.cuda is None:
+        return False
+    torch.cuda.init()
+    try:
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        path = next(line.split(maxsplit=5)[5] for line in maps if "/libcudart.so" in line)
+        runtime = ctypes.CDLL(path)
+    except (OSError, StopIteration):
+        return False
+    _core.set_page_lock(
+        ctypes.cast(runtime.cudaHostRegister, ctypes.c_void_p).value or 0,
+        ctypes.cast(runtime.cudaHostUnregister, ctypes.c_void_p).value or 0,
+    )
+    return True
+
+
+class StreamCopier:
+    """Copies batches on a stream of its own, beside the one that computes.
+
+    Args:
+        device: Where to.
+        streams: The module with the device's streams, ``torch.cuda``.
+    """
+
+    def __init__(self, device: torch.device, streams: Any) -> None:
+        self.device = device
+        self.streams = streams
+        self.side = streams.Stream(device=device)
+        # What is copied from must live until it is copied; its memory is the engine's, not torch's.
+        self._sources: deque[tuple[Any, Any]] = deque()
+
+    def begin(self, batch: Any) -> tuple[Any, Any]:
+        """Starts to copy a batch, and returns at once."""
+        while self._sources and self._sources[0][0].query():
+            self._sources.popleft()
+        with self.streams.stream(self.side):
+            copy = batch.to(self.device, non_blocking=True)
+            done = self.side.record_event()
+        self._sources.append((done, batch))
+        return copy, done
+
+    def end(self, begun: tuple[Any, Any]) -> Any:
+        """The copy, for work that is queued from now on."""
+        copy, done = begun
+        stream = self.streams.current_stream(self.device)
+        stream.wait_event(done)
+        copy.record_stream(stream)  # its memory was the side stream's
+        return copy
+
+
+class PlainCopier:
+    """Copies to devices without streams."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+
+    def begin(self, batch: Any) -> Any:
+        """Copies a batch."""
+        return batch.to(self.device)
+
+    def end(self, begun: Any) -> Any:
+        """The copy."""
+        return begun
+
+
+def copier_to(device: torch.device) -> StreamCopier | PlainCopier:
+    """What copies batches to a device."""
+    return StreamCopier(device, torch.cuda) if device.type == "cuda" else PlainCopier(device)
+
+
+class DeviceIterator(Iterator[Any]):
+    """Delivers the batches of an iterator on a device.
+
+    Where the next batch is ready when one is handed over, its copy begins at once, so that it goes
+    on while the consumer trains; nobody waits for that.
+
+    Args:
+        iterator: Gives batches.
+        copier: Copies them.
+        is_ready: Says whether ``iterator`` would give one at once.
+    """
+
+    def __init__(
+        self, iterator: Any, copier: StreamCopier | PlainCopier, is_ready: Callable[[], bool]
+    ) -> None:
+        self.iterator = iterator
+        self.copier = copier
+        self.is_ready = is_ready
+        self._ahead: Any = None
+        self._error: BaseException | None = None
+
+    def __next__(self) -> Any:
+        begun, self._ahead = self._ahead, None
+        if begun is None:
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+            begun = self.copier.begin(next(self.iterator))
+        batch = self.copier.end(begun)
+        if self._error is None and self.is_ready():
+            try:
+                self._ahead = self.copier.begin(next(self.iterator))
+            except Exception as error:  # it is the next batch's
+                self._error = error
+        return batch
+
+    def __len__(self) -> int:
+        return len(self.iterator)

@@ -1,0 +1,176 @@
+"""What the loaders share whose batches the engine makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_graphzero import _core
+from pyg_graphzero.convert.workspace import free_memory
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
+from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
+from pyg_graphzero.loader.pipeline import BatchIterator, Request, start_pipeline
+from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.sampler import GraphSampler, Prepared, Sampled, random_key
+
+# What batches that wait for the consumer may take of the memory that is free.
+_SHARE_AHEAD = 0.25
+
+
+class EngineLoader(KeyedLoader):
+    """Mixed into PyG's loaders, in front of them.
+
+    With a sampler of ours, ``num_workers`` are threads of the engine. With somebody else's they are
+    torch's processes, as in PyG.
+    """
+
+    data: Any
+    num_workers: int
+    prefetch_factor: int | None
+    pin_memory: bool
+    timeout: float
+    transform: Any = None
+    transform_sampler_output: Any = None
+    filter_per_worker: bool | None
+    # Made when they are first wanted; they stay behind when the loader is pickled.
+    _plan: BatchPlan | None = None
+    _recycling: _core.Recycling | None = None
+    _idle_pipeline: _core.Pipeline | None = None
+    _locks_pages: bool = False
+    _stats: LoaderStats | None = None
+    _device: torch.device | None = None
+
+    @property
+    def _sampler(self) -> Any:
+        """The sampler in use, ours or not."""
+        raise NotImplementedError
+
+    def _prepare(self, index: Any, key: int) -> Prepared:
+        """What to sample for the seeds at some positions."""
+        raise NotImplementedError
+
+    def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
+        """Says in a batch what is known of its seeds."""
+        raise NotImplementedError
+
+    def collate_fn(self, index: Any) -> Any:
+        """Samples one batch, and gathers its features if that is this process's job."""
+        index, key = split_key(index)
+        if not isinstance(self._sampler, GraphSampler):
+            stock: Any = super()
+            return stock.collate_fn(index)
+        key = random_key() if key is None else key
+        out = self._sampler.sample(self._prepare(index, key), key)
+        return self.filter_fn(out) if self.filter_per_worker else out
+
+    def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
+        """Joins sampled nodes and edges with their attributes."""
+        if not isinstance(self._sampler, GraphSampler) or isinstance(self.data, tuple):
+            stock: Any = super()
+            return stock.filter_fn(out)
+        if self.transform_sampler_output:
+            out = self.transform_sampler_output(out)
+        plan, sampled = self._current_plan(), self._sampler.sampled(out)
+        batch = plan.assemble(sampled, plan.gather(sampled, self._sampler.num_threads))
+        return self._labelled(batch, out.metadata)
+
+    def _labelled(self, batch: Data | HeteroData, metadata: Any) -> Any:
+        self._label(batch, metadata)
+        return batch if self.transform is None else self.transform(batch)
+
+    def _runs_in_engine(self) -> bool:
+        own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn
+        return own and isinstance(self._sampler, GraphSampler)
+
+    def _current_plan(self) -> BatchPlan:
+        plan, sampler = self._plan, self._sampler
+        if (
+            plan is None
+            or plan.data is not self.data
+            or plan.graph is not sampler.graph
+            or plan.locks_pages != self._locks_pages
+            or not plan.is_current()
+        ):
+            plan = self._plan = BatchPlan(self.data, sampler, self._locks_pages)
+        return plan
+
+    def _request(self, index: Any, key: int) -> Request:
+        """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
+        prepared = self._prepare(as_positions(index), key)
+        gathers = (
+            self._sampler.is_final
+            and not self.transform_sampler_output
+            and not isinstance(self.data, tuple)
+            and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
+        )
+        plan = self._current_plan() if gathers else None
+        recipe = self._sampler.recipe(None if plan is None else plan.columns)
+        return Request(recipe, prepared.seeds, key, (plan, prepared))
+
+    def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
+        """What the consumer gets, from what the engine made of a request."""
+        plan, prepared = context
+        sampled = Sampled.of(batch)
+        metadata = prepared.finish(sampled)
+        if plan is None:
+            return self.filter_fn(self._sampler.output(sampled, metadata))
+        return self._labelled(plan.assemble(sampled, batch[5]), metadata)
+
+    @property
+    def device(self) -> torch.device | None:
+        """Where batches are delivered; None leaves them in main memory."""
+        return self._device
+
+    @device.setter
+    def device(self, value: Any) -> None:
+        self._device = None if value is None else torch.device(value)
+
+    def _begin(self) -> Any:
+        iterator: Any
+        if self._runs_in_engine():
+            self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
+            self._recycling = self._recycling or _core.Recycling()
+            iterator = BatchIterator(self)
+            self._stats, is_ready = iterator.stats, iterator.is_ready
+        else:
+            iterator, is_ready = super()._begin(), bool
+        if self._device is None or self._device.type == "cpu":
+            return iterator
+        return DeviceIterator(iterator, copier_to(self._device), is_ready)
+
+    def _wants_locked_pages(self) -> bool:
+        return self.pin_memory or (self._device is not None and self._device.type == "cuda")
+
+    def stats(self) -> LoaderStats:
+        """Where the time of the epoch under way goes, or went in the last one.
+
+        Raises:
+            UnsupportedError: The batches are made by a sampler of somebody else's.
+        """
+        if not self._runs_in_engine():
+            raise UnsupportedError(
+                f"stats: found batches made by {type(self._sampler).__name__}, expected a sampler "
+                "of pyg_graphzero"
+            )
+        return self._stats or LoaderStats(self.num_workers)
+
+    def _take_pipeline(self) -> _core.Pipeline:
+        pipeline, self._idle_pipeline = self._idle_pipeline, None
+        if pipeline is None or pipeline.orphaned:
+            pipeline = start_pipeline(self.num_workers, int(_SHARE_AHEAD * free_memory()))
+        return pipeline
+
+    def _return_pipeline(self, pipeline: _core.Pipeline) -> None:
+        if self.persistent_workers and self._idle_pipeline is None:
+            self._idle_pipeline = pipeline
+        else:
+            pipeline.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        own = ("_plan", "_recycling", "_idle_pipeline", "_stats")
+        return {k: v for k, v in self.__dict__.items() if k not in own}

@@ -1,0 +1,242 @@
+"""What a batch holds of each attribute of a graph: decided once, then followed for every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.data.storage import BaseStorage
+from torch_geometric.loader.utils import index_select
+
+from pyg_graphzero import _core
+from pyg_graphzero.columns import EncodedRows, engine_array, gather, row_table
+from pyg_graphzero.data import OnDemand, raw_items
+from pyg_graphzero.sampler import GraphSampler, Sampled
+from pyg_graphzero.schema import EdgeType
+
+# Index lists looked up, and rows of columns: what ``GatherPlan.gather`` returns.
+Gathered = tuple[list[Tensor], list[Tensor]]
+
+
+@dataclass
+class _Part:
+    """One node or edge type of a batch: its ids, and the rows gathered for all of the batch."""
+
+    out: BaseStorage
+    rows: list[Tensor]
+    n_id: Tensor | None = None
+    edge_index: Tensor | None = None
+    e_id: Tensor | None = None
+
+
+_Value = Callable[[_Part], Any]
+
+
+@dataclass
+class _Storage:
+    """How one storage of a batch is filled.
+
+    Attributes:
+        values: What is there in any case, by key.
+        by_edge: What is there if the sampled edges have an identity.
+        edge_ids: Which list that was looked up has original edge ids; None: slots are the ids.
+    """
+
+    values: dict[str, _Value] = field(default_factory=dict)
+    by_edge: dict[str, _Value] = field(default_factory=dict)
+    edge_ids: int | None = None
+
+    def fill(self, part: _Part) -> None:
+        # Not by setattr: a new storage has no caches to clear, and there are many attributes.
+        mapping = part.out._mapping
+        for key, value in self.values.items():
+            mapping[key] = value(part)
+        if part.e_id is not None:
+            for key, value in self.by_edge.items():
+                mapping[key] = value(part)
+
+
+class BatchPlan:
+    """How batches of one graph are put together from what was sampled.
+
+    The engine gathers what is rows of a tensor in main memory; Python selects the rest (lists,
+    tensors elsewhere or batched along another dimension).
+
+    Args:
+        data: Where attributes come from, on disk or in memory.
+        sampler: Knows the graph, and the original ids of sampled edges.
+        locks_pages: Rows go to page-locked memory (see ``lock_pages_with_cuda``).
+    """
+
+    def __init__(
+        self, data: Data | HeteroData, sampler: GraphSampler, locks_pages: bool = False
+    ) -> None:
+        self.data = data
+        self.locks_pages = locks_pages
+        self.graph = sampler.graph
+        self.node_types = list(self.graph.node_types)
+        self.edge_types = self.graph.edge_types
+        self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types), locks_pages)
+        self._nodes: dict[str | None, _Storage] = {}
+        self._edges: dict[EdgeType | None, _Storage] = {}
+        hetero = isinstance(data, HeteroData)
+        for i, node_type in enumerate(self.node_types):
+            self._nodes[node_type] = self._plan_nodes(data[node_type] if hetero else data._store, i)
+        for i, edge_type in enumerate(self.edge_types, len(self.node_types)):
+            store = data[edge_type] if hetero else data._store
+            self._edges[edge_type] = self._plan_edges(edge_type, store, i)
+        self._seen = _seen(data)
+
+    def is_current(self) -> bool:
+        """Whether the graph's attributes are still those that were planned with."""
+        return self._seen == _seen(self.data)
+
+    def gather(self, sampled: Sampled, num_threads: int) -> Gathered:
+        """What the engine gathers for a sample."""
+        none = torch.empty(0, dtype=torch.int64)
+        lists: list[Tensor | None] = [*sampled.nodes, *(slots for _, slots in sampled.edges)]
+        arrays = [engine_array(none if ids is None else ids.contiguous()) for ids in lists]
+        return self.columns.gather(arrays, num_threads)
+
+    def assemble(
+        self, sampled: Sampled, gathered: Gathered, batch: Data | None = None
+    ) -> Data | HeteroData:
+        """A batch of what was sampled and gathered; what is known of its seeds is the caller's.
+
+        Args:
+            sampled: The sample, or what was made of it.
+            gathered: What ``gather`` returned, or the pipeline.
+            batch: The ``Data`` to fill; None for a new one.
+        """
+        if isinstance(self.data, HeteroData):
+            batch = HeteroData()
+            for key, value in self.data._global_store.items():
+                batch[key] = value
+            nodes = [batch[name] for name in self.node_types]
+            edges = [batch[name] for name in self.edge_types]
+        else:
+            batch = Data() if batch is None else batch
+            nodes = [batch._store]
+            edges = [batch._store] * len(self.edge_types)
+
+        ids, rows = gathered
+        for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
+            self._nodes[name].fill(_Part(out, rows, n_id))
+        for out, edge_type, (edge_index, slots) in zip(
+            edges, self.edge_types, sampled.edges, strict=True
+        ):
+            storage = self._edges[edge_type]
+            by_id = slots is not None and storage.edge_ids is not None
+            e_id = ids[storage.edge_ids] if by_id else slots  # type: ignore[index]
+            storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id))
+        for key, stores, values in (
+            ("batch", nodes, sampled.trees),
+            ("num_sampled_nodes", nodes, sampled.num_sampled_nodes),
+            ("num_sampled_edges", edges, sampled.num_sampled_edges),
+        ):
+            if values is not None:
+                for out, value in zip(stores, values, strict=True):
+                    out._mapping[key] = value
+        return batch
+
+    def _plan_nodes(self, store: BaseStorage, by: int) -> _Storage:
+        """Node attributes, and everything that is neither node nor edge level."""
+        out = _Storage()
+        for key, value in raw_items(store):
+            if key == "num_nodes":
+                out.values[key] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
+            elif key == "adj_t" or store.is_edge_attr(key):
+                continue
+            elif store.is_node_attr(key):
+                if isinstance(value, OnDemand):
+                    value = value.value() if value.is_built or value.rows is None else value.rows
+                out.values[key] = self._rows(store, key, value, by, lambda part: part.n_id)
+            else:
+                out.values[key] = _constant(value)
+        out.values.setdefault("n_id", lambda part: part.n_id)
+        return out
+
+    def _plan_edges(self, name: EdgeType | None, store: BaseStorage, slots: int) -> _Storage:
+        """The sampled edges and their attributes, joined by original edge id."""
+        out = _Storage()
+        by = slots
+        ids = self.graph.edge_ids.get(name)
+        table = None if ids is None else row_table(ids)
+        if table is not None:
+            by = self.columns.add_lookup(slots, table)
+            out.edge_ids = by - len(self.node_types) - len(self.edge_types)
+        on_disk = self.graph.on_disk(name)
+        for key, value in raw_items(store):
+            if key == "edge_index" or (key == "adj_t" and isinstance(value, Tensor)):
+                out.values["edge_index"] = lambda part: part.edge_index
+            elif key == "adj_t":  # torch_sparse's SparseTensor
+                out.values["adj_t"] = _sparse(value)
+            elif isinstance(value, OnDemand):
+                if not store.is_edge_attr(key):
+                    continue
+                in_order = on_disk and not value.is_built and value.rows is not None
+                rows = value.rows if in_order else value.value()
+                out.by_edge[key] = self._rows(
+                    store, key, rows, slots if in_order else by, lambda part: part.e_id
+                )
+            elif store.is_edge_attr(key):
+                out.by_edge[key] = self._rows(store, key, value, by, lambda part: part.e_id)
+            elif name is not None:
+                out.values[key] = _constant(value)
+        if "e_id" not in out.values:
+            out.by_edge.setdefault("e_id", lambda part: part.e_id)
+        return out
+
+    def _rows(self, store: BaseStorage, key: str, value: Any, by: int, index: _Value) -> _Value:
+        """Rows of an attribute: by the engine in index list ``by``, or in Python by ``index``."""
+        dim = store._parent().__cat_dim__(key, value, store)
+        is_rows = isinstance(value, Tensor | EncodedRows) and dim == 0
+        table = row_table(value) if is_rows else None
+        if table is None:
+            return lambda part: _select(value, index(part), dim)
+        number = self.columns.add_column(by, table)
+        dtype, shape = value.dtype, (-1, *value.shape[1:])
+        if len(value.shape) == 2:
+            return lambda part: part.rows[number].view(dtype)
+        return lambda part: part.rows[number].view(dtype).view(shape)
+
+
+def _seen(data: Data | HeteroData) -> list[tuple[str, int, int]]:
+    """What tells one state of a graph's attributes from another, in microseconds."""
+    seen = []
+    for store in data.stores:
+        for key, value in raw_items(store):
+            if isinstance(value, OnDemand) and value.is_built:
+                value = value.value()
+            at = value.data_ptr() if isinstance(value, Tensor) and value.is_cpu else 0
+            seen.append((key, id(value), at))
+    return seen
+
+
+def _constant(value: Any) -> _Value:
+    return lambda part: value
+
+
+def _sparse(adj_t: Any) -> _Value:
+    weight = adj_t.storage.value()
+
+    def make(part: _Part) -> Any:
+        assert part.edge_index is not None
+        row, col = part.edge_index
+        sizes = part.out.size()[::-1]
+        value = None if weight is None or part.e_id is None else gather(weight, part.e_id)
+        return type(adj_t)(row=col, col=row, value=value, sparse_sizes=sizes)
+
+    return make
+
+
+def _select(value: Any, index: Tensor, dim: int) -> Any:
+    if isinstance(value, EncodedRows):
+        return gather(value, index)
+    if isinstance(value, (list, tuple)):
+        return [value[i] for i in index.tolist()]
+    return index_select(value, index.to(value.device) if isinstance(value, Tensor) else index, dim)

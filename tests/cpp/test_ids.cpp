@@ -1,0 +1,84 @@
+// Bits and indices of ids, against the definition.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "ids/id_bits.h"
+#include "ids/row_index.h"
+
+using namespace gz;
+
+TEST(ids_in_a_bit_set_are_numbered_ascending) {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < 200'000; ++i) ids.push_back(-500 + (i * 7919) % 300'000);
+  IdBits bits(-500, 300'000);
+  bits.add(ids);
+  const std::int64_t count = bits.rank();
+  CHECK(count == 200'000);
+  std::vector<std::int64_t> numbers(ids.size());
+  bits.find(ids, numbers.data());
+  std::vector<std::int64_t> sorted(ids.size());
+  bits.read(0, sorted);
+  bool same = true;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    same = same && sorted[static_cast<std::size_t>(numbers[i])] == ids[i];
+    same = same && (i == 0 || sorted[i - 1] < sorted[i]);
+  }
+  CHECK(same);
+}
+
+TEST(an_empty_bit_set_holds_nothing) {
+  IdBits bits(0, 0);
+  const std::vector<std::int64_t> ids{0, -1};
+  bits.add(ids);
+  CHECK(bits.rank() == 0);
+  std::vector<std::int64_t> numbers(2);
+  bits.find(ids, numbers.data());
+  CHECK(numbers[0] == -1 && numbers[1] == -1);
+}
+
+template <class Slot>
+static void rows_of_integers() {
+  std::vector<std::int64_t> ids;
+  for (std::int64_t i = 0; i < 50'000; ++i) ids.push_back((i * 2'654'435'761) ^ (i << 40));
+  const RowIndex<IntegerIds, Slot> index(IntegerIds{ids});
+  CHECK(index.second() == -1);
+  std::vector<std::int64_t> wanted = ids;
+  wanted.push_back(-17);
+  std::vector<std::int64_t> rows(wanted.size());
+  index.find(IntegerIds{wanted}, rows.data());
+  bool same = rows.back() == -1;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    same = same && rows[i] == static_cast<std::int64_t>(i);
+  }
+  CHECK(same);
+}
+
+TEST(rows_of_integers_in_short_and_long_slots) {
+  rows_of_integers<std::uint32_t>();
+  rows_of_integers<std::uint64_t>();
+}
+
+TEST(rows_of_strings) {
+  std::string text;
+  std::vector<std::int64_t> offsets{0};
+  for (int i = 0; i < 20'000; ++i) {
+    text += std::to_string(i * 31);
+    offsets.push_back(static_cast<std::int64_t>(text.size()));
+  }
+  const TextIds ids{offsets, text.data()};
+  const RowIndex<TextIds, std::uint32_t> index(ids);
+  std::vector<std::int64_t> rows(20'000);
+  index.find(ids, rows.data());
+  bool same = index.second() == -1;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    same = same && rows[i] == static_cast<std::int64_t>(i);
+  }
+  CHECK(same);
+}
+
+TEST(the_first_repeated_id_is_reported) {
+  const std::vector<std::int64_t> ids{4, 9, 4, 9};
+  CHECK((RowIndex<IntegerIds, std::uint32_t>(IntegerIds{ids}).second() == 2));
+}

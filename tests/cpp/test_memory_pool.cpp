@@ -1,0 +1,127 @@
+// base/memory_pool: who gets whose memory, and when it is freed.
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/memory_pool.h"
+#include "base/pages.h"
+#include "check.h"
+
+using namespace gz;
+
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+
+}  // namespace
+
+TEST(a_dead_block_is_the_next_one_of_its_size) {
+  const Recycling recycling;
+  const Block first = take_block(10 * kMiB);
+  CHECK(first.size >= 10 * kMiB && first.size <= 12 * kMiB);
+  return_block(first);
+  const Block second = take_block(10 * kMiB - 5000);
+  CHECK(second.data == first.data);
+  const Block third = take_block(10 * kMiB);
+  CHECK(third.data != second.data);
+  return_block(second);
+  const Block small = take_block(5 * kMiB);  // not out of something twice as large
+  CHECK(small.data != second.data);
+  for (const Block& block : {third, small}) return_block(block);
+}
+
+TEST(live_blocks_never_overlap) {
+  const Recycling recycling;
+  std::atomic<bool> same{true};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::vector<std::pair<Block, unsigned char>> held;
+      for (int i = 0; i < 300; ++i) {
+        const auto mark = static_cast<unsigned char>(t * 60 + i % 60);
+        const Block block = take_block((1 + static_cast<std::size_t>(i * 7 + t) % 20) * 64 << 10);
+        std::memset(block.data, mark, block.size);
+        held.emplace_back(block, mark);
+        if (held.size() < 5) continue;
+        const auto [oldest, expected] = held.front();
+        const auto* const bytes = static_cast<const unsigned char*>(oldest.data);
+        for (std::size_t at = 0; at < oldest.size; at += 997) same = same && bytes[at] == expected;
+        return_block(oldest);
+        held.erase(held.begin());
+      }
+      for (const auto& [block, mark] : held) return_block(block);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(same.load());
+}
+
+TEST(no_more_is_kept_than_was_ever_used) {
+  const Recycling recycling;
+  for (std::size_t size = 1; size < 40; ++size) {  // no size fits the one before
+    const Block one = take_block(size * kMiB);
+    const Block two = take_block(size * kMiB);
+    return_block(one);
+    return_block(two);
+    const PoolState now = pool_state();
+    CHECK(now.used + now.idle <= now.peak);
+  }
+}
+
+TEST(nothing_is_kept_unless_somebody_recycles) {
+  {
+    const Recycling recycling;
+    return_block(take_block(3 * kMiB));
+    CHECK(pool_state().idle >= 3 * kMiB);
+  }
+  CHECK(pool_state().idle == 0);
+  return_block(take_block(3 * kMiB));
+  CHECK(pool_state().idle == 0 && pool_state().used == 0);
+  return_block(Block{});
+}
+
+TEST(large_blocks_begin_where_huge_pages_do) {
+  for (const std::size_t size : {kHugePage, 3 * kHugePage}) {
+    const Block block = take_block(size);
+    CHECK(reinterpret_cast<std::uintptr_t>(block.data) % kHugePage == 0);
+    std::memset(block.data, 1, block.size);
+    return_block(block);
+  }
+  CHECK_THROWS(std::bad_alloc, "", take_block(std::size_t{1} << 60));
+  CHECK(pool_state().used == 0);
+}
+
+namespace {
+
+std::set<void*> locked_pages;
+
+}  // namespace
+
+TEST(locked_blocks_are_locked_once_and_stay_apart) {
+  set_page_lock(
+      {[](void* pages, std::size_t, unsigned) { return locked_pages.insert(pages).second ? 0 : 7; },
+       [](void* pages) { return locked_pages.erase(pages) == 1 ? 0 : 7; }});
+  {
+    const Recycling recycling;
+    return_block(take_block(4 * kMiB));  // there is room for what follows
+    const Block locked = take_block(kMiB, true);
+    CHECK(locked.locked && locked_pages.count(locked.data) == 1);
+    return_block(locked);
+    const Block plain = take_block(kMiB);
+    CHECK(!plain.locked && plain.data != locked.data);
+    const Block again = take_block(kMiB, true);
+    CHECK(again.data == locked.data && locked_pages.size() == 1);
+    const Block small = take_block(100, true);
+    CHECK(!small.locked);
+    return_block(small);
+    for (const Block& block : {plain, again}) return_block(block);
+  }
+  CHECK(locked_pages.empty());
+  set_page_lock({});
+  CHECK_THROWS(std::runtime_error, "cannot page-lock 1048576 bytes", take_block(kMiB, true));
+  CHECK(pool_state().used == 0);
+}

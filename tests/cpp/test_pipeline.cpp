@@ -1,0 +1,208 @@
+// pipeline/: order, errors, back-pressure, closing, and forks.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "pipeline/fork_gate.h"
+#include "pipeline/pipeline.h"
+#include "sampling_support.h"
+
+using namespace gz;
+using namespace gz::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
+
+BatchRequest request(std::uint64_t key) { return {{{0, {1, 2, 3}, {}}}, key}; }
+
+// Samples a ring and gathers one column by node.
+struct Loading {
+  explicit Loading(std::int64_t num_nodes = 500) : ring(num_nodes, 8), sampler(ring.sampler()) {
+    for (std::int64_t i = 0; i < num_nodes; ++i) column.push_back(i * 10);
+    auto plan = std::make_shared<GatherPlan>();
+    plan->num_lists = 2;
+    plan->columns.push_back(
+        {0, {reinterpret_cast<const std::byte*>(column.data()), num_nodes, 8, 8}});
+    recipe = std::make_shared<Recipe>(
+        Recipe{[this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+                 SampleRequest asked;
+                 asked.seeds = std::move(seeds);
+                 asked.num_neighbors = {{4, 3}};
+                 asked.key = key;
+                 asked.threads = threads;
+                 return sampler.sample(asked);
+               },
+               plan, false});
+  }
+
+  Batch inline_batch(std::uint64_t key) const {
+    Batch batch = sample_batch(*recipe, request(key), 2);
+    gather_batch(*recipe, batch, 2);
+    return batch;
+  }
+
+  Ring ring;
+  NeighborSampler sampler;
+  std::vector<std::int64_t> column;
+  std::shared_ptr<const Recipe> recipe;
+};
+
+bool same_bytes(const Batch& a, const Batch& b) {
+  const auto equal = [](const auto& x, const auto& y) {
+    const auto s = x.span(), t = y.span();
+    return std::equal(s.begin(), s.end(), t.begin(), t.end());
+  };
+  return equal(a.nodes[0], b.nodes[0]) && equal(a.edges[0].index, b.edges[0].index) &&
+         equal(a.edges[0].slot, b.edges[0].slot) &&
+         equal(a.gathered.columns[0].rows, b.gathered.columns[0].rows);
+}
+
+std::unique_ptr<Batch> wait(Pipeline& pipeline) {
+  std::unique_ptr<Batch> batch;
+  while ((batch = pipeline.next(10ms)) == nullptr) {
+  }
+  return batch;
+}
+
+// A recipe that does what `body` says and samples nothing.
+std::shared_ptr<const Recipe> doing(std::function<void(std::uint64_t key)> body,
+                                    std::int64_t size = 1) {
+  return std::make_shared<Recipe>(
+      Recipe{[body = std::move(body), size](std::vector<Seeds>, std::uint64_t key, int) {
+               body(key);
+               Sample sample;
+               sample.nodes.emplace_back(size);
+               return sample;
+             },
+             nullptr, false});
+}
+
+}  // namespace
+
+TEST(batches_come_in_order_and_are_those_made_in_line) {
+  const Loading loading;
+  const Recycling recycling;
+  for (const int threads : {1, 2, 5}) {
+    Pipeline pipeline(threads, kPlenty);
+    bool same = true;
+    for (std::uint64_t key = 0; key < 60; ++key) {
+      pipeline.submit(loading.recipe, request(key));
+      if (key < 7) continue;
+      same = same && same_bytes(*wait(pipeline), loading.inline_batch(key - 7));
+    }
+    CHECK(same);
+    CHECK(pipeline.num_pending() == 7);
+  }
+}
+
+TEST(an_error_comes_in_place_of_its_batch) {
+  const auto recipe = doing([](std::uint64_t key) {
+    if (key % 3 == 1) throw std::out_of_range("batch " + std::to_string(key));
+  });
+  Pipeline pipeline(3, kPlenty);
+  for (std::uint64_t key = 0; key < 30; ++key) pipeline.submit(recipe, request(key));
+  for (std::uint64_t key = 0; key < 30; ++key) {
+    if (key % 3 == 1) {
+      CHECK_THROWS(std::out_of_range, "batch " + std::to_string(key), wait(pipeline));
+    } else {
+      CHECK(wait(pipeline)->nodes.size() == 1);
+    }
+  }
+  CHECK_THROWS(std::logic_error, "no batch was asked for", pipeline.next(0ms));
+}
+
+TEST(batches_ahead_are_bounded_by_bytes) {
+  std::atomic<int> begun{0};
+  const auto recipe = doing([&](std::uint64_t) { ++begun; }, 1000);  // 8000 bytes each
+  Pipeline pipeline(2, 25000);
+  for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(recipe, request(key));
+  std::this_thread::sleep_for(50ms);
+  CHECK(begun.load() >= 1);
+  CHECK(begun.load() <= 4);  // three fit; of the first two nobody knows how large they are
+  for (int i = 0; i < 20; ++i) wait(pipeline);
+  CHECK(begun.load() == 20);
+
+  Pipeline tight(2, 1);  // nothing fits: one at a time
+  for (std::uint64_t key = 0; key < 20; ++key) tight.submit(recipe, request(key));
+  for (int i = 0; i < 20; ++i) wait(tight);
+  CHECK(begun.load() == 40);
+}
+
+TEST(patience_ends) {
+  std::mutex held;
+  std::unique_lock lock(held);
+  Pipeline pipeline(1, kPlenty);
+  pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }), request(0));
+  CHECK(pipeline.next(1ms) == nullptr);
+  lock.unlock();
+  CHECK(wait(pipeline) != nullptr);
+}
+
+TEST(closing_drops_what_is_not_begun) {
+  std::atomic<int> begun{0};
+  const auto recipe = doing([&](std::uint64_t) {
+    ++begun;
+    std::this_thread::sleep_for(5ms);
+  });
+  Pipeline pipeline(2, kPlenty);
+  for (std::uint64_t key = 0; key < 1000; ++key) pipeline.submit(recipe, request(key));
+  wait(pipeline);
+  pipeline.close();
+  CHECK(begun.load() < 100);
+  CHECK_THROWS(std::logic_error, "closed", pipeline.submit(recipe, request(0)));
+  CHECK_THROWS(std::logic_error, "closed", pipeline.next(0ms));
+  pipeline.close();
+  CHECK(recipe.use_count() == 1);
+}
+
+TEST(closing_wakes_whoever_waits) {
+  for (int i = 0; i < 20; ++i) {
+    std::mutex held;
+    std::unique_lock lock(held);
+    Pipeline pipeline(1, kPlenty);
+    pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }), request(0));
+    std::thread consumer([&] { CHECK_THROWS(std::logic_error, "closed", pipeline.next(10s)); });
+    std::thread closer([&] { pipeline.close(); });
+    consumer.join();
+    lock.unlock();
+    closer.join();
+  }
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which cannot follow a fork of several threads
+TEST(a_child_has_none_of_the_threads_and_all_of_the_memory) {
+  const Loading loading;
+  const Recycling recycling;
+  Pipeline pipeline(3, kPlenty);
+  for (int round = 0; round < 20; ++round) {
+    for (std::uint64_t key = 0; key < 8; ++key) pipeline.submit(loading.recipe, request(key));
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(30);
+      bool good = pipeline.orphaned();
+      const Batch expected = loading.inline_batch(3);  // no lock was left behind
+      Pipeline own(2, kPlenty);
+      own.submit(loading.recipe, request(3));
+      good = good && !own.orphaned() && same_bytes(*wait(own), expected);
+      pipeline.close();
+      own.close();
+      ::_exit(good ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(::waitpid(child, &status, 0) == child && status == 0);
+    for (int i = 0; i < 8; ++i) wait(pipeline);
+  }
+}
+#endif

@@ -1,0 +1,367 @@
+"""Feature files that a store refers to: read in place, checked at every open, never touched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from store_files import edit_schema
+from torch.utils.data import DataLoader
+
+import pyg_graphzero as gz
+from pyg_graphzero import FormatError, InputError
+from pyg_graphzero.cli import main
+from pyg_graphzero.convert.rows import FileRows
+from pyg_graphzero.writer import StoreWriter
+
+N, WIDTH = 300, 37
+EDGES = np.random.default_rng(0).integers(0, N, (2, 2000))
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(N, WIDTH)).astype(np.float32)
+
+
+def save(folder: Path, x: np.ndarray, kind: str) -> str:
+    """``x`` in a file of some kind, as the source that names it."""
+    if kind == "npy":
+        np.save(folder / "x.npy", x)
+        return str(folder / "x.npy")
+    if kind == "npz":
+        np.savez(folder / "x.npz", other=np.arange(3), odd=np.arange(3, dtype=np.int8), x=x)
+        return f"{folder / 'x.npz'}:x"
+    if kind == "bin":
+        (folder / "x.bin").write_bytes(x.tobytes())
+        return f"{folder / 'x.bin'}:float32[{WIDTH}]"
+    header = json.dumps(
+        {
+            "odd": {"dtype": "I8", "shape": [3], "data_offsets": [0, 3]},
+            "x": {"dtype": "F32", "shape": list(x.shape), "data_offsets": [3, 3 + x.nbytes]},
+        }
+    ).encode()
+    raw = struct.pack("<Q", len(header)) + header + b"abc" + x.tobytes()
+    (folder / "x.safetensors").write_bytes(raw)
+    return f"{folder / 'x.safetensors'}:x"
+
+
+KINDS = ["npy", "npz", "bin", "safetensors"]
+
+
+@pytest.fixture(params=KINDS)
+def adopted(request: pytest.FixtureRequest, tmp_path: Path, x: np.ndarray) -> tuple[Path, Path]:
+    """A store and the file it has adopted ``x`` from."""
+    source = save(tmp_path, x, request.param)
+    gz.convert(EDGES, tmp_path / "store", node_attrs={"x": source}, adopt=True)
+    return tmp_path / "store", Path(source.split(":")[0])
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _first_x(data: Any) -> torch.Tensor:
+    return data.x[0]
+
+
+class TestReading:
+    def test_nothing_is_copied(self, adopted: tuple[Path, Path], x: np.ndarray) -> None:
+        store, file = adopted
+        assert not list(store.glob("node*/x*"))
+        data = gz.open(store).data()
+        assert data.x.dtype == torch.float32
+        assert np.array_equal(data.x.numpy(), x)
+        before = digest(file)
+        data.x[3] = 7.0  # this process's copy
+        assert digest(file) == before
+        assert np.array_equal(gz.open(store).data().x.numpy(), x)
+
+    def test_loaders_and_stores(self, adopted: tuple[Path, Path], x: np.ndarray) -> None:
+        store = gz.open(adopted[0])
+        table = torch.from_numpy(x)
+        for workers in (0, 2):
+            for batch in gz.loader.NeighborLoader(
+                store.data(), [3, 3], batch_size=50, num_workers=workers
+            ):
+                assert torch.equal(batch.x, table[batch.n_id])
+        index = torch.tensor([5, 5, 0])
+        for each in (store, pickle.loads(pickle.dumps(store))):
+            found = each.feature_store.get_tensor(group_name=None, attr_name="x", index=index)
+            assert torch.equal(found, table[index])
+
+    def test_spawned_workers(self, adopted: tuple[Path, Path], x: np.ndarray) -> None:
+        data = gz.open(adopted[0]).data()
+        loader = gz.loader.NeighborLoader(
+            data, [2], batch_size=100, num_workers=1, multiprocessing_context="spawn"
+        )
+        assert isinstance(loader, DataLoader)
+        for batch in loader:
+            assert torch.equal(batch.x, torch.from_numpy(x)[batch.n_id])
+
+    def test_info_and_verify_say_so(self, adopted: tuple[Path, Path]) -> None:
+        store, file = adopted
+        column = gz.open(store).info()["node_types"][0]["attrs"]["x"]
+        assert column == {
+            "shape": [N, WIDTH],
+            "dtype": "float32",
+            "bytes": 0,
+            "adopted": str(file.resolve()),
+            "adopted_bytes": N * WIDTH * 4,
+        }
+        report = gz.open(store).verify()
+        assert report.ok
+        assert report.adopted == [str(file.resolve())]
+        assert str(report).endswith(f"{file.resolve()}: adopted, size and fingerprint checked")
+        shown = CliRunner().invoke(main, ["info", str(store)]).output
+        assert f"x: float32[37], 43.4 KiB adopted from {file.resolve()}" in shown
+
+    @pytest.mark.parametrize("dtype", ["bool", "int8", "int64", "float16", "float64", "uint16"])
+    @pytest.mark.parametrize("shape", [(N,), (N, 2, 3), (N, 0)])
+    def test_any_dtype_and_shape(self, tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+        values = np.random.default_rng(2).integers(0, 2, shape).astype(dtype)
+        np.save(tmp_path / "z.npy", values)
+        source = {"z": tmp_path / "z.npy"}
+        gz.convert(EDGES, tmp_path / "s", node_attrs=source, adopt=["z"], num_nodes=N)
+        assert np.array_equal(gz.open(tmp_path / "s").data().z.numpy(), values)
+
+
+class TestChanges:
+    def test_gone(self, adopted: tuple[Path, Path]) -> None:
+        store, file = adopted
+        size = file.stat().st_size
+        file.unlink()
+        with pytest.raises(FormatError) as caught:
+            gz.open(store)
+        assert str(caught.value) == (
+            f"{file.resolve()}: file: found nothing, expected the {size} bytes that {store} has "
+            "adopted from here"
+        )
+        assert gz.verify.verify(store).bad == [str(caught.value)]
+
+    @pytest.mark.parametrize("change", [-1, 1, 4096])
+    def test_another_size(self, adopted: tuple[Path, Path], change: int) -> None:
+        store, file = adopted
+        size = file.stat().st_size
+        os.truncate(file, size + change)
+        with pytest.raises(FormatError) as caught:
+            gz.open(store)
+        assert str(caught.value) == (
+            f"{file.resolve()}: file size: found {size + change} bytes, expected {size} bytes, "
+            "as when it was adopted"
+        )
+        assert gz.verify.verify(store).bad == [str(caught.value)]
+
+    def test_another_dtype_of_the_same_size(self, tmp_path: Path, x: np.ndarray) -> None:
+        np.save(tmp_path / "x.npy", x)
+        gz.convert(EDGES, tmp_path / "s", node_attrs={"x": tmp_path / "x.npy"}, adopt=True)
+        np.save(tmp_path / "x.npy", x.view(np.int32))
+        with pytest.raises(
+            FormatError, match=r"x.npy: header, first and last rows: found fingerpr"
+        ):
+            gz.open(tmp_path / "s")
+
+    @pytest.mark.parametrize("row", [0, N - 1])
+    def test_other_rows(self, adopted: tuple[Path, Path], x: np.ndarray, row: int) -> None:
+        store, file = adopted
+        x = x.copy()
+        x[row] += 1
+        save(file.parent, x, file.suffix[1:])
+        with pytest.raises(FormatError, match="adopted it: convert again"):
+            gz.open(store)
+
+    def test_cut_short_while_open(self, adopted: tuple[Path, Path]) -> None:
+        store, file = adopted
+        loader = gz.loader.NeighborLoader(gz.open(store).data(), [3], batch_size=100)
+        os.truncate(file, 4096)
+        with pytest.raises(OSError, match="was truncated"):
+            list(loader)
+
+
+class TestPlaces:
+    def test_moved_together(self, tmp_path: Path, x: np.ndarray) -> None:
+        (tmp_path / "a" / "raw").mkdir(parents=True)
+        np.save(tmp_path / "a/raw/x.npy", x)
+        source = {"x": tmp_path / "a/raw/x.npy"}
+        gz.convert(EDGES, tmp_path / "a/store", node_attrs=source, adopt=True)
+        (tmp_path / "a").rename(tmp_path / "b")
+        assert np.array_equal(gz.open(tmp_path / "b/store").data().x.numpy(), x)
+        (tmp_path / "link").symlink_to(tmp_path / "b/store")
+        assert np.array_equal(gz.open(tmp_path / "link").data().x.numpy(), x)
+
+    def test_elsewhere(self, tmp_path: Path, x: np.ndarray) -> None:
+        (tmp_path / "stores").mkdir()
+        np.save(tmp_path / "x.npy", x)
+        source = {"x": tmp_path / "x.npy"}
+        gz.convert(EDGES, tmp_path / "stores/s", node_attrs=source, adopt=True)
+        (tmp_path / "stores").rename(tmp_path / "moved")
+        assert np.array_equal(gz.open(tmp_path / "moved/s").data().x.numpy(), x)
+        body = json.loads((tmp_path / "moved/s/store.json").read_text())
+        assert body["adopted"]["node/x.adopted"]["path"] == str((tmp_path / "x.npy").resolve())
+
+
+class TestOwnership:
+    def test_replacing_and_removing_leave_the_file(
+        self, adopted: tuple[Path, Path], x: np.ndarray
+    ) -> None:
+        store, file = adopted
+        before = digest(file)
+        copied = shutil.copytree(store, store.parent / "copy")
+        features = gz.open(copied, "r+").feature_store
+        features.put_tensor(
+            torch.ones(1, WIDTH), group_name=None, attr_name="x", index=torch.tensor([4])
+        )
+        expected = x.copy()
+        expected[4] = 1
+        assert np.array_equal(gz.open(copied).data().x.numpy(), expected)
+        assert "adopted" not in json.loads((Path(copied) / "store.json").read_text())
+        gz.open(store, "r+").feature_store.remove_tensor(group_name=None, attr_name="x", index=None)
+        assert "x" not in gz.open(store).data()
+        gz.convert(EDGES, store, force=True)
+        assert digest(file) == before
+
+    def test_a_store_does_not_adopt_from_itself(self, adopted: tuple[Path, Path]) -> None:
+        store, _ = adopted
+        np.save(store / "mine.npy", np.zeros((N, 2)))
+        with pytest.raises(InputError, match="a file in the output"):
+            gz.convert(EDGES, store, node_attrs={"x": store / "mine.npy"}, adopt=True, force=True)
+
+
+class TestRefused:
+    @pytest.mark.parametrize("named", [True, ["x"]])
+    @pytest.mark.parametrize(
+        ("kind", "words"),
+        [
+            ("fortran.npy", "Fortran order"),
+            ("swapped.npy", "another byte order"),
+            ("deflated.npz:x", "compressed rows"),
+        ],
+    )
+    def test_layouts(
+        self, tmp_path: Path, x: np.ndarray, named: Any, kind: str, words: str
+    ) -> None:
+        np.save(tmp_path / "fortran.npy", np.asfortranarray(x))
+        np.save(tmp_path / "swapped.npy", x.astype(">f4"))
+        np.savez_compressed(tmp_path / "deflated.npz", x=x)
+        source = {"x": f"{tmp_path}/{kind}"}
+        with pytest.raises(InputError) as caught:
+            gz.convert(EDGES, tmp_path / "s", node_attrs=source, adopt=named)
+        assert str(caught.value) == (
+            f"{tmp_path}/{kind.split(':')[0]}: x: found {words}, expected rows in C order and this "
+            "machine's byte order, one after another in a file. Name other attributes to adopt, "
+            "and this one is copied."
+        )
+        assert not (tmp_path / "s").exists()
+
+    def test_values_that_lie_in_no_file(self, tmp_path: Path, x: np.ndarray) -> None:
+        """``True`` is about files; a name is about an attribute."""
+        np.save(tmp_path / "x.npy", x)
+        attrs = {"x": tmp_path / "x.npy", "y": np.arange(N), "train_idx": np.arange(9)}
+        summary = gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=True)
+        assert list(summary.nodes[None].adopted) == ["x"]
+        assert f"x: float32[37], adopted from {tmp_path / 'x.npy'}" in str(summary)
+        with pytest.raises(InputError, match="<y>: y: found values in memory"):
+            gz.convert(EDGES, tmp_path / "t", node_attrs=attrs, adopt=["x", "y"])
+        with pytest.raises(InputError, match="x: found values made on the way"):
+            gz.convert(
+                EDGES, tmp_path / "t", node_attrs=attrs, adopt=["x"], feature_dtype="float16"
+            )
+
+    def test_options(self, tmp_path: Path, x: np.ndarray) -> None:
+        np.save(tmp_path / "x.npy", x)
+        attrs = {"x": tmp_path / "x.npy", "z": tmp_path / "x.npy"}
+        with pytest.raises(ValueError, match="adopt='x': expected True or a list of names"):
+            gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt="x")
+        with pytest.raises(ValueError, match="adopt names 'q', which is no node attribute"):
+            gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=["q"])
+        with pytest.raises(ValueError, match="'x' is named by features and by adopt"):
+            gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=["x"], features="int8")
+        # What is encoded is not among "all".
+        summary = gz.convert(EDGES, tmp_path / "s", node_attrs=attrs, adopt=True, features="int8")
+        assert (list(summary.nodes[None].adopted), list(summary.nodes[None].losses)) == (
+            ["z"],
+            ["x"],
+        )
+
+    def test_command_line(self, tmp_path: Path, x: np.ndarray) -> None:
+        np.save(tmp_path / "x.npy", x)
+        np.save(tmp_path / "edges.npy", EDGES)
+        base = ["convert", str(tmp_path / "edges.npy"), "--node-attr", f"x={tmp_path / 'x.npy'}"]
+        base += ["--node-attr", f"z={tmp_path / 'x.npy'}", "--force", "-o", str(tmp_path / "s")]
+        for more, count in ((["--adopt"], 2), (["--adopt-attr", "z"], 1), ([], 0)):
+            done = CliRunner().invoke(main, base + more)
+            assert done.exit_code == 0, done.output
+            assert done.output.count("adopted from") == count
+
+
+class TestDamage:
+    """``store.json`` that contradicts itself behind a valid checksum."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path, x: np.ndarray) -> Path:
+        np.save(tmp_path / "x.npy", x)
+        with StoreWriter(tmp_path / "s", is_hetero=False) as writer:
+            writer.add_node_type(None, N)
+            rows = FileRows(tmp_path / "x.npy", 128, (N, WIDTH), torch.float32)
+            writer.adopt_node_attr(None, "x", rows)
+            writer.finish()
+        return tmp_path / "s"
+
+    @pytest.mark.parametrize(
+        ("member", "value", "words"),
+        [
+            ("path", 5, r"adopted\['node/x.adopted'\].path: found 5, expected str"),
+            ("bytes", -1, r"bytes: found -1, expected a count"),
+            ("bytes", 10, "x.npy: file size: found 44528 bytes, expected 10 bytes"),
+            ("dtype", "float33", r"dtype: found 'float33', expected one of bool, "),
+            (
+                "dtype",
+                "float64",
+                r"x.npy: row_stride: found 148, expected at least row_bytes \(296",
+            ),
+            ("shape", [N, "a"], "shape: found .*, expected at most 8 counts"),
+            ("shape", [N, 2**62], r"x.npy: shape: found \d+ x \d+ bytes, expected a size below"),
+            ("shape", [2**62, 1], r"x.npy: shape: found .* expected a size below"),
+            (
+                "shape",
+                [N + 1, WIDTH],
+                "x.npy: file size: found 44528 bytes, expected 44676 or more",
+            ),
+            ("shape", [N - 1, WIDTH], "x.npy: header, first and last rows: found fingerprint"),
+            ("shape", [1] * 9, "shape: found .*, expected at most 8 counts"),
+            ("offset", 2**62, "x.npy: file size: found 44528 bytes, expected"),
+            ("offset", 2**63 - 1, r"x.npy: data_bytes: found .* expected a size below 2\^63"),
+            ("row_stride", 150, "x.npy: row_stride: found 150, expected at least"),
+            ("row_stride", 2**62, "x.npy: .*: found .* expected a size below"),
+            ("fingerprint", "0", "expected 0, as when"),
+        ],
+    )
+    def test_records(self, store: Path, member: str, value: Any, words: str) -> None:
+        def change(body: dict[str, Any]) -> None:
+            body["adopted"]["node/x.adopted"][member] = value
+
+        edit_schema(store, change)
+        with pytest.raises(FormatError, match=words):
+            gz.open(store)
+
+    def test_rows_that_are_not_there(self, store: Path) -> None:
+        edit_schema(store, lambda body: body.pop("adopted"))
+        with pytest.raises(FormatError, match=r"files: found no entry for 'node/x.adopted'"):
+            gz.open(store)
+
+    def test_a_directory(self, store: Path) -> None:
+        def change(body: dict[str, Any]) -> None:
+            body["adopted"]["node/x.adopted"]["path"] = ".."
+
+        edit_schema(store, change)
+        with pytest.raises((FormatError, IsADirectoryError)):
+            gz.open(store)

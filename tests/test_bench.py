@@ -1,0 +1,156 @@
+"""``graphzero bench`` from end to end, on a graph so small that its figures mean nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch_geometric.typing
+from click.testing import CliRunner, Result
+
+from graphs import write_store
+from pyg_graphzero.bench.contestants import CONTESTANTS
+from pyg_graphzero.bench.machine import storage
+from pyg_graphzero.bench.settings import PRESETS, WORKLOADS
+from pyg_graphzero.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+TAKING_PART = [name for name, each in CONTESTANTS.items() if each.missing() is None]
+
+
+def bench(*arguments: object) -> Result:
+    result = CliRunner().invoke(main, ["bench", "--quick", *map(str, arguments)])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    out = tmp_path_factory.mktemp("bench")
+    return bench("-o", out), out
+
+
+def test_every_case_is_measured(quick):
+    report = json.loads((quick[1] / "bench.json").read_text())
+    cases = ["sample, 1 thread", "load, 1 worker", "train, 1 worker", "link, 1 worker"]
+    got = [(each["case"], each["contestant"]) for each in report["results"]]
+    assert got == [(case, name) for case in cases for name in TAKING_PART]
+    for each in report["results"]:
+        assert each["batches"] == 2
+        assert 64 < each["nodes_per_batch"] <= 64 * 31
+        assert 64 < each["edges_per_batch"] <= 64 * 30
+        assert len(each["seconds_per_batch"]) == len(each["cpu_seconds_per_batch"]) == 1
+        assert min(each["seconds_per_batch"]) > 0
+        assert each["cached"] == [1.0, 1.0]
+        for moment in ("prepare", "run"):
+            peak = each["memory"][moment]
+            assert peak["rss"] == peak["anon"] + peak["file"] + peak["shmem"] > 0
+        assert ("compute_seconds_per_batch" in each) == (each["workload"] == "train")
+    stock = [each for each in report["results"] if each["contestant"] == "stock"]
+    for each in stock:
+        assert each["memory"]["run"]["processes"] == 1 + (each["workers"] or 0)
+
+
+def test_the_report_discloses_what_it_was_measured_on(quick):
+    result, out = quick
+    report = json.loads((out / "bench.json").read_text())
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    fields = [*report, *report["results"][0], "compute_seconds_per_batch", "stats"]
+    for name in [*fields, *PRESETS, *WORKLOADS]:
+        assert f"`{name}`" in page, name
+    assert report["environment"] == {"OMP_WAIT_POLICY": "passive"}
+    assert report["machine"]["packages"]["torch"]
+    assert report["graph"]["num_edges"] == 20_000
+    text = (out / "bench.md").read_text()
+    for part in (result.stdout, text):
+        for line in ("machine:", "disk:", "software:", "20,000 edges", "warm:"):
+            assert line in part
+        for name in TAKING_PART:
+            assert CONTESTANTS[name].title() in part
+        for case in ("sample", "load", "train", "link"):
+            best = re.findall(rf"{case}: .* by graphzero \(1 \w+\) against .* by stock", part)
+            assert len(best) == len(TAKING_PART) - 1
+    assert "| load, 1 worker | graphzero |" in text
+
+
+def test_the_chart(quick):
+    result, out = quick
+    pytest.importorskip("matplotlib")
+    assert (out / "bench.png").read_bytes().startswith(b"\x89PNG")
+    assert "![chart](bench.png)" in (out / "bench.md").read_text()
+    assert "bench.png" in result.output
+
+
+def test_without_what_is_optional(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", False)
+    monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SPARSE", False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    result = bench("--workload", "sample", "--threads", "2", "-o", tmp_path)
+    assert "stock left out: PyG needs pyg-lib or torch-sparse to sample" in result.output
+    assert "chart left out: install pyg_graphzero[bench]" in result.output
+    assert not (tmp_path / "bench.png").exists()
+    assert "bench.png" not in (tmp_path / "bench.md").read_text()
+    report = json.loads((tmp_path / "bench.json").read_text())
+    got = [(each["case"], each["contestant"]) for each in report["results"]]
+    assert got == [("sample, 2 threads", "graphzero")]
+
+
+def test_cold(tmp_path, monkeypatch):
+    monkeypatch.delitem(CONTESTANTS, "stock")  # holds everything in RAM, warm or cold
+    if storage(tmp_path)["filesystem"] in ("tmpfs", "ramfs"):
+        pytest.skip("the temporary folder is in memory")
+    # So wide that the pages which opening the store maps are next to nothing.
+    result = bench(
+        *("--cold", "--data", "synthetic:2000,20000,2048", "--workload", "load"),
+        *("--workers", 0, "-o", tmp_path),
+    )
+    assert "cold: the store's files are dropped from the page cache" in result.stdout
+    report = json.loads((tmp_path / "bench.json").read_text())
+    ours = report["results"][0]
+    assert max(ours["cached"]) <= 0.02
+    assert ours["bytes_read"] >= 2000 * 2048 * 4 / 10  # some 500 of the rows
+    assert report["contestants"]["graphzero"]["place"] == "disk"
+
+
+def test_a_graph_with_types(tmp_path):
+    result = bench(
+        *("--data", "synthetic:2000,20000,8,10", "--workload", "train", "--workers", "0"),
+        *("--fanout", "3,2", "-o", tmp_path),
+    )
+    assert "4 node types and 10 edge types" in result.output
+    report = json.loads((tmp_path / "bench.json").read_text())
+    assert report["graph"]["seed_node_type"] == "n0"
+    assert len(report["results"]) == len(TAKING_PART)
+
+
+def test_a_store_without_labels(tmp_path, homo):
+    data, _ = homo
+    del data.y
+    write_store(data, tmp_path / "bare")
+    result = bench("--data", tmp_path / "bare", "--workload", "train", "-o", tmp_path / "out")
+    assert re.search("train, 1 worker left out: .* label y", result.output)
+    report = json.loads((tmp_path / "out" / "bench.json").read_text())
+    assert report["results"] == []
+    assert report["settings"]["data"] == "bare"
+    assert str(tmp_path) not in (tmp_path / "out" / "bench.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "cora", "--datasets", "nowhere"], "error: nowhere: found no files of cora"),
+        (["--data", "synthetic:1"], "error: data: found 'synthetic:1', expected synthetic:"),
+        (["--workload", "sample,fly"], "'fly' is not one of"),
+        (["--fanout", "5,x"], "'x' is not a valid integer"),
+    ],
+)
+def test_errors(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(main, ["bench", "--quick", *arguments])
+    assert result.exit_code == 2
+    assert message in result.output

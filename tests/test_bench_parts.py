@@ -1,0 +1,292 @@
+"""What a benchmark stands on: graphs, the page cache, memory and time of processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import pyg_graphzero as gz
+from graphs import write_store
+from pyg_graphzero.bench.data import draw_seeds, prepare
+from pyg_graphzero.bench.entrant import BenchError, Entrant
+from pyg_graphzero.bench.machine import machine, storage
+from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
+from pyg_graphzero.bench.process import Clock, Watch, memory, tree
+from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
+from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
+from pyg_graphzero.bench.workloads import WORKLOADS as CLASSES
+from pyg_graphzero.bench.workloads import Load, Task
+
+MIB = 1 << 20
+
+
+def needs_a_disk(path: Path) -> None:
+    if storage(path)["filesystem"] in ("tmpfs", "ramfs"):
+        pytest.skip("the temporary folder is in memory")
+
+
+def child(script: str) -> subprocess.Popen[str]:
+    """A process that does what ``script`` says, and a line of it after every line it is sent."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", script], **pipes)
+
+
+def wait_for(process: subprocess.Popen[str], line: str) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == line
+
+
+def test_power_law_has_hubs_on_both_sides():
+    data = power_law(2000, 30_000, 4)
+    assert data.x.shape == (2000, 4)
+    assert data.edge_index.shape == (2, 30_000)
+    assert int(data.edge_index.max()) < 2000
+    for ends in data.edge_index:
+        degree = ends.bincount(minlength=2000).sort(descending=True).values
+        assert degree[:200].sum() > 15_000  # one node in ten has more than half of the edges
+    again = power_law(2000, 30_000, 4)
+    assert torch.equal(again.edge_index, data.edge_index)
+    assert torch.equal(again.x, data.x)
+    other = power_law(2000, 30_000, 4, seed=1)
+    assert not torch.equal(other.edge_index, data.edge_index)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 10])
+def test_power_law_with_types(count):
+    data = power_law_hetero(1001, 9999, 3, count)
+    assert len(data.edge_types) == len({(src, dst) for src, _, dst in data.edge_types}) == count
+    assert data.num_nodes == 1001
+    assert data.num_edges == 9999
+    assert {dst for _, _, dst in data.edge_types} == set(data.node_types)
+    for src, _, dst in data.edge_types:
+        edge_index = data[src, dst].edge_index
+        assert int(edge_index[0].max()) < data[src].num_nodes
+        assert int(edge_index[1].max()) < data[dst].num_nodes
+
+
+def test_graphs_by_name(tmp_path, homo):
+    made = tmp_path / "made"
+    assert prepare(str(homo[1].path), made, tmp_path) == homo[1].path
+    assert not made.exists()
+    store = prepare("synthetic:50,200,0,2", made, tmp_path)
+    assert gz.open(store).data().num_edges == 200
+    before = os.stat(store / "store.json").st_mtime_ns
+    assert prepare("synthetic:50,200,0,2", made, tmp_path) == store
+    assert os.stat(store / "store.json").st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("nonsense", "expected a store, synthetic:"),
+        ("synthetic:50,200", "expected synthetic:NODES,EDGES,DIM"),
+        ("synthetic:50,-1,4", "expected synthetic:NODES,EDGES,DIM"),
+        ("synthetic:50,200,4,0", "at least one node and one edge type"),
+    ],
+)
+def test_graphs_that_are_none(tmp_path, spec, message):
+    with pytest.raises(ValueError, match=message):
+        prepare(spec, tmp_path / "made", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["cora", "Reddit"])
+def test_a_dataset_is_not_downloaded(tmp_path, name):
+    with pytest.raises(FileNotFoundError, match=r"run torch_geometric\.datasets"):
+        prepare(name, tmp_path / "made", tmp_path / "data")
+
+
+def settings(**changes) -> Settings:
+    return Settings(**(PRESETS["quick"] | {"data": "", **changes}))
+
+
+def test_seeds_are_of_the_graph(homo):
+    data, store = homo
+    seeds = draw_seeds(store, settings(batch_size=100))
+    assert seeds.nodes.unique().numel() == 200
+    assert seeds.num_classes == int(data.y.max()) + 1
+    known = set(map(tuple, data.edge_index.t().tolist()))
+    assert {tuple(edge) for edge in seeds.edges.t().tolist()} <= known
+    assert torch.equal(draw_seeds(store, settings(batch_size=100)).nodes, seeds.nodes)
+
+
+@pytest.mark.parametrize("y", [torch.full((300,), -1), torch.rand(300), torch.ones(300, 2)])
+def test_labels_that_are_no_classes(homo, tmp_path, y):
+    homo[0].y = y
+    store = gz.open(write_store(homo[0], tmp_path / "store"))
+    assert draw_seeds(store, settings()).num_classes is None
+
+
+def test_seeds_of_types(hetero):
+    data, store = hetero
+    seeds = draw_seeds(store, settings())
+    assert seeds.node_type == "paper"  # it has labels
+    assert seeds.edge_type[2] == "paper"
+    assert seeds.num_classes is None  # venues have no features
+    known = set(map(tuple, data[seeds.edge_type].edge_index.t().tolist()))
+    assert {tuple(edge) for edge in seeds.edges.t().tolist()} <= known
+
+
+def test_presets():
+    for name, preset in PRESETS.items():
+        chosen = Settings(**preset)
+        assert chosen.cases(), name
+        assert {case.workload for case in chosen.cases()} == set(WORKLOADS)
+    assert set(CLASSES) == set(WORKLOADS)
+    cases = settings(workloads=("sample", "load"), threads=(1, 2), workers=(0, 1)).cases()
+    assert list(map(str, cases)) == [
+        "sample, 1 thread",
+        "sample, 2 threads",
+        "load, 0 workers",
+        "load, 1 worker",
+    ]
+
+
+def test_page_cache(tmp_path):
+    needs_a_disk(tmp_path)
+    file, empty = tmp_path / "file", tmp_path / "empty"
+    file.write_bytes(os.urandom(5 * MIB + 3))
+    empty.touch()
+    drop([file, empty])
+    assert resident_bytes([file, empty]) == 0
+    warm([file, empty])
+    assert resident_bytes([file, empty]) == 5 * MIB + 3
+
+
+def test_memory_of_a_tree():
+    """64 MiB of its own and 32 MiB shared, in a process whose child has 16 MiB more."""
+    script = """
+import mmap, os, sys
+def ready(text):
+    print(text, flush=True); sys.stdin.readline()
+own = b"x" * (64 << 20)
+shared = mmap.mmap(-1, 32 << 20); shared.write(b"x" * (32 << 20))
+ready("alone")
+pipe = os.pipe()
+if os.fork() == 0:
+    more = b"x" * (16 << 20)
+    ready("two")
+    os._exit(0)
+os.wait()
+"""
+    with child(script) as process:
+        wait_for(process, "alone")
+        alone = memory(process.pid)
+        assert alone["processes"] == 1
+        assert 64 * MIB <= alone["anon"] < 110 * MIB
+        assert 32 * MIB <= alone["shmem"] < 34 * MIB
+        assert alone["rss"] == alone["anon"] + alone["file"] + alone["shmem"]
+        process.stdin.write("\n")
+        process.stdin.flush()
+        wait_for(process, "two")
+        both = memory(process.pid)
+        assert both["processes"] == len(tree(process.pid)) == 2
+        # A page of two processes counts twice in the sums, and once in PSS.
+        assert both["anon"] - alone["anon"] > (64 + 16 - 8) * MIB
+        assert 16 * MIB - MIB < both["pss"] - alone["pss"] < 32 * MIB
+        process.stdin.write("\n")
+
+
+def test_watch_sees_what_is_gone_again(tmp_path):
+    file = tmp_path / "file"
+    file.write_bytes(os.urandom(8 * MIB))
+    drop([file])
+    script = f"""
+import sys, time
+print("ready", flush=True); sys.stdin.readline()
+open({str(file)!r}, "rb").read()
+big = b"x" * (96 << 20)
+time.sleep(0.3)
+del big
+print("done", flush=True); sys.stdin.readline()
+"""
+    with child(script) as process:
+        wait_for(process, "ready")
+        with Watch(process.pid) as watch:
+            process.stdin.write("\n")
+            process.stdin.flush()
+            wait_for(process, "done")
+        now = memory(process.pid)
+        process.stdin.write("\n")
+    assert watch.peak["anon"] - now["anon"] > 90 * MIB
+    assert watch.peak["pss"] >= watch.peak["anon"]
+    if storage(file)["filesystem"] not in ("tmpfs", "ramfs"):
+        assert watch.read >= 8 * MIB
+
+
+def test_clock_counts_other_processes():
+    burn = "import time\nwhile time.process_time() < 0.3: pass\n"
+    with Clock() as clock:
+        subprocess.run([sys.executable, "-c", burn], check=True)
+    assert clock.cpu_seconds > 0.25
+    with Clock() as clock:
+        time.sleep(0.2)
+    assert clock.seconds >= 0.2
+    assert clock.cpu_seconds < clock.seconds
+
+
+def test_machine(tmp_path):
+    found = machine()
+    json.dumps(found)
+    assert found["cpu"]
+    assert 1 <= found["usable_cores"] <= found["cores"]
+    assert found["ram_bytes"] > 2**28
+    assert found["memory_limit_bytes"] is None or found["memory_limit_bytes"] > 0
+    assert found["packages"]["pyg_graphzero"] == gz.__version__
+    assert storage(tmp_path)["filesystem"]
+    assert storage(Path("/proc"))["filesystem"] == "proc"
+    assert storage(Path("/proc"))["disk"] is None
+
+
+def task(**changes) -> Task:
+    plain = {
+        "contestant": "graphzero",
+        "workload": "load",
+        "store": "",
+        "seeds": "",
+        "fanout": [2],
+        "batch_size": 2,
+        "workers": 0,
+        "threads": None,
+        "seed": 0,
+    }
+    return Task(**(plain | changes))
+
+
+def test_what_a_loader_reports_is_kept(homo):
+    @dataclasses.dataclass
+    class Stats:
+        batches: int
+        seconds: dict[str, float]
+
+    class Reporting(list):
+        def stats(self):
+            return Stats(len(self), {"gather": torch.tensor(0.5)})
+
+    class Fake:
+        def node_loader(self, fanout, seeds, **options):
+            batch = homo[0]
+            return Reporting([batch, batch])
+
+    found = Load(Fake(), draw_seeds(homo[1], settings()), task()).round(0)
+    assert found["stats"] == {"batches": 2, "seconds": {"gather": 0.5}}
+    assert found["edges"] == 2 * homo[0].num_edges
+    json.dumps(found)
+
+
+def test_a_contestant_that_fails_says_so(tmp_path, homo):
+    file = tmp_path / "seeds.pt"
+    torch.save(dataclasses.asdict(draw_seeds(homo[1], settings())), file)
+    nowhere = task(store=str(tmp_path / "nowhere"), seeds=str(file))
+    with (
+        pytest.raises(BenchError, match=r"load by graphzero: FileNotFoundError: .*nowhere"),
+        Entrant(nowhere) as entrant,
+    ):
+        entrant.open()

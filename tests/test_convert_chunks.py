@@ -1,0 +1,115 @@
+"""Edges made by a program, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from convert_support import edges_of, random_edges
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+from pyg_graphzero.convert import plan
+from pyg_graphzero.convert.csc import EdgeChunk
+
+EDGES = random_edges(20, 100)
+WEIGHT = np.arange(100, dtype=np.float32)
+TRIPLES = [(*pair, float(w)) for pair, w in zip(EDGES.T.tolist(), WEIGHT, strict=True)]
+BOUNDS = [(0, 30), (30, 30), (30, 31), (31, 100)]
+
+FORMS: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
+    "pair": lambda edges, _: (edges[0], torch.from_numpy(edges[1])),
+    "array": lambda edges, _: edges.astype(np.int32),
+    "tensor": lambda edges, _: torch.from_numpy(edges),
+    "dict": lambda edges, w: {"src": edges[0], "dst": edges[1], "w": w},
+    "edge_index": lambda edges, w: {"edge_index": torch.from_numpy(edges), "w": torch.tensor(w)},
+    "EdgeChunk": lambda edges, w: EdgeChunk(edges[0], edges[1], {"w": w}),
+}
+
+
+def chunks(form: str) -> Iterator[Any]:
+    for begin, end in BOUNDS:
+        yield FORMS[form](EDGES[:, begin:end], WEIGHT[begin:end])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("how", ["function", "iterator"])
+@pytest.mark.parametrize("step", [7, 1000])
+def test_chunks(
+    tmp_path: Path, form: str, how: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "CHUNK_BYTES", 20 * step)
+    source = (lambda: chunks(form)) if how == "function" else chunks(form)
+    summary = gz.convert(source, tmp_path / "s")
+    has_weight = form in ("dict", "edge_index", "EdgeChunk")
+    want = TRIPLES if has_weight else [triple[:2] for triple in TRIPLES]
+    assert edges_of(tmp_path / "s", None, *["w"] * has_weight) == want
+    assert summary.num_edges == 100
+    assert summary.what == "chunks of edges"
+    assert [each.name for each in tmp_path.iterdir()] == ["s"]
+
+
+def test_options_and_types(tmp_path: Path) -> None:
+    gz.convert(lambda: chunks("dict"), tmp_path / "a", skip=["w"], num_nodes=30, ids="dense")
+    assert "w" not in gz.open(tmp_path / "a").data()
+    spec = {"edges": [{"type": "a,to,b", "file": lambda: chunks("dict"), "undirected": True}]}
+    summary = gz.convert(spec, tmp_path / "b", dtypes={"w": "int64"})
+    assert edges_of(tmp_path / "b", ("a", "to", "b"), "w") == TRIPLES
+    assert ("b", "rev_to", "a") in summary.edges
+
+
+def test_ids_are_mapped_too(tmp_path: Path) -> None:
+    gz.convert(
+        lambda: ((EDGES * 10)[:, begin:end] for begin, end in BOUNDS), tmp_path / "s", ids="map"
+    )
+    assert edges_of(tmp_path / "s") == [(10 * src, 10 * dst) for src, dst, _ in TRIPLES]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([], "chunks: found none, expected at least one"),
+        ([3], "chunk 0: found int, expected (src, dst), an array [2, n], or a dict of columns"),
+        ([{"a": 1}], "chunk 0: found a, expected src and dst, or edge_index"),
+        ([EDGES, EDGES.astype(float)], "chunk 1: found {'src': 'float64'"),
+        ([EDGES.astype(float)], "chunk 0, src: found float64, shape [100], expected integers [n]"),
+        (
+            [(EDGES[0], EDGES[1, :7])],
+            "chunk 0, dst: found 7 rows, expected 100, as many as src has",
+        ),
+        ([EDGES, EDGES - 20], "src[100]: found id "),
+    ],
+)
+@pytest.mark.parametrize("how", ["function", "iterator"])
+def test_bad_chunks(tmp_path: Path, values: list[Any], message: str, how: str) -> None:
+    with pytest.raises(InputError) as caught:
+        gz.convert((lambda: iter(values)) if how == "function" else iter(values), tmp_path / "s")
+    assert str(caught.value).startswith(f"<chunks>: {message}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_function_has_to_return_the_same_again(tmp_path: Path) -> None:
+    calls = []
+
+    def source() -> Iterator[Any]:
+        calls.append(0)
+        yield from [EDGES] * (3 - len(calls))
+
+    with pytest.raises(
+        InputError, match="function: found 100 edges when asked again, expected 200"
+    ):
+        gz.convert(source, tmp_path / "s", num_nodes=20)
+
+
+def test_an_error_of_the_program_comes_through(tmp_path: Path) -> None:
+    def source() -> Iterator[Any]:
+        yield EDGES
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        gz.convert(source(), tmp_path / "s")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,355 @@
+"""Dataset directories: what is converted from each layout is the graph that was written in it."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import layouts
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from convert_support import edges_of
+from layouts import Graph, academic, citations
+from torch_geometric.data import Data, HeteroData, InMemoryDataset
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+from pyg_graphzero.cli import main
+
+Writer = Callable[[Path, Graph], Path]
+
+
+def unlabeled(graph: Graph) -> Graph:
+    """The same graph, where some papers have no label."""
+    return replace(graph, y=np.where(np.arange(30) % 3 == 0, -1, graph.y))
+
+
+def check(
+    store: Path, graph: Graph, *, year: str | None = "node_year", masks: bool = True
+) -> Data | HeteroData:
+    """The store holds the graph, with the types' names if there are several."""
+    data = gz.open(store).data()
+    is_hetero = len(graph.edges) > 1
+    papers = data["paper"] if is_hetero else data
+    for triplet, edges in graph.edges.items():
+        want = [tuple(pair) for pair in edges.T.tolist()]
+        assert edges_of(store, triplet if is_hetero else None) == want
+    for kind, count in graph.num_nodes.items():
+        assert (data[kind] if is_hetero else data).num_nodes == count
+    assert np.array_equal(papers.x.numpy(), graph.x["paper"].astype(papers.x.numpy().dtype))
+    assert papers.y.dtype == torch.int64
+    assert papers.y.tolist() == graph.y.tolist()
+    if year is not None:
+        assert papers[year].view(-1).tolist() == graph.year.tolist()
+    if masks:
+        for name, mask in graph.masks.items():
+            assert papers[name].dtype == torch.bool
+            assert papers[name].tolist() == mask.tolist(), name
+    return data
+
+
+def test_ogb_csv(tmp_path: Path) -> None:
+    graph = citations()
+    summary = gz.convert(layouts.ogb_csv(tmp_path / "ogbn_arxiv", graph), tmp_path / "s")
+    check(tmp_path / "s", graph)
+    assert summary.what == "OGB directory, CSV files, split 'time'"
+    assert summary.num_edges == 90
+
+
+def test_ogb_products_has_the_other_direction_added(tmp_path: Path) -> None:
+    graph = citations()
+    summary = gz.convert(layouts.ogb_csv(tmp_path / "ogbn_products", graph), tmp_path / "s")
+    (edges,) = graph.edges.values()
+    back = edges[::-1, edges[0] != edges[1]]
+    want = np.concatenate([edges, back], axis=1)
+    assert sorted(edges_of(tmp_path / "s")) == sorted(map(tuple, want.T.tolist()))
+    assert summary.notes[0] == "ogbn-products has one direction of each edge; the other is added"
+
+
+@pytest.mark.parametrize("deflated", [False, True])
+def test_ogb_npz(tmp_path: Path, deflated: bool) -> None:
+    graph = unlabeled(citations(172))
+    path = layouts.ogb_npz(tmp_path / "ogbn_papers100M", graph, deflated)
+    summary = gz.convert(path, tmp_path / "s")
+    check(tmp_path / "s", graph)
+    assert summary.what == "OGB directory, binary files, split 'time'"
+    assert summary.nodes[None].attrs["x"] == "float32[4]"
+    assert summary.nodes[None].attrs["node_year"] == "int64"
+
+
+@pytest.mark.parametrize("write", [layouts.ogb_hetero_csv, layouts.ogb_hetero_npz])
+def test_ogb_hetero(tmp_path: Path, write: Writer) -> None:
+    graph = academic(349)
+    gz.convert(write(tmp_path / "ogbn_mag", graph), tmp_path / "s")
+    data = check(tmp_path / "s", graph)
+    if write is layouts.ogb_hetero_csv:
+        assert data["author", "writes", "paper"].edge_reltype.shape == (50,)
+
+
+def test_mag240m(tmp_path: Path) -> None:
+    graph = unlabeled(academic())
+    summary = gz.convert(layouts.mag240m(tmp_path / "mag240m_kddcup2021", graph), tmp_path / "s")
+    check(tmp_path / "s", graph, year="year")
+    assert summary.nodes["paper"].attrs["x"] == "float16[4]"
+    assert summary.what == "MAG240M directory"
+
+
+@pytest.mark.parametrize("headerless", [False, True])
+def test_igb(tmp_path: Path, headerless: bool) -> None:
+    graph = citations(19, width=1024)
+    gz.convert(layouts.igb(tmp_path / "medium", graph, headerless), tmp_path / "s")
+    data = check(tmp_path / "s", graph, year=None, masks=False)
+    assert data.y_2K.tolist() == graph.y.tolist()
+    assert data.train_mask.nonzero().view(-1).tolist() == list(range(18))
+    assert data.val_mask.nonzero().view(-1).tolist() == list(range(18, 24))
+    assert data.test_mask.nonzero().view(-1).tolist() == list(range(24, 30))
+
+
+def test_igb_hetero(tmp_path: Path) -> None:
+    graph = academic(19)
+    graph.edges[("paper", "written_by", "author")] = graph.edges.pop(("author", "writes", "paper"))
+    graph.edges[("paper", "written_by", "author")] = graph.edges["paper", "written_by", "author"][
+        ::-1
+    ]
+    gz.convert(layouts.igb(tmp_path / "medium", graph), tmp_path / "s")
+    check(tmp_path / "s", graph, year=None, masks=False)
+
+
+@pytest.mark.parametrize("edge_format", ["csv", "numpy"])
+@pytest.mark.parametrize("kind", ["homogeneous", "heterogeneous"])
+def test_graphbolt(tmp_path: Path, kind: str, edge_format: str) -> None:
+    pytest.importorskip("yaml")
+    graph = citations() if kind == "homogeneous" else academic(40)
+    unsplit = np.isin(np.arange(30), np.concatenate([*graph.split.values()]), invert=True)
+    graph.y[unsplit] = -1  # labels come with the sets
+    gz.convert(layouts.graphbolt(tmp_path / "toy", graph, edge_format), tmp_path / "s")
+    check(tmp_path / "s", graph, year="year")
+
+
+# PyG loads what it saves with a warning, if it may not unpickle the class.
+@pytest.mark.filterwarnings("ignore:Weights only load failed:UserWarning")
+def test_pyg_dataset_root_and_object(tmp_path: Path) -> None:
+    graph = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    hetero = HeteroData()
+    hetero["a"].x = torch.randn(3, 2)
+    hetero["a", "to", "a"].edge_index = torch.tensor([[0, 1], [2, 2]])
+
+    class Toy(InMemoryDataset):
+        def __init__(self, root: Path, data: Any) -> None:
+            self.original = data
+            super().__init__(str(root))
+            self.load(self.processed_paths[0], data_cls=type(data))
+
+        raw_file_names = ()
+        processed_file_names = "data.pt"
+
+        def process(self) -> None:
+            self.save([self.original], self.processed_paths[0])
+
+    for name, value in (("homo", graph), ("hetero", hetero)):
+        dataset = Toy(tmp_path / name, value)
+        for source in (
+            tmp_path / name,
+            tmp_path / name / "processed" / "data.pt",
+            dataset,
+        ):
+            summary = gz.convert(source, tmp_path / "s", force=True)
+            assert summary.num_edges == value.num_edges
+            got = gz.open(tmp_path / "s").data()
+            part, want = (got, value) if name == "homo" else (got["a"], value["a"])
+            assert torch.equal(part.x, want.x)
+    torch.save((graph, None), tmp_path / "old.pt")
+    gz.convert(tmp_path / "old.pt", tmp_path / "s", force=True)
+    assert torch.equal(gz.open(tmp_path / "s").data().edge_index, graph.edge_index)
+
+
+def test_a_dataset_of_several_graphs_is_refused(tmp_path: Path) -> None:
+    graph = Data(x=torch.randn(4, 2), edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]))
+    InMemoryDataset.save([graph, graph, graph], str(tmp_path / "data.pt"))
+    with pytest.raises(InputError, match=r"data\.pt: dataset: found 3 graphs, expected one, which"):
+        gz.convert(tmp_path / "data.pt", tmp_path / "s")
+
+
+class OgbDataset(list[Any]):
+    """What the datasets of the `ogb` package have in common, library-agnostic or for PyG."""
+
+    task_type = "multiclass classification"
+
+    def __init__(self, graph: Graph, item: Any) -> None:
+        super().__init__([item])
+        self.num_classes = 40
+        self._split = graph.split
+
+    def get_idx_split(self) -> dict[str, Any]:
+        return {part: torch.from_numpy(ids) for part, ids in self._split.items()}
+
+
+@pytest.mark.parametrize("library", ["none", "pyg"])
+def test_ogb_dataset_object(tmp_path: Path, library: str) -> None:
+    graph = unlabeled(citations())
+    (edges,) = graph.edges.values()
+    labels = np.where(graph.y < 0, np.nan, graph.y)[:, None]
+    year = graph.year[:, None]
+    if library == "none":
+        parts = {"edge_index": edges, "edge_feat": None, "node_feat": graph.x["paper"]}
+        item: Any = ({**parts, "node_year": year, "num_nodes": 30}, labels)
+    else:
+        item = Data(
+            edge_index=torch.from_numpy(edges),
+            x=torch.from_numpy(graph.x["paper"]),
+            y=torch.from_numpy(labels).float(),
+            node_year=torch.from_numpy(year),
+            num_nodes=30,
+        )
+    gz.convert(OgbDataset(graph, item), tmp_path / "s")
+    check(tmp_path / "s", graph)
+    graph.y[3] = 40
+    if library == "none":
+        item[1][3] = 40
+        with pytest.raises(InputError, match=r"y\[3\]: found 40, expected a class of 0…39"):
+            gz.convert(OgbDataset(graph, item), tmp_path / "t")
+
+
+def test_ogb_hetero_dataset_object(tmp_path: Path) -> None:
+    graph = academic(40)
+    item = (
+        {
+            "edge_index_dict": graph.edges,
+            "edge_feat_dict": None,
+            "node_feat_dict": graph.x,
+            "num_nodes_dict": graph.num_nodes,
+            "node_year": {"paper": graph.year},
+        },
+        {"paper": graph.y[:, None]},
+    )
+    dataset = OgbDataset(graph, item)
+    split = {part: {"paper": ids} for part, ids in graph.split.items()}
+    dataset.get_idx_split = lambda: split  # type: ignore[method-assign]
+    gz.convert(dataset, tmp_path / "s")
+    check(tmp_path / "s", graph)
+
+
+def damage(tmp_path: Path, change: Callable[[Path], None], write: Writer, graph: Graph) -> str:
+    path = write(tmp_path / "ogbn_arxiv", graph)
+    change(path)
+    with pytest.raises(InputError) as caught:
+        gz.convert(path, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+    assert [each.name for each in tmp_path.iterdir()] == ["ogbn_arxiv"]
+    return str(caught.value).replace(str(path), "IN")
+
+
+def rewrite(name: str, edit: Callable[[list[str]], None]) -> Callable[[Path], None]:
+    """Changes the lines of a gzipped file."""
+
+    def change(path: Path) -> None:
+        lines = gzip.decompress((path / name).read_bytes()).decode().splitlines()
+        edit(lines)
+        (path / name).write_bytes(gzip.compress("\n".join(lines).encode()))
+
+    return change
+
+
+def put(at: int, line: str) -> Callable[[list[str]], None]:
+    def edit(lines: list[str]) -> None:
+        lines[at] = line
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        ("raw/edge.csv.gz", put(4, "3,30"), "line 5, column 1: found id 30, expected an id below"),
+        ("raw/edge.csv.gz", put(4, "-3,2"), "line 5, column 0: found id -3, expected an id of 0"),
+        ("raw/edge.csv.gz", put(4, "nan,2"), "line 5, column 0: found 'nan', expected an integer"),
+        ("raw/edge.csv.gz", list.pop, "edges: found 89, expected 90, the number stated"),
+        (
+            "raw/node-feat.csv.gz",
+            list.pop,
+            "found 29, expected 30, the number of nodes by their ids",
+        ),
+        ("raw/node-label.csv.gz", put(7, "40"), "line 8, column 0: found class 40, expected a cl"),
+        ("raw/node-label.csv.gz", put(7, "2.5"), "line 8, column 0: found 2.5, expected a value"),
+        (
+            "raw/num-node-list.csv.gz",
+            lambda rows: rows.append("9"),
+            "graphs: found 2, expected one",
+        ),
+        ("split/time/train.csv.gz", put(2, "99"), "line 3, column 0: found id 99, expected an id"),
+    ],
+)
+def test_faults_in_ogb_files(
+    tmp_path: Path, name: str, edit: Callable[[list[str]], None], message: str
+) -> None:
+    found = damage(tmp_path, rewrite(name, edit), layouts.ogb_csv, citations())
+    assert found.startswith(f"IN/{name}")
+    assert message in found
+
+
+@pytest.mark.parametrize("name", ["raw/data.npz", "raw/node-label.npz"])
+def test_archives_cut_short(tmp_path: Path, name: str) -> None:
+    def cut(path: Path) -> None:
+        raw = (path / name).read_bytes()
+        (path / name).write_bytes(raw[: len(raw) * 2 // 3])
+
+    found = damage(tmp_path, cut, layouts.ogb_npz, citations())
+    assert found.startswith(f"IN/{name}: file: found a damaged archive")
+
+
+def test_labels_outside_the_declared_classes(tmp_path: Path) -> None:
+    graph = academic()
+    graph.y[4] = 153
+    with pytest.raises(InputError, match=r"node_label\.npy: row 4: found class 153, expected a cl"):
+        gz.convert(layouts.mag240m(tmp_path / "mag", graph), tmp_path / "s")
+    pytest.importorskip("yaml")
+    graph = citations()
+    graph.y[graph.split["valid"][2]] = 40
+    with pytest.raises(InputError, match=r"valid_labels\.npy: row 2: found class 40, expected a"):
+        gz.convert(layouts.graphbolt(tmp_path / "gb", graph), tmp_path / "s")
+
+
+def test_a_directory_of_nothing_known_says_what_was_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("0,1\n")
+    (tmp_path / "in" / "b.npy").touch()
+    with pytest.raises(InputError) as caught:
+        gz.convert(tmp_path / "in", tmp_path / "s")
+    for each in ("GraphBolt (metadata.yaml)", "OGB (raw/", "MAG240M (meta.pt", "IGB (processed/"):
+        assert each in str(caught.value)
+    gz.convert(np.array([[0, 1, 2], [1, 2, 0]]), tmp_path / "store")
+    with pytest.raises(InputError, match="found a store, expected a dataset"):
+        gz.convert(tmp_path / "store", tmp_path / "s")
+
+
+def test_options_of_a_flat_graph_do_not_apply(tmp_path: Path) -> None:
+    path = layouts.ogb_csv(tmp_path / "ogbn_arxiv", citations())
+    with pytest.raises(
+        ValueError, match=r"num_nodes: not an option here, because .* describes the"
+    ):
+        gz.convert(path, tmp_path / "s", num_nodes=3)
+    gz.convert(path, tmp_path / "s", skip=["x"], undirected=True, feature_dtype="float16")
+    assert "x" not in gz.open(tmp_path / "s").data()
+
+
+def test_the_command_says_what_it_found(tmp_path: Path) -> None:
+    path = layouts.ogb_csv(tmp_path / "ogbn_arxiv", citations())
+    arguments = ["convert", str(path), "-o", str(tmp_path / "s"), "--progress"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 0
+    line = "OGB directory, CSV files, split 'time'"
+    assert f"{path}: {line}" in result.stderr
+    assert f"  from: {line}" in result.stdout
+
+
+def test_graphbolt_without_pyyaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    path = layouts.graphbolt(tmp_path / "gb", citations())
+    with pytest.raises(gz.GraphZeroError, match="needs PyYAML: pip install pyyaml"):
+        gz.convert(path, tmp_path / "s")

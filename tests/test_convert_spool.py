@@ -1,0 +1,187 @@
+"""What is read once and needed again: the same from memory, from files, and from both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pyg_graphzero import _core
+from pyg_graphzero.convert.distinct import distinct_integers, distinct_text
+from pyg_graphzero.convert.ids import text_bytes
+from pyg_graphzero.convert.rows import ArrayRows
+from pyg_graphzero.convert.spool import PrintedRows, RowSpool, TextSpool, WordRows
+from pyg_graphzero.convert.workspace import Workspace
+
+FAST = settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@pytest.fixture(params=["memory", "files", "both"])
+def space(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with Workspace(tmp_path / "store") as space:
+        turns = {"memory": [True], "files": [False], "both": [True, False, False]}[request.param]
+        calls = iter(range(1 << 30))
+        monkeypatch.setattr(space, "hold", lambda size: turns[next(calls) % len(turns)])
+        yield space
+
+
+def test_rows_come_back_in_any_range(space: Workspace) -> None:
+    want = torch.arange(60, dtype=torch.int32).view(20, 3)
+    spool = RowSpool(space, "x")
+    for part in want.split([1, 7, 0, 4, 8]):
+        spool.append(part)
+    rows = spool.finish(torch.empty(0))
+    assert (rows.shape, rows.dtype) == ((20, 3), torch.int32)
+    for begin, end in ((0, 20), (3, 5), (7, 13), (19, 20), (4, 4)):
+        assert torch.equal(rows.read(begin, end), want[begin:end])
+    for step in (1, 6, 100):
+        assert torch.equal(torch.cat(list(rows.slabs(step))), want)
+
+
+def test_dtypes_that_differ_become_one(space: Workspace) -> None:
+    spool = RowSpool(space, "x")
+    parts = [
+        torch.tensor([1, 2]),
+        torch.tensor([3], dtype=torch.int32),
+        torch.tensor([0.5]).double(),
+    ]
+    for part in parts:
+        spool.append(part)
+    rows = spool.finish(torch.empty(0))
+    assert rows.dtype == torch.float64
+    assert rows.read(0, 4).tolist() == [1.0, 2.0, 3.0, 0.5]
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float16, torch.uint8])
+def test_any_dtype(space: Workspace, dtype: torch.dtype) -> None:
+    want = torch.tensor([[0, 1], [1, 0], [1, 1]]).to(dtype)
+    spool = RowSpool(space, "x")
+    for part in want.split(1):
+        spool.append(part)
+    assert torch.equal(spool.finish(torch.empty(0)).read(0, 3), want)
+
+
+def test_without_a_batch_there_are_no_rows(space: Workspace) -> None:
+    rows = RowSpool(space, "x").finish(torch.empty(0, 4))
+    assert (rows.shape, list(rows.slabs())) == ((0, 4), [])
+    words = TextSpool(space, "x").finish()
+    assert (len(words), list(words.slabs())) == (0, [])
+
+
+def test_strings_come_back_in_any_range(space: Workspace) -> None:
+    want = [f"ä{i}" * (i % 3) for i in range(20)]
+    spool = TextSpool(space, "x")
+    for begin, end in ((0, 1), (1, 8), (8, 8), (8, 20)):
+        spool.append(pa.array(want[begin:end], pa.string()))
+    words = spool.finish()
+    for begin, end in ((0, 20), (3, 5), (7, 13), (19, 20), (4, 4)):
+        assert words.read(begin, end).to_pylist() == want[begin:end]
+    assert [word for slab in words.slabs() for word in slab.to_pylist()] == want
+
+
+def test_integers_as_text() -> None:
+    words = PrintedRows(ArrayRows(torch.tensor([7, -3, 100])))
+    assert words.read(1, 3).to_pylist() == ["-3", "100"]
+    assert [slab.to_pylist() for slab in words.slabs()] == [["7", "-3", "100"]]
+
+
+@FAST
+@given(
+    columns=st.lists(st.lists(INT64, max_size=80), min_size=1, max_size=3), room=st.integers(0, 900)
+)
+def test_distinct_integers(space: Workspace, columns: list[list[int]], room: int) -> None:
+    space.room = room
+    rows = [ArrayRows(torch.tensor(column, dtype=torch.int64)) for column in columns]
+    found = distinct_integers(rows, -5, space)
+    want = np.unique(np.concatenate([np.array(column, np.int64) for column in columns]))
+    assert found.read(0, len(found)).tolist() == want[want >= -5].tolist()
+
+
+@FAST
+@given(
+    columns=st.lists(st.lists(st.text(max_size=3), max_size=40), min_size=1, max_size=3),
+    room=st.integers(0, 400),
+)
+def test_distinct_text(space: Workspace, columns: list[list[str]], room: int) -> None:
+    space.room = room
+    rows = []
+    for column in columns:  # a batch for every five
+        parts = [pa.array(column[at : at + 5], pa.string()) for at in range(0, len(column), 5)]
+        rows.append(WordRows(parts, [len(part) for part in parts]))
+    found = distinct_text(rows, space)
+    assert found.read(0, len(found)).to_pylist() == sorted(
+        {word for each in columns for word in each}
+    )
+
+
+def test_many_runs_are_merged_in_rounds(space: Workspace) -> None:
+    space.room = 1 << 14
+    value = np.random.default_rng(0).integers(0, 1 << 40, 60_000)
+    rows = [ArrayRows(torch.from_numpy(part)) for part in np.array_split(value, 200)]
+    found = distinct_integers(rows, 0, space)
+    assert np.array_equal(found.read(0, len(found)).numpy(), np.unique(value))
+
+
+@FAST
+@given(ids=st.lists(st.integers(-70, 300), max_size=60), low=st.integers(-64, 64))
+def test_a_bit_for_each_id(ids: list[int], low: int) -> None:
+    bits = _core.IdBits(low, 200)
+    bits.add(torch.tensor(ids, dtype=torch.int64))
+    inside = np.unique([value for value in ids if low <= value < low + 200]).astype(np.int64)
+    assert bits.rank() == len(inside)
+    for begin in range(0, len(inside) + 1, 3):
+        assert bits.read(begin, len(inside)).tolist() == inside[begin:].tolist()
+    numbers = {value: number for number, value in enumerate(inside.tolist())}
+    wanted = [*range(-80, 320), 2**63 - 1, -(2**63)]
+    found = bits.find(torch.tensor(wanted))
+    assert found.tolist() == [numbers.get(value, -1) for value in wanted]
+
+
+def test_bits_at_the_ends_of_int64() -> None:
+    for low in (-(2**63), 2**63 - 65):
+        bits = _core.IdBits(low, 65)
+        bits.add(torch.tensor([low, low + 64, 0]))
+        assert (bits.rank(), bits.read(0, 2).tolist()) == (2, [low, low + 64])
+        assert bits.find(torch.tensor([low + 64, low + 1, 0])).tolist() == [1, -1, -1]
+
+
+@FAST
+@given(ids=st.lists(INT64, unique=True), others=st.lists(INT64))
+def test_rows_of_integers(ids: list[int], others: list[int]) -> None:
+    index = _core.IntegerIndex(torch.tensor(ids, dtype=torch.int64))
+    rows = {value: row for row, value in enumerate(ids)}
+    wanted = [*reversed(ids), *others]
+    assert index.second == -1
+    found = index.find(torch.tensor(wanted, dtype=torch.int64))
+    assert found.tolist() == [rows.get(value, -1) for value in wanted]
+
+
+@FAST
+@given(ids=st.lists(st.text(), unique=True), others=st.lists(st.text()))
+def test_rows_of_strings(ids: list[str], others: list[str]) -> None:
+    index = _core.TextIndex(*text_bytes(pa.array(ids, pa.string())))
+    rows = {value: row for row, value in enumerate(ids)}
+    wanted = pa.array(["x", *reversed(ids), *others], pa.string())[1:]
+    assert index.find(*text_bytes(wanted)).tolist() == [
+        rows.get(value, -1) for value in wanted.to_pylist()
+    ]
+
+
+def test_the_second_of_two_equal_ids_is_named() -> None:
+    assert _core.IntegerIndex(torch.tensor([5, 7, 5, 7])).second == 2
+    assert _core.TextIndex(*text_bytes(pa.array(["a", "", "b", ""]))).second == 3
+
+
+def test_offsets_that_leave_the_text_are_refused() -> None:
+    text = torch.zeros(3, dtype=torch.uint8)
+    for offsets in ([], [0, 4], [2, 1], [-1, 2]):
+        with pytest.raises(ValueError, match="offsets: expected positions in text, ascending"):
+            _core.TextIndex(torch.tensor(offsets, dtype=torch.int64), text)

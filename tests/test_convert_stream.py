@@ -1,0 +1,289 @@
+"""Text of any size: several files, compressed, spilled to disk, with rows that are left out."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from convert_support import edges_of, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+from pyg_graphzero.cli import main
+from pyg_graphzero.convert import blocks, text
+from pyg_graphzero.convert.workspace import Workspace
+
+PATH = [(0, 1), (1, 2), (2, 0)]
+
+
+@pytest.fixture
+def tight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few rows, nothing kept in memory, runs of a few ids."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text, "_PIECE_BYTES", 16)
+    monkeypatch.setattr(Workspace, "hold", lambda space, size: False)
+    start = Workspace.__init__
+
+    def init(space: Workspace, *args: Any, **options: Any) -> None:
+        start(space, *args, **options)
+        space.room = 4096
+
+    monkeypatch.setattr(Workspace, "__init__", init)
+
+
+def compress(path: Path, codec: str, raw: bytes) -> Path:
+    with pa.CompressedOutputStream(str(path), codec) as out:
+        out.write(raw)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("suffix", "codec"), [(".gz", "gzip"), (".zst", "zstd"), (".bz2", "bz2"), (".lz4", "lz4")]
+)
+def test_compressed(tmp_path: Path, suffix: str, codec: str) -> None:
+    raw = b"0,1\n1,2\n2,0\n"
+    path = compress(tmp_path / f"e.csv{suffix}", codec, raw)
+    gz.convert(path, tmp_path / "store")
+    assert edges_of(tmp_path / "store") == PATH
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InputError, match=rf"file: found damaged {codec} data .*, expected a whole"):
+        gz.convert(path, tmp_path / "other")
+
+
+def test_gzip_of_several_members(tmp_path: Path) -> None:
+    path = tmp_path / "e.csv.gz"
+    path.write_bytes(gzip.compress(b"0,1\n1,") + gzip.compress(b"2\n2,0\n"))
+    gz.convert(path, tmp_path / "store")
+    assert edges_of(tmp_path / "store") == PATH
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Path:
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    write(folder / "a.csv", "# first\nsrc,dst,w\n0,1,5\n1,2,6")
+    write(folder / "b.csv.gz", "src,dst,w\n2,0,7\n")
+    write(folder / "c.csv", "")
+    write(folder / "d.csv", "0,2,8\n")  # without a header, as `split` leaves it
+    write(folder / "_SUCCESS", "")
+    return folder
+
+
+EDGES = [(0, 1, 5), (1, 2, 6), (2, 0, 7), (0, 2, 8)]
+
+
+@pytest.mark.parametrize("source", ["parts", "parts/*.csv*", ["parts/[ab].*", "parts/d.csv"]])
+def test_several_files_are_one_table(
+    tmp_path: Path, parts: Path, source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gz.convert(source, "store", edge_attrs=["w"])
+    assert edges_of(tmp_path / "store", None, "w") == EDGES
+
+
+def test_several_files_on_the_command_line_and_in_a_spec(tmp_path: Path, parts: Path) -> None:
+    done = CliRunner().invoke(main, ["convert", str(parts / "*"), "-o", str(tmp_path / "a")])
+    assert done.exit_code == 2, "the pattern takes a file of another kind"
+    assert "found .csv, no suffix, expected files of one kind" in done.output
+    write(tmp_path / "g.toml", '[[edges]]\nfile = ["parts/a.csv", "parts/d.csv"]\n')
+    gz.convert(tmp_path / "g.toml", tmp_path / "b")
+    assert edges_of(tmp_path / "b") == [(0, 1), (1, 2), (0, 2)]
+
+
+def test_faults_in_one_of_several_files(tmp_path: Path, parts: Path) -> None:
+    write(parts / "d.csv", "0,2,8\n\n0,x,9\n")
+    with pytest.raises(InputError, match=r"parts: d\.csv, line 3, column 'dst': found 'x'"):
+        gz.convert(parts, tmp_path / "store")
+    write(parts / "d.csv", "0,2,8\n0,-4,9\n")
+    with pytest.raises(InputError, match=r"parts: d\.csv, line 2, column 'dst': found id -4"):
+        gz.convert(parts, tmp_path / "store")
+    write(parts / "d.csv", "dst,src,w\n0,2,8\n")
+    with pytest.raises(
+        InputError, match=r"d\.csv: line 1: found dst, src, w, expected src, dst, w as in .*a\.csv"
+    ):
+        gz.convert(parts, tmp_path / "store")
+    write(parts / "d.csv", "0,2\n")
+    with pytest.raises(InputError, match=r"d\.csv, line 1: found 2 cells \('0,2'\), expected 3"):
+        gz.convert(parts, tmp_path / "store")
+    far = write(tmp_path / "far.csv", "0,q,1\n")
+    with pytest.raises(InputError, match=r": far\.csv, line 1, column 'dst': found 'q'"):
+        gz.convert([parts / "a.csv", far], tmp_path / "store")
+
+
+FAULTY = """\
+src,dst,w,s
+0,1,0.5,a
+1,2
+1,x,0.5,a
+2,0,,a
+2,0,0.25,"b
+c"
+0,2,0.5,a,b
+-1,2,0.5,a
+0,99999999999999999999,1,a
+1,0,1,a
+"""
+
+
+@pytest.mark.usefixtures("tight")
+def test_faulty_rows_are_left_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", FAULTY)
+    summary = gz.convert(path, tmp_path / "s", edge_attrs=["w"], on_error="skip")
+    assert edges_of(tmp_path / "s", None, "w") == [(0, 1, 0.5), (2, 0, 0.25), (1, 0, 1.0)]
+    assert summary.num_skipped == 6
+    assert [line.removeprefix(f"{path}: ") for line in summary.skipped] == [
+        "line 3: found 2 cells ('1,2'), expected 4 cells separated by ','",
+        "line 4, column 'dst': found 'x', expected an integer id below 2**63. "
+        'If ids are text, pass id_type="str" (--id-type str).',
+        "line 5, column 'w': found an empty cell, expected a number",
+        "line 8: found 5 cells ('0,2,0.5,a,b'), expected 4 cells separated by ','",
+        "line 10, column 'dst': found '99999999999999999999', expected an integer id below "
+        '2**63. If ids are text, pass id_type="str" (--id-type str).',
+        "line 9, column 'src': found id -1, expected an id of 0 or more. "
+        "If it is meant, pass ids='map' (--ids map).",
+    ]
+    assert "skipped: 6 rows" in str(summary)
+    assert summary.to_dict()["num_skipped"] == 6
+
+
+def test_skipping_on_the_command_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "0,1\n" * 9 + "x,1\n" * 12)
+    done = CliRunner().invoke(
+        main, ["convert", str(path), "-o", str(tmp_path / "s"), "--on-error", "skip"]
+    )
+    assert done.exit_code == 0, done.output
+    assert "skipped: 12 rows" in done.output
+    assert done.output.count("found 'x'") == 10
+    with pytest.raises(ValueError, match="on_error='ignore': expected one of raise, skip"):
+        gz.convert(path, tmp_path / "t", on_error="ignore")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "bool"])
+def test_values_a_dtype_cannot_hold_are_left_out(tmp_path: Path, dtype: str) -> None:
+    path = write(tmp_path / "e.csv", "0,1,1\n1,2,300000\n2,0,0\n")
+    options: dict[str, Any] = {"edge_attrs": {"w": 2}, "dtypes": {"w": dtype}, "on_error": "skip"}
+    summary = gz.convert(path, tmp_path / "s", num_nodes=3, **options)
+    assert edges_of(tmp_path / "s", None, "w") == [(0, 1, 1), (2, 0, 0)]
+    assert summary.num_skipped == 1
+
+
+def test_ids_without_a_node_are_left_out(tmp_path: Path) -> None:
+    table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\nq,3\n9,4\n")
+    path = write(tmp_path / "e.csv", "7,5\n5,8\n9,7\n6,9\n")
+    summary = gz.convert(
+        path,
+        tmp_path / "s",
+        nodes={"file": table, "id": "id"},
+        node_attrs={"x": "x", "train_idx": np.array([5, 6, 9])},
+        on_error="skip",
+    )
+    assert edges_of(tmp_path / "s") == [(7, 5), (9, 7)]
+    assert gz.open(tmp_path / "s").data().train_idx.tolist() == [1, 2]
+    assert summary.num_skipped == 4
+    assert [line.split(": found ")[1].split(",")[0] for line in summary.skipped] == [
+        "'q'",
+        "id 6",
+        "id 8",
+        "id 6",
+    ]
+    summary = gz.convert(
+        np.array([[0, 1, 9], [1, 2, 0]]), tmp_path / "t", num_nodes=3, on_error="skip"
+    )
+    assert edges_of(tmp_path / "t") == [(0, 1), (1, 2)]
+
+
+SETTINGS = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+WORDS = st.text(st.sampled_from('abé "\n'), min_size=1, max_size=4).map(
+    lambda word: word.strip(" \t") or "x"
+)
+
+
+@SETTINGS
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**40)), min_size=1),
+    weights=st.sampled_from([[1], [1, 0.5], [7, -3, 2**60]]),
+    ids=st.sampled_from(["auto", "map"]),
+)
+@pytest.mark.usefixtures("tight")
+def test_spilled_integers_are_the_same(
+    tmp_path: Path, edges: list[tuple[int, int]], weights: list[float], ids: str
+) -> None:
+    rows = [f"{src},{dst},{weights[at % len(weights)]}" for at, (src, dst) in enumerate(edges)]
+    path = write(tmp_path / "e.csv", "\n".join(rows))
+    gz.convert(path, tmp_path / "s", edge_attrs={"w": 2}, ids=ids, force=True)
+    want = [(*edge, weights[at % len(weights)]) for at, edge in enumerate(edges)]
+    assert edges_of(tmp_path / "s", None, "w") == want
+
+
+@SETTINGS
+@given(edges=st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=40))
+@pytest.mark.usefixtures("tight")
+def test_spilled_text_is_the_same(tmp_path: Path, edges: list[tuple[str, str]]) -> None:
+    def quoted(word: str) -> str:
+        return '"' + word.replace('"', '""') + '"'
+
+    path = write(tmp_path / "e.csv", "\n".join(f"{quoted(a)},{quoted(b)}" for a, b in edges))
+    options: dict[str, Any] = {"id_type": "str", "header": False, "delimiter": ","}
+    gz.convert(path, tmp_path / "s", comment=None, force=True, **options)
+    assert edges_of(tmp_path / "s") == edges
+    ids = list(gz.open(tmp_path / "s").ids())
+    assert ids == sorted({word for edge in edges for word in edge})
+
+
+@pytest.mark.usefixtures("tight")
+def test_spilled_node_table(tmp_path: Path) -> None:
+    order = np.random.default_rng(0).permutation(100)
+    rows = "".join(f"{i},{i / 2},{i % 3},{i}\n" for i in order)
+    table = write(tmp_path / "n.csv", "id,f0,f1,y\n" + rows)
+    path = write(tmp_path / "e.csv", "".join(f"{i},{(i * 7) % 100}\n" for i in range(100)))
+    summary = gz.convert(
+        path, tmp_path / "s", nodes=str(table), node_attrs={"x": "f*", "y": "y", "both": "f0,y"}
+    )
+    data = gz.open(tmp_path / "s").data()
+    assert summary.nodes[None].attrs == {"x": "float32[2]", "y": "int64", "both": "float64[2]"}
+    assert data.y.tolist() == order.tolist()
+    assert np.array_equal(data.x.numpy(), np.stack([order / 2, order % 3], axis=1))
+    assert edges_of(tmp_path / "s") == [(i, (i * 7) % 100) for i in range(100)]
+    assert [entry.name for entry in tmp_path.iterdir() if "scratch" in entry.name] == []
+
+
+@pytest.mark.usefixtures("tight")
+def test_a_map_that_does_not_fit_names_the_memory_it_needs(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    edges = rng.integers(0, 2**60, (400, 2))
+    path = write(tmp_path / "e.csv", "\n".join(f"{a},{b}" for a, b in edges))
+    with pytest.raises(
+        ValueError,
+        match=r"memory: mapping the ids of 800 nodes takes .* pass memory='\d+MB' or more",
+    ):
+        gz.convert(path, tmp_path / "s")
+
+
+def test_bounded_memory_is_named_in_the_options(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "0,1\n")
+    with pytest.raises(ValueError, match="memory='1MB': found 1000000 bytes, expected"):
+        gz.convert(path, tmp_path / "s", memory="1MB")
+    with pytest.raises(FileNotFoundError, match="temporary files"):
+        gz.convert(path, tmp_path / "s", tmp=tmp_path / "nowhere")
+    gz.convert(path, tmp_path / "s", memory="64GB", tmp=tmp_path)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["e.csv", "s"]
+
+
+def test_lines_are_counted_for_the_faults_that_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = []
+    count = blocks._count_lines
+    monkeypatch.setattr(blocks, "_count_lines", lambda *args: counted.append(args) or count(*args))
+    path = write(tmp_path / "e.csv", "0,1\n" + "x,1\n" * 5000)
+    summary = gz.convert(path, tmp_path / "s", on_error="skip")
+    assert (summary.num_skipped, len(summary.skipped), len(counted)) == (5000, 10, 10)

@@ -1,0 +1,586 @@
+"""float32 attributes in fewer bytes: every code, what is lost, and where decoded rows show."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from store_files import overwrite, reseal, set_field
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+import pyg_graphzero as gz
+from pyg_graphzero import FormatError, InputError, _core
+from pyg_graphzero.cli import main
+from pyg_graphzero.columns import (
+    EncodedRows,
+    column_rows,
+    decoded,
+    gather,
+    view_column,
+    write_column,
+)
+from pyg_graphzero.convert.rows import ArrayRows, StreamRows
+from pyg_graphzero.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
+from pyg_graphzero.writer import StoreWriter
+
+HALVES = ["float16", "bfloat16"]
+
+
+def encode(path: Path, x: Tensor, encoding: str) -> tuple[EncodedRows, EncodingLoss]:
+    """``x`` written with an encoding and opened again."""
+    path.unlink(missing_ok=True)
+    encoder = ColumnEncoder(ArrayRows(x), encoding, "x")
+    write_column(path, encoder)
+    column = _core.Column.open(str(path))
+    rows = column_rows(column, view_column(column))
+    assert isinstance(rows, EncodedRows)
+    return rows, encoder.loss()
+
+
+def reference(rows: EncodedRows) -> Tensor:
+    """What the codes stand for, by torch."""
+    if rows.stored.dtype != torch.int8:
+        return rows.stored.float()
+    assert rows.scale is not None
+    assert rows.zero_point is not None
+    shape = rows.shape[1:]
+    return rows.stored.float() * rows.scale.view(shape) + rows.zero_point.view(shape)
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Equal bit by bit, NaNs included."""
+    return torch.equal(a.contiguous().view(torch.int32), b.contiguous().view(torch.int32))
+
+
+class TestDecoding:
+    @pytest.mark.parametrize("encoding", HALVES)
+    @pytest.mark.parametrize("width", [1, 7, 8, 16, 64])
+    def test_every_half(self, encoding: str, width: int) -> None:
+        """All 65,536 patterns: numbers, denormals, infinities, NaNs; odd widths, too."""
+        patterns = torch.arange(65536 // width * width).to(torch.int32)
+        stored = patterns.to(torch.int16).view(ENCODINGS[encoding]).view(-1, width)
+        found = gather(EncodedRows(stored), torch.arange(len(stored)))
+        expected = stored.float()
+        nan = expected.isnan()
+        assert torch.equal(found.isnan(), nan)
+        assert same_bits(found[~nan], expected[~nan])
+
+    def test_every_int8(self) -> None:
+        stored = torch.arange(-128, 128).to(torch.int8).repeat(9, 1).t()
+        scale = torch.tensor([1, 0, 1e-45, 1e-38, 3.7e-3, 0.1, 1e4, 1e36, -2.0])
+        zero_point = torch.tensor([0, 5, 0, 1e-40, -0.2, 12.7, 1e9, 1e38, 3.0])
+        rows = EncodedRows(stored.contiguous(), scale, zero_point)
+        assert same_bits(gather(rows, torch.arange(256)), stored.float() * scale + zero_point)
+
+    @given(
+        encoding=st.sampled_from(list(ENCODINGS)),
+        num_rows=st.integers(1, 40),
+        width=st.integers(1, 70),
+        padding=st.integers(0, 9),
+        begin=st.integers(0, 3),
+        length=st.integers(0, 2000),
+        threads=st.sampled_from([1, 4]),
+        seed=st.integers(0, 2**32),
+    )
+    def test_strided_unaligned_rows(
+        self,
+        encoding: str,
+        num_rows: int,
+        width: int,
+        padding: int,
+        begin: int,
+        length: int,
+        threads: int,
+        seed: int,
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        table = torch.randint(-128, 128, (num_rows, begin + width + padding), generator=generator)
+        stored = table.to(ENCODINGS[encoding])[:, begin : begin + width]
+        scales = (None, None)
+        if encoding == "int8":
+            scales = (
+                torch.rand(width, generator=generator),
+                torch.randn(width, generator=generator),
+            )
+        rows = EncodedRows(stored, *scales)
+        index = torch.randint(num_rows, (length,), generator=generator)
+        assert same_bits(gather(rows, index, threads), reference(rows)[index])
+
+    @pytest.mark.parametrize("encoding", ENCODINGS)
+    @pytest.mark.parametrize("shape", [(5,), (5, 0), (0, 3), (5, 2, 3), (5, 1)])
+    def test_shapes(self, tmp_path: Path, encoding: str, shape: tuple[int, ...]) -> None:
+        rows, loss = encode(tmp_path / "x.gd", torch.randn(shape), encoding)
+        assert rows.shape == shape
+        assert same_bits(rows.decoded(), reference(rows))
+        assert loss.values == rows.stored.numel()
+        if len(rows.stored):
+            assert same_bits(rows[-2], reference(rows)[-2])
+            assert same_bits(rows[1:-1:2], reference(rows)[1:-1:2])
+        with pytest.raises(IndexError, match="row"):
+            gather(rows, torch.tensor([len(rows.stored)]))
+
+    def test_flush_to_zero_changes_nothing(self) -> None:
+        stored = torch.arange(1, 1024).to(torch.int16).view(torch.float16)
+        torch.set_flush_denormal(True)
+        try:
+            found = gather(EncodedRows(stored), torch.arange(1023))
+        finally:
+            torch.set_flush_denormal(False)
+        assert same_bits(found, stored.float())
+
+
+class TestHalves:
+    @pytest.mark.parametrize("encoding", HALVES)
+    def test_rounds_as_torch_does(self, tmp_path: Path, encoding: str) -> None:
+        bits = torch.randint(-(2**31), 2**31, (4000, 25), dtype=torch.int64).to(torch.int32)
+        x = bits.view(torch.float32)
+        x[0, :6] = torch.tensor([65504.0, 65519.9, 65520.0, -1e30, 2**-24, 2**-25])
+        rows, loss = encode(tmp_path / "x.gd", x, encoding)
+        half = ENCODINGS[encoding]
+        expected = x.to(half)
+        beyond = expected.isinf() & ~x.isinf()
+        largest = torch.tensor(torch.finfo(half).max, dtype=half)
+        expected = torch.where(beyond, largest.copysign(x.to(half)), expected).float()
+        nan = x.isnan()
+        found = rows.decoded()
+        assert torch.equal(found.isnan(), nan)
+        assert same_bits(found[~nan], expected[~nan])
+        assert loss.clipped == int(beyond.sum())
+        assert loss.values == int(x.isfinite().sum())
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+    def test_other_floats(self, tmp_path: Path, dtype: torch.dtype) -> None:
+        x = torch.randn(50, 3, dtype=dtype)
+        rows, _ = encode(tmp_path / "x.gd", x, "bfloat16")
+        assert torch.equal(rows.decoded(), x.float().bfloat16().float())
+
+    def test_beyond_float32(self, tmp_path: Path) -> None:
+        x = torch.tensor([1e300, -1e300, torch.inf, torch.nan], dtype=torch.float64)
+        rows, loss = encode(tmp_path / "x.gd", x, "bfloat16")
+        largest = torch.finfo(torch.bfloat16).max
+        assert rows.decoded().tolist()[:3] == [largest, -largest, torch.inf]
+        assert rows.decoded()[3].isnan()
+        assert loss.clipped == 2
+
+
+class TestInt8:
+    def test_error_is_half_a_step(self, tmp_path: Path) -> None:
+        x = torch.rand(3000, 40) * torch.logspace(-30, 30, 40)
+        x[:, ::2] -= x[:, ::2].mean(0)
+        rows, loss = encode(tmp_path / "x.gd", x, "int8")
+        assert rows.scale is not None
+        step = rows.scale.double()
+        # Beside half a step: float32 cannot say every value of the lattice.
+        allowed = step * 0.51 + x.abs().amax(0) * 2.0**-22
+        error = (rows.decoded().double() - x).abs()
+        assert bool((error.amax(0) <= allowed).all())
+        assert loss.clipped == 0
+        assert loss.max_abs_error == pytest.approx(float(error.max()))
+        assert loss.rmse == pytest.approx(float(error.square().mean().sqrt()))
+        relative = error.square().mean(0) / x.double().var(0, unbiased=False)
+        assert loss.relative_rmse == pytest.approx(float(relative.mean().sqrt()), rel=1e-6)
+        assert loss.worst_column == int(relative.argmax())
+
+    def test_constant_columns_and_zeros_are_exact(self, tmp_path: Path) -> None:
+        x = torch.stack(
+            [
+                torch.full((500,), 3.3),
+                torch.zeros(500),
+                torch.full((500,), -1e-42),
+                torch.full((500,), 3e38),
+                (torch.arange(500) % 50 == 0).float(),
+                torch.relu(torch.randn(500)),
+                -torch.relu(torch.randn(500) - 1) * 1e-38,
+            ],
+            dim=1,
+        )
+        rows, loss = encode(tmp_path / "x.gd", x, "int8")
+        found = rows.decoded()
+        assert torch.equal(found[:, :4], x[:, :4])
+        assert bool((found[x == 0] == 0).all())
+        assert torch.allclose(found[:, 4], x[:, 4])
+        assert loss.clipped == 0
+        assert loss.worst_column in (4, 5, 6)
+
+    @pytest.mark.parametrize("centre", [0.0, 2000.0, -5e6])
+    @pytest.mark.parametrize("outlier", [1e4, 1e9, -3e37])
+    def test_outliers_do_not_take_the_resolution(
+        self, tmp_path: Path, centre: float, outlier: float
+    ) -> None:
+        x = torch.randn(20_000, 2) * 3 + centre
+        x[777, 0] += outlier
+        rows, loss = encode(tmp_path / "x.gd", x, "int8")
+        error = (rows.decoded() - x).abs()
+        error[777, 0] = 0
+        ulp = abs(centre) * 2.0**-22
+        spoiled, clean = error.mean(0).tolist()
+        assert spoiled == pytest.approx(clean, rel=0.6)
+        assert error.max() < 1.5 + ulp
+        assert 1 <= loss.clipped < 100
+        assert loss.max_abs_error > abs(outlier) * 0.9
+
+    def test_what_is_rare_but_no_outlier_is_kept(self, tmp_path: Path) -> None:
+        x = torch.zeros(100_000, 3)
+        x[:3, 0] = 1.0  # three ones among zeros
+        x[:, 1] = torch.randn(100_000)  # tails of a normal distribution
+        x[:50_000, 2], x[50_000:, 2] = 1000.0, -1000.0  # nothing near the middle
+        rows, loss = encode(tmp_path / "x.gd", x, "int8")
+        assert loss.clipped == 0
+        assert torch.allclose(rows.decoded()[:, [0, 2]], x[:, [0, 2]], rtol=1e-3)
+
+    def test_denormals_and_the_ends_of_float32(self, tmp_path: Path) -> None:
+        tiny = torch.arange(1000).float() * 1.4e-45
+        largest = torch.finfo(torch.float32).max
+        wide = torch.linspace(-1, 1, 1000) * largest
+        x = torch.stack([tiny, wide, torch.linspace(1e9, 1e9 + 64, 1000)], dim=1)
+        rows, loss = encode(tmp_path / "x.gd", x, "int8")
+        error = (rows.decoded().double() - x.double()).abs()
+        assert rows.decoded().isfinite().all()
+        assert error[:, 0].max() <= 4 * 1.5e-45
+        assert error[:, 1].max() <= largest / 100
+        assert error[:, 2].max() <= 64
+        assert loss.clipped < 10
+
+    @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+    def test_values_that_are_not_finite(self, tmp_path: Path, bad: float) -> None:
+        x = torch.zeros(30_000, 64)
+        x[29_000, 63] = bad
+        x[29_001, 0] = torch.nan
+        with pytest.raises(InputError) as caught:
+            encode(tmp_path / "x.gd", x, "int8")
+        assert str(caught.value) == (
+            f"x: row 29000: found {bad}, expected a finite number. "
+            "float16 and bfloat16 keep such values."
+        )
+        assert not (tmp_path / "x.gd").exists()
+
+    def test_threads_do_not_matter(self, tmp_path: Path) -> None:
+        x = torch.randn(5000, 100)
+        torch.set_num_threads(1)
+        try:
+            _, one = encode(tmp_path / "1.gd", x, "int8")
+        finally:
+            torch.set_num_threads(2)
+        _, two = encode(tmp_path / "2.gd", x, "int8")
+        assert one == two
+        assert (tmp_path / "1.gd").read_bytes() == (tmp_path / "2.gd").read_bytes()
+
+    def test_rows_that_are_read_piece_by_piece(self, tmp_path: Path) -> None:
+        """One pass for the ranges and one for the codes, of a source that only goes forwards."""
+        x = torch.randn(4000, 31)
+        (tmp_path / "raw").write_bytes(x.numpy().tobytes())
+        opened: list[Any] = []
+
+        def stream() -> Any:
+            opened.append((tmp_path / "raw").open("rb"))
+            return opened[-1]
+
+        class Small(StreamRows):
+            def slabs(self, num_rows: int | None = None) -> Any:
+                return super().slabs(300)
+
+        rows = Small(tmp_path / "raw", "member", stream, (4000, 31), torch.float32)
+        write_column(tmp_path / "a.gd", ColumnEncoder(rows, "int8", "x"))
+        encode(tmp_path / "b.gd", x, "int8")
+        assert len(opened) == 2
+        column = _core.Column.open(str(tmp_path / "a.gd"))
+        whole = _core.Column.open(str(tmp_path / "b.gd"))
+        assert (column.scale, column.zero_point) == (whole.scale, whole.zero_point)
+        assert torch.equal(view_column(column), view_column(whole))
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.uint8])
+def test_only_floats_are_encoded(encoding: str, dtype: torch.dtype) -> None:
+    with pytest.raises(InputError, match=r"dtype: found \w+, expected floating-point numbers"):
+        ColumnEncoder(ArrayRows(torch.ones(3, dtype=dtype)), encoding, "x")
+
+
+# Stores
+
+
+@pytest.fixture(scope="module")
+def graph() -> Data:
+    generator = torch.Generator().manual_seed(3)
+    return Data(
+        x=torch.randn(400, 37, generator=generator),
+        y=torch.arange(400),
+        edge_index=torch.randint(400, (2, 3000), generator=generator),
+    )
+
+
+@pytest.fixture(scope="module", params=list(ENCODINGS))
+def encoded(
+    request: pytest.FixtureRequest, graph: Data, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, Tensor]:
+    """The encoding, a store with it, and what its ``x`` decodes to."""
+    path = tmp_path_factory.mktemp("encoded") / "store"
+    gz.convert(graph, path, features=request.param)
+    store = gz.open(path)
+    rows = store._contents.rows(store._contents.node_type(None).attrs["x"])
+    assert isinstance(rows, EncodedRows)
+    x = reference(rows)
+    assert (x - graph.x).abs().max() < 0.05
+    return request.param, path, x
+
+
+class TestStore:
+    def test_data(self, encoded: tuple[str, Path, Tensor], graph: Data) -> None:
+        _, path, x = encoded
+        data = gz.open(path).data()
+        assert repr(data) == repr(gz.open(path).data())
+        assert "x=[400, 37]" in repr(data)
+        assert data.num_features == data.num_node_features == 37
+        assert data.num_nodes == 400
+        assert not data._store._mapping.raw("x").is_built
+        assert data.x.dtype == torch.float32
+        assert same_bits(data.x, x)
+        assert data.x is data.x
+        assert torch.equal(data.y, graph.y)
+
+    def test_loader_gathers_without_building(self, encoded: tuple[str, Path, Tensor]) -> None:
+        _, path, x = encoded
+        data = gz.open(path).data()
+        for workers in (0, 2):
+            loader = gz.loader.NeighborLoader(data, [4, 4], batch_size=64, num_workers=workers)
+            for batch in loader:
+                assert same_bits(batch.x, x[batch.n_id])
+        for batch in gz.loader.LinkNeighborLoader(data, [2], batch_size=500):
+            assert same_bits(batch.x, x[batch.n_id])
+        for batch in gz.loader.ShaDowKHopSampler(data, 2, 3, torch.arange(20)):
+            assert batch.x.dtype == torch.float32
+        assert not data._store._mapping.raw("x").is_built
+
+    def test_what_scripts_change_is_loaded(self, encoded: tuple[str, Path, Tensor]) -> None:
+        _, path, x = encoded
+
+        def batch_of(data: Data) -> Data:
+            loader = gz.loader.NeighborLoader(data, [3], batch_size=400)
+            return next(iter(loader))
+
+        data = gz.open(path).data()
+        data.x[5] = 100.0
+        changed = pickle.loads(pickle.dumps(data))
+        for each in (data, copy.copy(data), changed):
+            assert (batch_of(each).x[5] == 100).all()
+            assert same_bits(batch_of(each).x[6], x[6])
+        data.x = data.x[:, :2]
+        assert batch_of(data).x.shape == (400, 2)
+        del data.x
+        assert "x" not in batch_of(data)
+        fresh = gz.open(path).data()
+        _ = fresh.x  # used, not changed
+        assert len(pickle.dumps(fresh)) < 2000
+
+    def test_feature_store(self, encoded: tuple[str, Path, Tensor]) -> None:
+        _, path, x = encoded
+        store = gz.open(path).feature_store
+
+        def get(index: Any) -> Tensor:
+            return store.get_tensor(group_name=None, attr_name="x", index=index)
+
+        mask = torch.arange(400) % 3 == 0
+        for index in (
+            torch.tensor([3, 1, 3]),
+            np.array([7, 2]),
+            mask,
+            slice(5, 90, 7),
+            slice(None),
+        ):
+            assert same_bits(get(index), x[index])
+        assert same_bits(get(None), x)
+        assert same_bits(get(-3), x[-3])
+        assert store.get_tensor_size(group_name=None, attr_name="x") == (400, 37)
+        attrs = store.get_all_tensor_attrs()
+        assert [a.attr_name for a in attrs] == ["x", "y"]
+
+    def test_put_tensor_is_stored_as_it_is(
+        self, encoded: tuple[str, Path, Tensor], tmp_path: Path
+    ) -> None:
+        _, path, x = encoded
+        copied = Path(shutil.copytree(path, tmp_path / "copy"))
+        store = gz.open(copied, "r+")
+        row = torch.full((1, 37), 1 / 3)
+        store.feature_store.put_tensor(row, group_name=None, attr_name="x", index=torch.tensor([9]))
+        expected = x.clone()
+        expected[9] = 1 / 3
+        assert torch.equal(gz.open(copied).data().x, expected)
+        attrs = gz.open(copied).info()["node_types"][0]["attrs"]
+        assert "encoding" not in attrs["x"]
+        assert gz.open(copied).verify().ok
+        store.feature_store.remove_tensor(group_name=None, attr_name="x", index=None)
+        assert "x" not in gz.open(copied).data()
+
+    def test_info_and_summary(
+        self, encoded: tuple[str, Path, Tensor], graph: Data, tmp_path: Path
+    ) -> None:
+        encoding, path, x = encoded
+        summary = gz.convert(graph, tmp_path / "again", features={"x": encoding})
+        loss = summary.nodes[None].losses["x"]
+        assert f"x: float32[37] as {encoding}: max error " in str(summary)
+        assert json.loads(json.dumps(summary.to_dict()))["nodes"][""]["losses"]["x"]["rmse"] > 0
+        column = gz.open(path).info()["node_types"][0]["attrs"]["x"]
+        assert (column["dtype"], column["shape"]) == ("float32", [400, 37])
+        assert column["encoding"] == loss.to_dict()
+        assert column["bytes"] == (path / "node/x.gd").stat().st_size < 37 * 400 * 4
+        assert loss.rmse == pytest.approx(float((x - graph.x).double().square().mean().sqrt()))
+        shown = CliRunner().invoke(main, ["info", str(path)]).output
+        assert f"x: float32[37] as {encoding}, " in shown
+
+    def test_verify_covers_every_section(
+        self, encoded: tuple[str, Path, Tensor], tmp_path: Path
+    ) -> None:
+        _, path, _ = encoded
+        copied = Path(shutil.copytree(path, tmp_path / "copy"))
+        assert gz.open(copied).verify().ok
+        size = (copied / "node/x.gd").stat().st_size
+        for at in (4096, size - 20):
+            before = (copied / "node/x.gd").read_bytes()
+            overwrite(copied / "node/x.gd", at, bytes([before[at] ^ 1]))
+            assert not gz.verify.verify(copied).ok
+            overwrite(copied / "node/x.gd", 0, before)
+
+    @pytest.mark.parametrize("keep", [True, ["x"], [".x"]])
+    def test_keep_half(self, encoded: tuple[str, Path, Tensor], keep: Any) -> None:
+        encoding, path, x = encoded
+        if keep == [".x"]:
+            keep = ["None.x"]
+        if encoding == "int8" and keep is not True:
+            with pytest.raises(ValueError, match=r"keep_half names '.*x', which"):
+                gz.open(path, keep_half=keep)
+            return
+        store = gz.open(path, keep_half=keep)
+        dtype = torch.float32 if encoding == "int8" else ENCODINGS[encoding]
+        for each in (store, pickle.loads(pickle.dumps(store))):
+            data = each.data()
+            assert data.x.dtype == dtype
+            assert torch.equal(data.x.float(), x)
+            batch = next(iter(gz.loader.NeighborLoader(data, [2], batch_size=50)))
+            assert batch.x.dtype == dtype
+        with pytest.raises(ValueError, match="expected True or a list of names"):
+            gz.open(path, keep_half="x")
+
+
+class TestOptions:
+    def test_by_type(self, tmp_path: Path) -> None:
+        data = HeteroData()
+        data["paper"].x, data["author"].x = torch.randn(20, 4), torch.randn(30, 4)
+        data["paper"].extra = torch.randn(20, 2)
+        data["author", "writes", "paper"].edge_index = torch.randint(20, (2, 50))
+        features = {"x": "int8", "paper.x": "bfloat16", "extra": "float16"}
+        summary = gz.convert(data, tmp_path / "s", features=features)
+        losses = {name: node.losses for name, node in summary.nodes.items()}
+        assert losses["paper"]["x"].encoding == "bfloat16"
+        assert losses["paper"]["extra"].encoding == "float16"
+        assert losses["author"]["x"].encoding == "int8"
+        disk = gz.open(tmp_path / "s").data()
+        loader = gz.loader.NeighborLoader(disk, [3], input_nodes="paper", batch_size=20)
+        batch = next(iter(loader))
+        for name in ("paper", "author"):
+            assert torch.equal(batch[name].x, disk[name].x[batch[name].n_id])
+            assert torch.allclose(disk[name].x, data[name].x, atol=0.05)
+        left = gz.open(tmp_path / "s", keep_half=["paper.x"]).data()
+        assert (left["paper"].x.dtype, left["paper"].extra.dtype) == (torch.bfloat16, torch.float32)
+
+    def test_names_that_are_not_there(self, graph: Data, tmp_path: Path) -> None:
+        for features in ({"z": "int8"}, {"edge_attr": "int8"}, {"paper.x": "int8"}):
+            with pytest.raises(ValueError, match=r"which is no node attribute. There are: x, y"):
+                gz.convert(graph, tmp_path / "s", features=features)
+        with pytest.raises(ValueError, match="features='int4': expected one of float16, bfloat16"):
+            gz.convert(graph, tmp_path / "s", features="int4")
+        with pytest.raises(InputError, match="node attribute 'y' of None: dtype: found int64"):
+            gz.convert(graph, tmp_path / "s", features={"y": "int8"})
+        assert not (tmp_path / "s").exists()
+
+    def test_command_line(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "edges.npy", np.array([[0, 1], [1, 2]]))
+        np.save(tmp_path / "x.npy", np.random.default_rng(0).random((3, 4), dtype=np.float32))
+        args = ["convert", str(tmp_path / "edges.npy"), "--edge-layout", "2xE", "--node-attr"]
+        args += [f"x={tmp_path / 'x.npy'}", "--node-attr", f"z={tmp_path / 'x.npy'}"]
+        args += ["--features", "int8", "--features", "z=float16", "-o", str(tmp_path / "s")]
+        done = CliRunner().invoke(main, args)
+        assert done.exit_code == 0, done.output
+        assert "x: float32[4] as int8: max error " in done.output
+        assert "z: float32[4] as float16: max error " in done.output
+
+
+class TestDamage:
+    """The sections and fields of an encoding, forged behind valid hashes."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Path:
+        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
+            writer.add_node_type(None, 50)
+            writer.add_node_attr(None, "x", torch.randn(50, 7), encoding="int8")
+            writer.finish()
+        return tmp_path / "store"
+
+    @pytest.mark.parametrize("field", ["scale_offset", "zero_point_offset"])
+    @pytest.mark.parametrize("value", [0, 1, 4096, 2**31, 2**63, 2**64 - 4096, 2**64 - 1])
+    def test_offsets(self, store: Path, field: str, value: int) -> None:
+        set_field(store / "node/x.gd", field, value)
+        reseal(store)
+        right = {"scale_offset": 8192, "zero_point_offset": 12288}[field]
+        with pytest.raises(FormatError, match=f"x.gd: {field}: found {value}, expected {right}"):
+            gz.open(store)
+
+    def test_a_file_without_room_for_the_sections(self, store: Path) -> None:
+        raw = (store / "node/x.gd").read_bytes()
+        (store / "node/x.gd").write_bytes(raw[:8192] + raw[-8:])
+        for name, value in (("file_bytes", 8200), ("checksums_offset", 8192)):
+            set_field(store / "node/x.gd", name, value)
+        reseal(store)
+        with pytest.raises(FormatError, match="scale_offset: found 8192, expected 28 bytes in fro"):
+            gz.open(store)
+
+    @pytest.mark.parametrize("encoding", [1, 3, 2**31])
+    def test_encodings(self, store: Path, encoding: int) -> None:
+        set_field(store / "node/x.gd", "encoding", encoding)
+        reseal(store)
+        with pytest.raises(FormatError, match=f"x.gd: encoding: found {encoding}"):
+            gz.open(store)
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+    @pytest.mark.parametrize("section", ["scale_offset", "zero_point_offset"])
+    def test_scales_that_are_no_numbers(self, store: Path, section: str, value: float) -> None:
+        at = {"scale_offset": 8192, "zero_point_offset": 12288}[section]
+        overwrite(store / "node/x.gd", at + 12, struct.pack("<f", value))
+        with pytest.raises(FormatError, match=f"{section}, item 3: found -?[a-z]+, expected a fin"):
+            gz.open(store)
+        assert [line.split(":")[1] for line in gz.verify.verify(store).bad] == [
+            " block 0 (offset 4096, 12288 bytes)"
+        ]
+
+    def test_statistics_that_are_no_object(self, store: Path) -> None:
+        from store_files import edit_schema
+
+        edit_schema(store, lambda body: body["files"]["node/x.gd"].update(encoding=5))
+        with pytest.raises(
+            FormatError, match=r"files\['node/x.gd'\].encoding: found 5, expected d"
+        ):
+            gz.open(store)
+
+
+def test_cut_short_while_open(tmp_path: Path, graph: Data) -> None:
+    """Decoding reads mapped pages as copying does: a cut is an error, no crash."""
+    wide = graph.x.repeat(20, 10)
+    rows, _ = encode(tmp_path / "x.gd", wide, "int8")
+    with (tmp_path / "x.gd").open("r+b") as file:
+        file.truncate(8192)
+    for threads in (1, 4):
+        with pytest.raises(OSError, match="was truncated"):
+            gather(rows, torch.arange(len(wide)), threads)
+    with pytest.raises(OSError, match="was truncated"):
+        decoded(rows)

@@ -1,0 +1,450 @@
+"""Batches made ahead by threads: the same ones, in order, whatever the consumer does meanwhile."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import time
+
+import pytest
+import torch
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous
+from pyg_graphzero import _core
+from pyg_graphzero.loader import (
+    HGTLoader,
+    LinkNeighborLoader,
+    NeighborLoader,
+    ShaDowKHopSampler,
+)
+from pyg_graphzero.loader.keyed import index_batches
+
+
+def engine_threads() -> int:
+    """Threads of this process that Python did not start, torch's own among them."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def equal(a, b) -> bool:
+    left, right = a.to_dict(), b.to_dict()
+
+    def same(x, y):
+        if isinstance(x, dict):
+            return x.keys() == y.keys() and all(same(x[k], y[k]) for k in x)
+        return torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y
+
+    return same(left, right)
+
+
+def timed(data):
+    data.time = torch.arange(data.num_nodes)
+    return data
+
+
+LOADERS = {
+    "homogeneous": lambda **k: NeighborLoader(homogeneous(), [5, 3], shuffle=True, **k),
+    "heterogeneous": lambda **k: NeighborLoader(
+        heterogeneous(), [3, 2], input_nodes="paper", shuffle=True, **k
+    ),
+    "disjoint": lambda **k: NeighborLoader(homogeneous(), [5, 3], disjoint=True, **k),
+    "induced": lambda **k: NeighborLoader(homogeneous(), [5], subgraph_type="induced", **k),
+    "bidirectional": lambda **k: NeighborLoader(
+        homogeneous(), [5, 3], subgraph_type="bidirectional", **k
+    ),
+    "temporal": lambda **k: NeighborLoader(timed(homogeneous()), [5, 3], time_attr="time", **k),
+    "links": lambda **k: LinkNeighborLoader(
+        homogeneous(), [4, 2], neg_sampling="binary", shuffle=True, **k
+    ),
+    "triplets": lambda **k: LinkNeighborLoader(
+        heterogeneous(), [2], ("author", "writes", "paper"), neg_sampling="triplet", **k
+    ),
+    "hgt": lambda **k: HGTLoader(heterogeneous(), [6, 4], "paper", **k),
+    "shadow": lambda **k: ShaDowKHopSampler(homogeneous(), 2, 3, **k),
+    "sampler output": lambda **k: NeighborLoader(
+        homogeneous(), [5, 3], transform_sampler_output=lambda out: out, **k
+    ),
+    "gathered by the consumer": lambda **k: NeighborLoader(
+        homogeneous(), [5, 3], filter_per_worker=False, **k
+    ),
+}
+
+
+def epoch(make, **arguments):
+    torch.manual_seed(5)
+    return list(make(batch_size=30, **arguments))
+
+
+@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS.keys())
+def test_batches_do_not_depend_on_threads_ahead(make):
+    inline = epoch(make)
+    for arguments in (
+        {"num_workers": 1},
+        {"num_workers": 2, "prefetch_factor": 1},
+        {"num_workers": 4, "persistent_workers": True},
+    ):
+        ahead = epoch(make, **arguments)
+        assert len(ahead) == len(inline) > 1
+        assert all(equal(a, b) for a, b in zip(ahead, inline, strict=True))
+
+
+def test_no_process_is_started_and_threads_end_with_the_epoch(homo):
+    _, store = homo
+    loader = NeighborLoader(store, [5], batch_size=10, num_workers=3)
+    list(loader)
+    before = engine_threads()
+    iterator = iter(loader)
+    next(iterator)
+    assert engine_threads() == before + 3
+    assert multiprocessing.active_children() == []
+    list(iterator)
+    assert engine_threads() == before
+
+
+def test_persistent_workers_stay(homo):
+    _, store = homo
+    loader = NeighborLoader(store, [5], batch_size=10, num_workers=2, persistent_workers=True)
+    list(loader)
+    gc.collect()
+    threads = set(os.listdir("/proc/self/task"))
+    list(loader)
+    assert set(os.listdir("/proc/self/task")) == threads
+    pairs = list(zip(loader, loader, strict=True))  # the second epoch has threads of its own
+    assert all(torch.equal(a.input_id, b.input_id) for a, b in pairs)
+    del loader
+    gc.collect()
+    assert len(os.listdir("/proc/self/task")) == len(threads) - 2
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_live_batches_share_no_memory(homo, workers):
+    """Kept batches stay what they were while the memory of dropped ones goes round."""
+    data, store = homo
+    x = torch.randn(data.num_nodes, 600)  # large enough to be recycled
+    d = store.data()
+    d.x = x
+    loader = NeighborLoader(d, [5, 5], batch_size=20, shuffle=True, num_workers=workers)
+    kept = []
+    for _ in range(4):
+        for i, batch in enumerate(loader):
+            if i % 3 == 0:
+                then = batch.n_id.clone(), batch.edge_index.clone()
+                kept.append((batch.x, batch.n_id, *then, batch))
+    for rows, n_id, n_id_then, edges_then, batch in kept:
+        assert torch.equal(n_id, n_id_then)
+        assert torch.equal(rows, x[n_id])
+        assert torch.equal(batch.edge_index, edges_then)
+    addresses = [rows.data_ptr() for rows, *_ in kept]
+    assert len(set(addresses)) == len(addresses)
+    kept[0][0].zero_()  # and writing to one changes no other
+    assert all(torch.equal(rows, x[n_id]) for rows, n_id, *_ in kept[1:])
+
+
+def test_memory_goes_round(homo):
+    data, store = homo
+    d = store.data()
+    d.x = torch.randn(data.num_nodes, 2000)
+    loader = NeighborLoader(d, [5, 5], batch_size=20, num_workers=2)
+    addresses = {batch.x.data_ptr() for _ in range(10) for batch in loader}
+    assert len(addresses) < 75  # of 150 batches
+    used, idle, peak = _core.pool_state()
+    assert used + idle <= peak
+    gc.collect()
+    del loader
+    gc.collect()
+
+
+def test_memory_outlives_the_loader(homo):
+    data, store = homo
+    d = store.data()
+    d.x = torch.randn(data.num_nodes, 2000)
+    loader = NeighborLoader(d, [5, 5], batch_size=20, num_workers=2)
+    batch = next(iter(loader))
+    del loader
+    gc.collect()
+    assert torch.equal(batch.x, d.x[batch.n_id])
+    rows = batch.x[3]
+    want = rows.clone()
+    del batch
+    list(NeighborLoader(d, [5, 5], batch_size=20, num_workers=1))
+    assert torch.equal(rows, want)  # a view holds on to its batch's memory
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_comes_at_its_batch(homo, workers):
+    _, store = homo
+    d = store.data()
+    loader = NeighborLoader(
+        d, [5], batch_size=10, num_workers=workers,
+        sampler=[*range(35), 10**6, *range(14)],
+    )  # fmt: skip
+    iterator = iter(loader)
+    for _ in range(3):
+        assert next(iterator).batch_size == 10
+    with pytest.raises(IndexError, match="1000000"):
+        next(iterator)
+    assert next(iterator).batch_size == 10  # the epoch goes on
+
+    loader = NeighborLoader(d, [5], batch_size=10, num_workers=workers)
+    loader.input_data.node = torch.cat([torch.arange(25), torch.tensor([300]), torch.arange(10)])
+    iterator = iter(loader)
+    assert next(iterator).batch_size == next(iterator).batch_size == 10
+    with pytest.raises(IndexError, match="found node 300, expected 0 <= node < 300"):
+        next(iterator)
+
+    def choosing():
+        yield [1, 2]
+        raise RuntimeError("of the caller's sampler")
+
+    loader = NeighborLoader(d, [5], batch_sampler=choosing(), num_workers=workers)
+    iterator = iter(loader)
+    assert next(iterator).batch_size == 2
+    with pytest.raises(RuntimeError, match="of the caller's sampler"):
+        next(iterator)
+    assert list(iterator) == []
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_nested_and_interleaved_iterations(homo, workers):
+    _, store = homo
+    loader = NeighborLoader(store, [5], batch_size=100, num_workers=workers)
+    other = NeighborLoader(store, [2], batch_size=100, num_workers=workers)
+    seen = [(a.input_id[0].item(), b.input_id[0].item()) for a in loader for b in loader]
+    assert seen == [(i, j) for i in (0, 100, 200) for j in (0, 100, 200)]
+    assert [a.input_id[0] == b.input_id[0] for a, b in zip(loader, other, strict=True)] == [1] * 3
+
+
+def test_timeout(homo, monkeypatch):
+    _, store = homo
+    loader = NeighborLoader(store, [5], batch_size=100, num_workers=1, timeout=0.01)
+    iterator = iter(loader)
+    monkeypatch.setattr(iterator.iterator, "_pipeline", Slow(iterator.iterator._pipeline))
+    with pytest.raises(RuntimeError, match=r"timed out after 0.01 seconds"):
+        next(iterator)
+    assert len(list(iterator)) == 3  # it comes later
+
+
+class Slow:
+    """A pipeline whose first batch is late."""
+
+    def __init__(self, pipeline):
+        self.pipeline = pipeline
+        self.late = True
+
+    def next(self, timeout):
+        late, self.late = self.late, False
+        return None if late else self.pipeline.next(timeout)
+
+    def __getattr__(self, name):
+        return getattr(self.pipeline, name)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_ctrl_c_while_waiting(homo, workers):
+    """A signal ends the wait for a batch that takes long, and the epoch can go on."""
+    _, store = homo
+    loader = NeighborLoader(store, [5], batch_size=100, num_workers=workers)
+    iterator = iter(loader)
+    pipeline = _core.Pipeline(1, 1)  # nobody asks it for anything
+    own, iterator.iterator._pipeline = iterator.iterator._pipeline, Never(pipeline)
+    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        next(iterator)
+    iterator.iterator._pipeline = own
+    assert len(list(iterator)) == 3
+
+
+class Never:
+    """A pipeline that is never done: waits as the real one does."""
+
+    orphaned = False
+
+    def __init__(self, pipeline):
+        self.pipeline = pipeline
+
+    def next(self, timeout):
+        while True:
+            time.sleep(0.01)
+
+    def submit(self, *request):
+        raise AssertionError("nothing is asked for while the queue is full")
+
+    def close(self):
+        self.pipeline.close()
+
+
+def _epoch_in_child(loader, queue) -> None:
+    torch.manual_seed(9)
+    queue.put([batch.n_id.tolist() for batch in loader])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_iterator_goes_on_in_a_forked_child(homo, workers):
+    _, store = homo
+    loader = NeighborLoader(store, [5, 3], batch_size=20, shuffle=True, num_workers=workers)
+    iterator = iter(loader)
+    next(iterator)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        rest = [batch.n_id.tolist() for batch in iterator]
+        os.write(writing, repr([sum(ids) for ids in rest]).encode())
+        os._exit(0)
+    os.close(writing)
+    rest = [batch.n_id.tolist() for batch in iterator]
+    assert os.read(reading, 1 << 16).decode() == repr([sum(ids) for ids in rest])
+    os.close(reading)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_a_used_loader_goes_to_another_process(homo, context):
+    _, store = homo
+    loader = NeighborLoader(
+        store, [5, 3], batch_size=50, shuffle=True, num_workers=2, persistent_workers=True
+    )
+    list(loader)
+    iterator = iter(loader)
+    next(iterator)
+    process = multiprocessing.get_context(context)
+    queue = process.Queue()
+    child = process.Process(target=_epoch_in_child, args=(loader, queue))
+    child.start()
+    found = queue.get(timeout=120)
+    child.join(60)
+    assert child.exitcode == 0
+    torch.manual_seed(9)
+    assert found == [batch.n_id.tolist() for batch in loader]
+
+
+class Nested(torch.utils.data.Dataset):
+    """A dataset whose items are made by a loader, as some scripts have it."""
+
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        torch.manual_seed(i)
+        return [int(batch.n_id.sum()) for batch in self.loader]
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_inside_the_worker_of_another_loader(homo, context):
+    _, store = homo
+    nested = Nested(NeighborLoader(store, [5], batch_size=100, shuffle=True, num_workers=2))
+    want = [nested[0], nested[1]]
+    outer = torch.utils.data.DataLoader(
+        nested, batch_size=None, num_workers=1, multiprocessing_context=context
+    )
+    assert list(outer) == want
+
+
+def test_loaders_pickle_after_use(homo):
+    _, store = homo
+    loader = NeighborLoader(store.data(), [5], batch_size=50, num_workers=2)
+    list(loader)
+    again = pickle.loads(pickle.dumps(loader))
+    torch.manual_seed(1)
+    want = [batch.e_id for batch in loader]
+    torch.manual_seed(1)
+    assert all(torch.equal(a.e_id, b) for a, b in zip(again, want, strict=True))
+
+
+def test_attributes_may_change_in_mid_epoch(homo):
+    data, store = homo
+    d = store.data()
+    loader = NeighborLoader(d, [5], batch_size=50, num_workers=0)
+    iterator = iter(loader)
+    batch = next(iterator)
+    assert torch.equal(batch.y, data.y[batch.n_id])
+    d.y = torch.full_like(data.y, 7)
+    d.extra = torch.arange(300.0)
+    batch = next(iterator)
+    assert (batch.y == 7).all()
+    assert torch.equal(batch.extra, batch.n_id.float())
+
+
+def test_a_subclass_that_joins_itself_is_asked(homo):
+    _, store = homo
+
+    class Mine(NeighborLoader):
+        def filter_fn(self, out):
+            batch = super().filter_fn(out)
+            batch.mine = True
+            return batch
+
+    assert all(batch.mine for batch in Mine(store, [5], batch_size=100, num_workers=2))
+
+    class Whole(NeighborLoader):
+        def collate_fn(self, index):
+            return 42
+
+    assert list(Whole(store, [5], batch_size=100)) == [42] * 3
+
+
+@pytest.mark.parametrize("drop_last", [True, False])
+@pytest.mark.parametrize("size", [1, 9, 10, 31])
+def test_positions_come_in_torchs_order(drop_last, size):
+    for make in (
+        lambda: SequentialSampler(range(size)),
+        lambda: RandomSampler(range(size)),
+        lambda: RandomSampler(range(size), generator=torch.Generator().manual_seed(3)),
+        lambda: RandomSampler(range(size), replacement=True),
+        lambda: RandomSampler(range(size), num_samples=5),
+    ):
+        torch.manual_seed(4)
+        want = list(BatchSampler(make(), 10, drop_last))
+        torch.manual_seed(4)
+        batches = index_batches(BatchSampler(make(), 10, drop_last))
+        found = [torch.as_tensor(index).tolist() for index in batches]
+        assert found == want
+
+
+def test_stats(homo):
+    _, store = homo
+    loader = NeighborLoader(store, [5, 3], batch_size=30, num_workers=2)
+    assert loader.stats().verdict == "no batches yet"
+    batches = list(loader)
+    stats = loader.stats()
+    assert stats.batches == len(batches) == 10
+    assert stats.nodes == sum(b.num_nodes for b in batches)
+    assert stats.edges == sum(b.num_edges for b in batches)
+    assert stats.bytes >= sum(b.x.nbytes + b.edge_index.nbytes for b in batches)
+    assert stats.verdict == "loader-bound"
+    assert min(stats.sample, stats.gather, stats.finish, stats.prepare) > 0
+    assert stats.elapsed >= stats.prepare + stats.wait + stats.finish
+    assert stats.to_dict()["batches_per_second"] == stats.batches_per_second
+    assert "10 batches" in repr(stats)
+    for _ in loader:
+        time.sleep(0.02)
+    assert loader.stats().verdict == "compute-bound"
+    assert loader.stats().train > 0.1
+    foreign = NeighborLoader(
+        store, [5], neighbor_sampler=Foreign(), input_nodes=torch.arange(3), batch_size=1
+    )
+    with pytest.raises(gz.errors.UnsupportedError, match="batches made by Foreign"):
+        foreign.stats()
+
+
+class Foreign:
+    """Stands for a sampler of somebody else's."""
+
+
+def test_the_profiler_sees_the_stages(homo):
+    _, store = homo
+    with torch.profiler.profile() as profile:
+        list(NeighborLoader(store, [5], batch_size=100, num_workers=1))
+    names = {event.key for event in profile.key_averages()}
+    assert names >= {"graphzero::prepare", "graphzero::wait", "graphzero::finish"}
