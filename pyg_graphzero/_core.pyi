@@ -2,8 +2,8 @@
 The engine of pyg_graphzero: storage, CSC building, ids, sampling, gathering, batches.
 """
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import torch
 
@@ -90,21 +90,6 @@ class Topology:
         The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 tensors over a fresh copy-on-write map.
         """
 
-class TopologyWriter:
-    """Writes a .gl file front to back."""
-
-    def __init__(self, path: str, num_src: int, num_dst: int, num_edges: int) -> None: ...
-
-    @property
-    def index_bytes(self) -> int: ...
-
-    def append_indptr(self, values: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
-
-    def append_indices(self, values: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Appends ids, given as their bytes."""
-
-    def finish(self) -> None: ...
-
 class LockFile:
     """An exclusive advisory lock, held while the object lives."""
 
@@ -125,10 +110,43 @@ def sync_directory(path: str) -> None: ...
 
 def publish_directory(from_path: str, to_path: str, replace: bool) -> None: ...
 
+class NodeMarks:
+    """Which nodes of a type have an edge: one bit each."""
+
+    def __init__(self, num_nodes: int) -> None: ...
+
+    def count(self) -> int: ...
+
+class CscBuilder:
+    """Edges in any order to CSC files, in bounded memory."""
+
+    def __init__(self, num_src: int, num_dst: int, max_edges: int, columns: Sequence[tuple[str, str, Sequence[int], bytes]], src_marks: NodeMarks | None, dst_marks: NodeMarks | None, bipartite: bool, undirected: bool, coalesce: str, self_loops: str, time_column: int, source_times: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None, room: int, directory: str, num_threads: int = 0) -> None: ...
+
+    @property
+    def record_bytes(self) -> int:
+        """What one edge takes in scratch files."""
+
+    @property
+    def keep_bytes(self) -> int:
+        """How many bytes of edges may wait in memory."""
+
+    def append(self, src: Any, dst: Any, columns: Sequence[Any]) -> None:
+        """
+        Adds edges: ids of 32 or 64 bits, and the bytes of every column's rows.
+        """
+
+    def finish(self, topology: str, edge_id: str, columns: Sequence[str], progress: Callable[[int, int], object]) -> dict[str, Any]:
+        """
+        Writes the files and says what they hold. progress(done, total) may raise to cancel.
+        """
+
 def sort_by_destination(src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_src: int, num_dst: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
     """
     indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.
     """
+
+def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """The XXH64 digest the engine computes, for tests."""
 
 class ColumnLoss:
     """What encoding did to one column of an attribute."""
@@ -177,9 +195,6 @@ class RowEncoder:
     @property
     def losses(self) -> list[ColumnLoss]:
         """Of every column, by what was encoded so far."""
-
-def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
-    """The XXH64 digest the engine computes, for tests."""
 
 class SamplerBuilder:
     """Collects the edge types of a sampler."""

@@ -7,6 +7,7 @@ namespace gz::python {
 void init_errors(nb::module_& m);
 void init_storage(nb::module_& m);
 void init_build(nb::module_& m);
+void init_encode(nb::module_& m);
 void init_sampling(nb::module_& m);
 void init_gather(nb::module_& m);
 void init_ids(nb::module_& m);
@@ -22,6 +23,7 @@ NB_MODULE(_core, m) {
   gz::python::init_errors(m);
   gz::python::init_storage(m);
   gz::python::init_build(m);
+  gz::python::init_encode(m);
   gz::python::init_sampling(m);
   gz::python::init_gather(m);
   gz::python::init_ids(m);

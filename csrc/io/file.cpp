@@ -40,6 +40,12 @@ File File::create(const std::string& path) {
   return File(open_retrying(path, O_RDWR | O_CREAT | O_EXCL), path);
 }
 
+File File::temporary(const std::string& path) {
+  File file = create(path);
+  if (::unlink(path.c_str()) != 0) throw OsError("cannot remove", path, errno);
+  return file;
+}
+
 File File::lock(const std::string& path) {
   File file(open_retrying(path, O_RDWR | O_CREAT), path);
   int result;
@@ -80,6 +86,10 @@ void File::write_at(const void* from, std::size_t size, std::uint64_t offset) {
     if (n < 0) throw OsError("cannot write", path_, errno);
     done += static_cast<std::size_t>(n);
   }
+}
+
+void File::will_need(std::uint64_t offset, std::uint64_t size) const noexcept {
+  ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
 }
 
 void File::sync() {

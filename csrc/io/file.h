@@ -16,6 +16,9 @@ class File {
   static File open(const std::string& path);
   // Creates a file that must not exist yet, for writing and reading back.
   static File create(const std::string& path);
+  // Creates a file at `path` and removes its name at once: the space goes back when the File dies,
+  // however the process ends.
+  static File temporary(const std::string& path);
   // Opens or creates `path` and takes the exclusive advisory lock on it without waiting.
   // Raises OsError(EWOULDBLOCK) when somebody else holds it. Released when the File dies.
   static File lock(const std::string& path);
@@ -33,6 +36,8 @@ class File {
   // Reads up to `size` bytes at `offset`; fewer only at the end of the file.
   std::size_t read_at(void* to, std::size_t size, std::uint64_t offset) const;
   void write_at(const void* from, std::size_t size, std::uint64_t offset);
+  // Asks the kernel to start reading, without waiting.
+  void will_need(std::uint64_t offset, std::uint64_t size) const noexcept;
   // Blocks until the bytes are on the device.
   void sync();
 

@@ -75,6 +75,8 @@ class ColumnWriter {
                Encoding encoding = Encoding::kNone, std::vector<float> scale = {},
                std::vector<float> zero_point = {});
 
+  // Replaces the number of rows declared, where it is known at the end only.
+  void set_num_rows(std::uint64_t num_rows);
   // Whole rows, C-contiguous: REQUIRES size to be a multiple of row_bytes().
   void append(const void* rows, std::size_t size);
   void finish();
