@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-from types import TracebackType
 
 from typing_extensions import Self
 
@@ -150,10 +149,5 @@ class Workspace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
