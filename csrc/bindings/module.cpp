@@ -9,6 +9,7 @@ void init_storage(nb::module_& m);
 void init_build(nb::module_& m);
 void init_sampling(nb::module_& m);
 void init_gather(nb::module_& m);
+void init_io(nb::module_& m);
 }  // namespace gz::python
 
 NB_MODULE(_core, m) {
@@ -21,4 +22,5 @@ NB_MODULE(_core, m) {
   gz::python::init_build(m);
   gz::python::init_sampling(m);
   gz::python::init_gather(m);
+  gz::python::init_io(m);
 }
