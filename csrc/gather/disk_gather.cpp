@@ -218,7 +218,7 @@ void DiskGather::prepare(std::uint64_t largest) {
                     lanes_[0]->buffer_bytes() >= bytes;
   if (fits) return;
   ReaderOptions each = options_.reader;
-  each.depth = std::max(1, each.depth / static_cast<int>(count));
+  each.depth = (each.depth + static_cast<int>(count) - 1) / static_cast<int>(count);
   lanes_.clear();
   for (std::size_t i = 0; i < count; ++i) lanes_.push_back(std::make_unique<Lane>(each, bytes));
 }
