@@ -303,11 +303,22 @@ def test_io_uring_forbidden(tmp_path: Path) -> None:
             else:
                 raise AssertionError("io_uring was not refused")
 
+        def forbidden_under_way():
+            disk = check("uring")
+            forbid(426, errno.EPERM)
+            try:
+                check(disk=disk)
+            except OSError as refused:
+                assert refused.errno == errno.EPERM, refused
+            else:
+                raise AssertionError("nothing was raised")
+
         # io_uring_setup, io_uring_enter, io_uring_register: the same numbers on all but Alpha.
         if not _core.uring_refusal():
             for number in (425, 426, 427):
                 for error in (errno.EPERM, errno.ENOSYS):
                     in_child(without, number, error)
+            in_child(forbidden_under_way)
         print("good")
         """,
         tmp_path,

@@ -177,7 +177,7 @@ void init_io(nb::module_& m) {
           },
           "reader"_a = "auto", "depth"_a = 128, "num_threads"_a = 0,
           "buffer_bytes"_a = std::uint64_t{32} << 20)
-      .def_prop_ro("reader", [](const DiskGather& g) { return name_of(g.reader_kind()); })
+      .def_prop_ro("reader", [](DiskGather& g) { return name_of(g.reader_kind()); })
       .def("gather", &gather, "column"_a, "rows"_a, "outs"_a, "positions"_a = nb::none(),
            "merge_gap"_a = std::uint64_t{16} << 10, "max_read"_a = std::uint64_t{512} << 10,
            "Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, "

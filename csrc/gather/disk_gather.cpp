@@ -220,11 +220,14 @@ void DiskGather::prepare(std::uint64_t largest) {
   ReaderOptions each = options_.reader;
   each.depth = (each.depth + static_cast<int>(count) - 1) / static_cast<int>(count);
   lanes_.clear();
-  for (std::size_t i = 0; i < count; ++i) lanes_.push_back(std::make_unique<Lane>(each, bytes));
+  std::vector<std::unique_ptr<Lane>> fresh;
+  for (std::size_t i = 0; i < count; ++i) fresh.push_back(std::make_unique<Lane>(each, bytes));
+  lanes_ = std::move(fresh);
 }
 
-ReaderKind DiskGather::reader_kind() const {
+ReaderKind DiskGather::reader_kind() {
   const std::lock_guard lock(mutex_);
+  prepare(0);
   return lanes_[0]->reader().kind();
 }
 

@@ -78,7 +78,7 @@ class DiskGather {
   GatherResult gather(const ColumnFile& column, std::span<const RowRequest> requests,
                       ReadLimits limits = {}, RowCopy copy = {}, std::stop_token stop = {});
 
-  ReaderKind reader_kind() const;
+  ReaderKind reader_kind();
 
  private:
   class Lane;
@@ -88,7 +88,7 @@ class DiskGather {
   void prepare(std::uint64_t largest);
 
   DiskGatherOptions options_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   ReadPlan plan_;
 };

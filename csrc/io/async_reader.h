@@ -86,6 +86,7 @@ class AsyncReader {
 
  private:
   virtual void file_added(int number);
+  // Takes all requests or, by an exception, none.
   virtual void start(std::span<const ReadRequest> requests) = 0;
   // REQUIRES: something is under way. Blocks until it returns at least 1.
   virtual std::size_t reap(std::span<Completion> done) = 0;

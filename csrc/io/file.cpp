@@ -60,8 +60,11 @@ std::optional<File> File::reopen_direct() const {
   try {
     return File(open_retrying("/proc/self/fd/" + std::to_string(fd_), O_RDONLY | O_DIRECT), path_);
   } catch (const OsError& refused) {
-    // ENOENT: no /proc here, and the path may name another file by now.
-    if (refused.code() == EINVAL || refused.code() == ENOENT) return std::nullopt;
+    // Beside EINVAL: no /proc here, and the path may name another file by now; or a file opened
+    // with rights that were given up since.
+    for (const int code : {EINVAL, ENOENT, EACCES, EPERM}) {
+      if (refused.code() == code) return std::nullopt;
+    }
     throw OsError(refused.operation(), path_, refused.code());
   }
 }

@@ -57,11 +57,15 @@ class UringReader final : public AsyncReader {
 
   void* map(std::size_t bytes, off_t at);
   void check_operations();
+  io_uring_sqe& entry_at(unsigned number) const noexcept {
+    return entries_[number & (params_.sq_entries - 1)];
+  }
   io_uring_sqe& next_entry() noexcept;
   void push(unsigned slot) noexcept;
   void fill();
-  // Tells the kernel of the entries pushed and waits for `complete` completions.
-  void tell(unsigned complete);
+  // Offers the entries pushed to the kernel and waits for `complete` completions, which may come
+  // short. Returns 0, or the errno of a failure that asking again does not mend.
+  int tell(unsigned complete) noexcept;
   std::size_t collect(std::span<Completion> done);
   void close() noexcept;
 
@@ -133,8 +137,12 @@ void UringReader::check_operations() {
     throw OsError("cannot read with", kName, ENOSYS);
   }
   next_entry().opcode = IORING_OP_NOP;
-  tell(1);
-  std::atomic_ref(*at<unsigned>(params_.cq_off.head)).fetch_add(1, std::memory_order_release);
+  const std::atomic_ref head(*at<unsigned>(params_.cq_off.head));
+  const std::atomic_ref tail(*at<unsigned>(params_.cq_off.tail));
+  while (tail.load(std::memory_order_acquire) == head.load(std::memory_order_relaxed)) {
+    if (const int error = tell(1)) throw OsError("cannot wait for", kName, error);
+  }
+  head.fetch_add(1, std::memory_order_release);
 }
 
 UringReader::~UringReader() {
@@ -170,9 +178,8 @@ void UringReader::file_added(int number) {
 }
 
 io_uring_sqe& UringReader::next_entry() noexcept {
-  io_uring_sqe& entry = entries_[tail_ & (params_.sq_entries - 1)];
+  io_uring_sqe& entry = entry_at(tail_++);
   std::memset(&entry, 0, sizeof entry);
-  ++tail_;
   ++unsent_;
   return entry;
 }
@@ -207,20 +214,17 @@ void UringReader::fill() {
   }
 }
 
-void UringReader::tell(unsigned complete) {
+int UringReader::tell(unsigned complete) noexcept {
   std::atomic_ref(*at<unsigned>(params_.sq_off.tail)).store(tail_, std::memory_order_release);
   const int taken = enter(ring_, unsent_, complete, complete > 0 ? IORING_ENTER_GETEVENTS : 0);
-  if (taken >= 0) {
-    unsent_ -= static_cast<unsigned>(taken);
-  } else if (errno != EINTR && errno != EAGAIN && errno != EBUSY) {
-    throw OsError("cannot wait for", kName, errno);
-  }
+  if (taken >= 0) unsent_ -= static_cast<unsigned>(taken);
+  return taken >= 0 || errno == EINTR || errno == EAGAIN || errno == EBUSY ? 0 : errno;
 }
 
 void UringReader::start(std::span<const ReadRequest> requests) {
   queue_.insert(queue_.end(), requests.begin(), requests.end());
   fill();
-  // What the kernel has no room for now, reap() offers again.
+  // What the kernel did not take, for whatever reason, reap() offers again.
   if (unsent_ > 0) tell(0);
 }
 
@@ -254,13 +258,17 @@ std::size_t UringReader::reap(std::span<Completion> done) {
       if (unsent_ > 0) tell(0);
       return n;
     }
-    tell(1);
+    if (const int error = tell(1)) throw OsError("cannot wait for", kName, error);
   }
 }
 
 std::size_t UringReader::drop_queued() {
-  const std::size_t dropped = queue_.size();
+  const std::size_t dropped = queue_.size() + unsent_;
   queue_.clear();
+  // The kernel looks at entries in io_uring_enter only.
+  for (; unsent_ > 0; --unsent_) {
+    free_slots_.push_back(static_cast<unsigned>(entry_at(--tail_).user_data));
+  }
   return dropped;
 }
 
