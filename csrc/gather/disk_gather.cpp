@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -100,22 +101,20 @@ struct DiskGather::Job {
     for (std::int64_t i = read.first; i < read.last; ++i) {
       const RowTarget target = plan.target(i);
       const std::uint64_t offset = offset_of(target.row);
-      const std::string place = "cannot read row " + std::to_string(target.row) + ", " +
-                                std::to_string(bytes) + " bytes at offset " +
-                                std::to_string(offset) + " of";
       try {
         if (file.read_at(row.data(), bytes, offset) < bytes) {
-          throw OsError("the file was truncated: " + place, file.path(), EIO);
+          throw OsError("the file was truncated: cannot read", file.path(), EIO);
         }
-        copy_rows(row.data(), 1, place_of(target));
       } catch (const OsError& error) {
+        const std::string what = error.operation() + " row " + std::to_string(target.row) + ", " +
+                                 std::to_string(bytes) + " bytes at offset " +
+                                 std::to_string(offset) + " of";
         const std::lock_guard lock(mutex);
-        std::exception_ptr& of_request = errors[static_cast<std::size_t>(target.request)];
-        if (of_request) continue;
-        const bool truncated = error.operation() != "cannot read";
-        of_request =
-            std::make_exception_ptr(truncated ? error : OsError(place, error.path(), error.code()));
+        std::exception_ptr& first = errors[static_cast<std::size_t>(target.request)];
+        if (!first) first = std::make_exception_ptr(OsError(what, error.path(), error.code()));
+        continue;
       }
+      copy_rows(row.data(), 1, place_of(target));
     }
   }
 };

@@ -4,8 +4,11 @@
 #include "io/read_step.h"
 
 #if __has_include(<linux/io_uring.h>)
-
 #include <linux/io_uring.h>
+#endif
+
+#ifdef IORING_FEAT_RW_CUR_POS  // headers of Linux 5.6, the first to have all that is used here
+
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -280,7 +283,7 @@ std::unique_ptr<AsyncReader> make_uring_reader(int depth) {
 
 }  // namespace gz
 
-#else  // built where the kernel's headers know no io_uring
+#else
 
 #include <cerrno>
 

@@ -188,6 +188,24 @@ TEST(reader_gives_an_error_to_the_read_it_belongs_to) {
   }
 }
 
+TEST(reader_takes_many_files) {
+  const Scratch dir;
+  const std::string bytes = make_file(dir / "f", 70 * 4096);
+  for (const ReaderKind kind : kinds()) {
+    const auto reader = AsyncReader::create({kind, 16});
+    ReadBuffer memory(70 * 4096);
+    std::vector<ReadRequest> requests;
+    for (std::uint64_t i = 0; i < 70; ++i) {
+      const int number = reader->add_file(DirectFile::open(dir / "f", i % 3 != 0));
+      CHECK(number == static_cast<int>(i));
+      requests.push_back({number, i * 4096, 4096, memory.memory().data() + i * 4096, i});
+    }
+    reader->submit(requests);
+    for (const Completion& done : finish(*reader, 70)) CHECK(!done.error);
+    CHECK(std::memcmp(memory.memory().data(), bytes.data(), bytes.size()) == 0);
+  }
+}
+
 TEST(reader_refuses_what_is_no_read) {
   for (const ReaderKind kind : kinds()) {
     const auto reader = AsyncReader::create({kind, 2});
