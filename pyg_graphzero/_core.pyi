@@ -195,9 +195,9 @@ def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool =
 def uring_refusal() -> str:
     """Why io_uring cannot be used in this process; empty where it can."""
 
-def plan_reads(rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], num_rows: int, row_bytes: int, row_stride: int, data_offset: int, file_bytes: int, merge_gap: int, max_read: int, alignment: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))]]:
+def plan_reads(rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], num_rows: int, row_bytes: int, row_stride: int, data_offset: int, file_bytes: int, merge_gap: int, max_read: int, alignment: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
     """
-    The reads [reads, 4] (offset, size, first and last target) for these lists of rows, and the targets [targets, 3] (row, list, index into it).
+    The reads for these lists of rows, flat: offset, size, first and last target of each; and the targets, flat: row, list, index into it.
     """
 
 class ColumnFile:

@@ -40,19 +40,9 @@ std::uint64_t checked_alignment(std::uint64_t alignment) {
   return alignment;
 }
 
-// [reads, 4]: offset, size, first and last target. [targets, 3]: row, request, index.
-using Rows = nb::ndarray<nb::pytorch, std::int64_t, nb::ndim<2>>;
-
-Rows to_rows(Buffer<std::int64_t>&& values, std::size_t columns) {
-  const std::size_t rows = static_cast<std::size_t>(values.size()) / columns;
-  if (values.capacity() == 0) values.reserve(1);
-  std::int64_t* const data = values.release();
-  const nb::capsule owner(data, [](void* memory) noexcept { std::free(memory); });
-  return Rows(data, {rows, columns}, owner);
-}
-
-std::pair<Rows, Rows> plan_reads(const std::vector<Int64Array>& rows, const RowLayout& layout,
-                                 const ReadLimits& limits) {
+// For each read: offset, size, first and last target; for each target: row, request, index.
+std::pair<Int64Tensor, Int64Tensor> plan_reads(const std::vector<Int64Array>& rows,
+                                               const RowLayout& layout, const ReadLimits& limits) {
   std::vector<RowRequest> requests;
   for (const Int64Array& wanted : rows) requests.push_back({as_span(wanted), {}, nullptr});
   ReadPlan plan;
@@ -70,7 +60,7 @@ std::pair<Rows, Rows> plan_reads(const std::vector<Int64Array>& rows, const RowL
       targets.push_back(value);
     }
   }
-  return {to_rows(std::move(reads), 4), to_rows(std::move(targets), 3)};
+  return {to_tensor(std::move(reads)), to_tensor(std::move(targets))};
 }
 
 ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<Int64Array>& rows,
@@ -139,8 +129,9 @@ void init_io(nb::module_& m) {
       },
       "rows"_a, "num_rows"_a, "row_bytes"_a, "row_stride"_a, "data_offset"_a, "file_bytes"_a,
       "merge_gap"_a, "max_read"_a, "alignment"_a,
-      "The reads [reads, 4] (offset, size, first and last target) for these lists of rows, and the "
-      "targets [targets, 3] (row, list, index into it).");
+      "The reads for these lists of rows, flat: offset, size, first and last target of each; and "
+      "the "
+      "targets, flat: row, list, index into it.");
 
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)

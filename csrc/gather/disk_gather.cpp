@@ -123,9 +123,10 @@ struct DiskGather::Job {
 class DiskGather::Lane {
  public:
   Lane(const ReaderOptions& options, std::size_t buffer_bytes)
-      : buffer_(buffer_bytes), reader_(AsyncReader::create(options)), depth_(options.depth) {
+      : buffer_(buffer_bytes),
+        reader_(AsyncReader::create(options)),
+        slots_(static_cast<std::size_t>(options.depth)) {
     reader_->add_memory(buffer_.memory());
-    slots_.resize(static_cast<std::size_t>(depth_));
     for (std::size_t slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
   }
 
@@ -198,67 +199,87 @@ class DiskGather::Lane {
 
   ReadBuffer buffer_;  // outlives the reader, which may have reads under way into it
   std::unique_ptr<AsyncReader> reader_;
-  int depth_;
   std::vector<Slot> slots_;
   std::vector<std::size_t> free_;
   std::vector<ReadRequest> requests_;
   std::optional<std::size_t> claimed_;  // the read that comes next and found no room
 };
 
-DiskGather::DiskGather(const DiskGatherOptions& options) : options_(options) { prepare(0); }
+DiskGather::DiskGather(const DiskGatherOptions& options)
+    : options_(options), state_(std::make_unique<State>()) {
+  prepare(*state_, 0);
+}
 
-DiskGather::~DiskGather() = default;
+DiskGather::~DiskGather() {
+  if (state_->origin.forked()) state();  // leaks what must not be touched
+}
 
-void DiskGather::prepare(std::uint64_t largest) {
+DiskGather::State& DiskGather::state() {
+  if (state_->origin.forked()) {
+    // If the parent was in the middle of a call, so will this copy be for ever. Otherwise it can be
+    // taken down, and its descriptors closed.
+    if (!state_->mutex.try_lock()) {
+      static_cast<void>(state_.release());
+    } else {
+      state_->mutex.unlock();
+    }
+    state_ = std::make_unique<State>();
+  }
+  return *state_;
+}
+
+void DiskGather::prepare(State& state, std::uint64_t largest) const {
   const auto count = static_cast<std::size_t>(num_threads(options_.threads));
   const std::size_t bytes =
       std::max<std::size_t>(options_.buffer_bytes / count, 2 * (largest + ReadBuffer::kAlignment));
-  const bool fits = !lanes_.empty() && !lanes_[0]->reader().forked() && lanes_.size() == count &&
-                    lanes_[0]->buffer_bytes() >= bytes;
+  const bool fits = state.lanes.size() == count && state.lanes[0]->buffer_bytes() >= bytes;
   if (fits) return;
   ReaderOptions each = options_.reader;
   each.depth = (each.depth + static_cast<int>(count) - 1) / static_cast<int>(count);
-  lanes_.clear();
+  state.lanes.clear();
   std::vector<std::unique_ptr<Lane>> fresh;
   for (std::size_t i = 0; i < count; ++i) fresh.push_back(std::make_unique<Lane>(each, bytes));
-  lanes_ = std::move(fresh);
+  state.lanes = std::move(fresh);
 }
 
 ReaderKind DiskGather::reader_kind() {
-  const std::lock_guard lock(mutex_);
-  prepare(0);
-  return lanes_[0]->reader().kind();
+  State& own = state();
+  const std::lock_guard lock(own.mutex);
+  prepare(own, 0);
+  return own.lanes[0]->reader().kind();
 }
 
 GatherResult DiskGather::gather(const ColumnFile& column, std::span<const RowRequest> requests,
                                 ReadLimits limits, RowCopy copy, std::stop_token stop) {
-  const std::lock_guard lock(mutex_);
+  State& own = state();
+  const std::lock_guard lock(own.mutex);
   const Clock::time_point start = Clock::now();
   if (copy.function == nullptr) copy.out_bytes = column.layout.row_bytes;
   limits.alignment = std::max(limits.alignment, column.file->alignment());
-  plan_.build(column.layout, requests, limits);
-  prepare(ReadPlan::largest_read(column.layout, limits));
+  ReadPlan& plan = own.plan;
+  plan.build(column.layout, requests, limits);
+  prepare(own, ReadPlan::largest_read(column.layout, limits));
 
   GatherResult result;
   result.stats.plan_seconds = seconds_since(start);
   const Clock::time_point planned = Clock::now();
-  Job job{column, requests, plan_, copy, std::move(stop), {}, {}, {}, {}, {}};
+  Job job{column, requests, plan, copy, std::move(stop), {}, {}, {}, {}, {}};
   job.errors.resize(requests.size());
-  const auto team = static_cast<int>(std::min(lanes_.size(), plan_.reads().size()));
+  const auto team = static_cast<int>(std::min(own.lanes.size(), plan.reads().size()));
   parallel_for(team, 1, team, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) lanes_[static_cast<std::size_t>(i)]->run(job);
+    for (std::int64_t i = begin; i < end; ++i) own.lanes[static_cast<std::size_t>(i)]->run(job);
   });
 
   ReadStats& stats = result.stats;
-  stats.rows = plan_.num_targets();
-  stats.unique_rows = plan_.unique_rows();
-  stats.reads = std::ssize(plan_.reads());
+  stats.rows = plan.num_targets();
+  stats.unique_rows = plan.unique_rows();
+  stats.reads = std::ssize(plan.reads());
   stats.cached_reads = job.cached_reads;
-  stats.bytes = plan_.bytes();
+  stats.bytes = plan.bytes();
   stats.useful_bytes = static_cast<std::uint64_t>(stats.unique_rows * column.layout.row_bytes);
   stats.read_seconds = seconds_since(planned);
   result.errors = std::move(job.errors);
-  result.stopped = job.complete.load() < plan_.reads().size();
+  result.stopped = job.complete.load() < plan.reads().size();
   return result;
 }
 

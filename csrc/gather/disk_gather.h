@@ -13,6 +13,7 @@
 #include "gather/read_plan.h"
 #include "io/async_reader.h"
 #include "io/direct_file.h"
+#include "io/origin.h"
 #include "storage/column.h"
 
 namespace gz {
@@ -65,7 +66,7 @@ struct GatherResult {
 // plan in order.
 //
 // Thread safety: calls from several threads wait for each other. In a forked child the first call
-// makes new readers.
+// makes new readers; it must be alone.
 class DiskGather {
  public:
   explicit DiskGather(const DiskGatherOptions& options);
@@ -83,14 +84,20 @@ class DiskGather {
  private:
   class Lane;
   struct Job;
+  struct State {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Lane>> lanes;
+    ReadPlan plan;
+    Origin origin;
+  };
 
+  // What belongs to this process.
+  State& state();
   // Readers for this process, whose buffers hold at least two reads of `largest` bytes.
-  void prepare(std::uint64_t largest);
+  void prepare(State& state, std::uint64_t largest) const;
 
   DiskGatherOptions options_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  ReadPlan plan_;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace gz

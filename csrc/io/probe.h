@@ -24,7 +24,8 @@ struct DiskSpeed {
   std::int64_t random_reads = 0, sequential_reads = 0;  // how many it took
 };
 
-// Reads `path` as fast as it goes. REQUIRES a file of at least 4 KiB, else std::invalid_argument.
+// Reads `path` as fast as it goes, in several slices, and takes the fastest of each kind. REQUIRES
+// a file of at least 4 KiB, else std::invalid_argument.
 DiskSpeed probe_disk(const std::string& path, const ProbeOptions& options = {});
 
 }  // namespace gz
