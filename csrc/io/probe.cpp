@@ -86,7 +86,6 @@ DiskSpeed probe_disk(const std::string& path, const ProbeOptions& options) {
                                 " bytes, expected at least 4096 to measure a disk with");
   }
   const int depth = options.reader.depth;
-  // Reads that find the queue empty only measure how long one takes.
   const std::size_t sequential =
       std::min<std::uint64_t>(kSequentialRead, found.file_bytes / kRandomRead * kRandomRead);
   ReadBuffer buffer(
