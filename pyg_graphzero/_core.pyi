@@ -368,3 +368,96 @@ class Pipeline:
     @property
     def orphaned(self) -> bool:
         """Whether its threads were left behind a fork."""
+
+class DiskSpeed:
+    """What probe_disk() measured."""
+
+    @property
+    def random_iops(self) -> float: ...
+
+    @property
+    def bytes_per_second(self) -> float: ...
+
+    @property
+    def direct(self) -> bool: ...
+
+    @property
+    def file_bytes(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def random_reads(self) -> int: ...
+
+    @property
+    def sequential_reads(self) -> int: ...
+
+def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool = True, reader: str = 'auto') -> DiskSpeed:
+    """
+    Random reads a second and bytes a second of the disk under a file, by reading it.
+    """
+
+def uring_refusal() -> str:
+    """Why io_uring cannot be used in this process; empty where it can."""
+
+def plan_reads(rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], num_rows: int, row_bytes: int, row_stride: int, data_offset: int, file_bytes: int, merge_gap: int, max_read: int, alignment: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
+    """
+    The reads for these lists of rows, flat: offset, size, first and last target of each; and the targets, flat: row, list, index into it.
+    """
+
+class ColumnFile:
+    """The rows of a file, for reading past the page cache."""
+
+    @staticmethod
+    def of(column: Column, direct: bool = True) -> ColumnFile: ...
+
+    @staticmethod
+    def open(path: str, data_offset: int, num_rows: int, row_bytes: int, row_stride: int, direct: bool = True) -> ColumnFile: ...
+
+    @property
+    def direct(self) -> bool: ...
+
+    @property
+    def alignment(self) -> int:
+        """What direct reads are aligned to; 1 without them."""
+
+class ReadStats:
+    """What a gather from a file read, and how long it took."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def unique_rows(self) -> int: ...
+
+    @property
+    def reads(self) -> int: ...
+
+    @property
+    def cached_reads(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def useful_bytes(self) -> int: ...
+
+    @property
+    def plan_seconds(self) -> float: ...
+
+    @property
+    def read_seconds(self) -> float: ...
+
+class DiskGather:
+    """Gathers rows of files for many batches at once."""
+
+    def __init__(self, reader: str = 'auto', depth: int = 128, num_threads: int = 0, buffer_bytes: int = 33554432) -> None: ...
+
+    @property
+    def reader(self) -> str: ...
+
+    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> ReadStats:
+        """
+        Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
+        """

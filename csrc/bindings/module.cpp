@@ -12,6 +12,7 @@ void init_sampling(nb::module_& m);
 void init_gather(nb::module_& m);
 void init_ids(nb::module_& m);
 void init_pipeline(nb::module_& m);
+void init_io(nb::module_& m);
 }  // namespace gz::python
 
 NB_MODULE(_core, m) {
@@ -28,4 +29,5 @@ NB_MODULE(_core, m) {
   gz::python::init_gather(m);
   gz::python::init_ids(m);
   gz::python::init_pipeline(m);
+  gz::python::init_io(m);
 }

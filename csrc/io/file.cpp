@@ -56,6 +56,25 @@ File File::lock(const std::string& path) {
   return file;
 }
 
+File File::duplicate() const {
+  const int fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) throw OsError("cannot duplicate the descriptor of", path_, errno);
+  return File(fd, path_);
+}
+
+std::optional<File> File::reopen_direct() const {
+  try {
+    return File(open_retrying("/proc/self/fd/" + std::to_string(fd_), O_RDONLY | O_DIRECT), path_);
+  } catch (const OsError& refused) {
+    // Beside EINVAL: no /proc here, and the path may name another file by now; or a file opened
+    // with rights that were given up since.
+    for (const int code : {EINVAL, ENOENT, EACCES, EPERM}) {
+      if (refused.code() == code) return std::nullopt;
+    }
+    throw OsError(refused.operation(), path_, refused.code());
+  }
+}
+
 File::~File() {
   if (fd_ != kNone) ::close(fd_);
 }

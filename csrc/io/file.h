@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,6 +23,12 @@ class File {
   // Opens or creates `path` and takes the exclusive advisory lock on it without waiting.
   // Raises OsError(EWOULDBLOCK) when somebody else holds it. Released when the File dies.
   static File lock(const std::string& path);
+
+  // The same open file under a descriptor of its own.
+  File duplicate() const;
+  // The same file (not whatever its path names by now) opened for reading past the page cache;
+  // nothing where the filesystem refuses that.
+  std::optional<File> reopen_direct() const;
 
   File(File&& other) noexcept
       : fd_(std::exchange(other.fd_, kNone)), path_(std::move(other.path_)) {}

@@ -49,6 +49,7 @@ class Column {
   std::uint64_t data_offset() const noexcept { return header_.data_offset; }
   std::uint64_t data_bytes() const noexcept { return header_.data_bytes; }
   const std::string& path() const noexcept { return file_.path(); }
+  const File& file() const noexcept { return file_; }
 
   // A fresh map of the whole file. Each call makes its own.
   std::shared_ptr<const Mapping> map(MapMode mode) const;
