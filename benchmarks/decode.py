@@ -1,6 +1,6 @@
 """Rows of an encoded column against rows of float32: gathered warm, in one run, alternating.
 
-    python benchmarks/decode.py --rows 2000000 --dim 128
+    python benchmarks/decode.py --rows 1000000 --dim 128
 
 Writes one table in every encoding, reads it into the page cache, and gathers the same random rows
 of each in turn, into memory that is used again, as loaders do. Prints medians and writes JSON with
@@ -34,11 +34,11 @@ from pyg_graphzero.encoding import ENCODINGS, ColumnEncoder
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--gather", type=int, default=200_000, help="rows of one gather")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/out/decode.json"))
     args = parser.parse_args()
 
