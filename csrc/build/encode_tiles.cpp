@@ -92,8 +92,8 @@ GZ_INLINE void encode_lanes(const Lanes<float>& values, const ScaleTile& tile,
   for_lanes([&](std::size_t c) {
     const double zero_point = static_cast<double>(tile.zero_point[c]);
     const double exact = (static_cast<double>(values[c]) - zero_point) * tile.per_step[c];
-    const double low = exact < -1000.0 ? -1000.0 : exact;
-    steps[c] = static_cast<std::int32_t>(round_to_even(low > 1000.0 ? 1000.0 : low));
+    const double above = exact > -1000.0 ? exact : -1000.0;
+    steps[c] = static_cast<std::int32_t>(round_to_even(above < 1000.0 ? above : 1000.0));
   });
   for_lanes([&](std::size_t c) {
     const std::int32_t code = std::min(std::max(steps[c], -128), 127);
