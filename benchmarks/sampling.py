@@ -3,10 +3,12 @@
     python benchmarks/sampling.py --nodes 5000000 --edges 75000000
 
 Three cases: the batches of a large training run, small batches where overhead rules, and a graph
-with ten edge types. Threads sample whole batches side by side, except where the row says that they
-share each batch. The graph of this engine is a store in the page cache (warm); stock PyG holds the
-same one in memory and samples with pyg-lib or torch-sparse, whichever is installed. Prints a table
-and writes JSON with the machine in it.
+with ten edge types. Threads are Python's, calling the sampler for whole batches side by side,
+except where a row says that they share each batch, or that they are the engine's: those are the
+workers of a loader, which looks up edge ids as well and makes batches; the graph has no features.
+This engine's graph is a store in the page cache (warm); stock PyG holds the same one in memory and
+samples with pyg-lib or torch-sparse, whichever is installed. Prints a table and writes JSON with
+the machine in it.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from torch_geometric.sampler import NodeSamplerInput
 import pyg_graphzero as gz
 from pyg_graphzero.bench.machine import machine
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
+from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampler import NeighborSampler
 
 NUM_EDGE_TYPES = 10
@@ -79,19 +82,37 @@ class Contestant:
         self.cpu_seconds: list[float] = []
         self.edges = 0
 
+    def _edges(self) -> int:
+        run: Callable[..., Any] = map if self._pool is None else self._pool.map
+        return sum(run(self._batch, self._inputs))
+
     def _batch(self, seeds: NodeSamplerInput) -> int:
         row = self._sampler.sample_from_nodes(seeds).row
         return sum(len(each) for each in (row.values() if isinstance(row, dict) else [row]))
 
     def round(self, counts: bool) -> None:
         """Makes all batches; their time is kept if it counts."""
-        run: Callable[..., Any] = map if self._pool is None else self._pool.map
         wall, cpu = time.perf_counter(), time.process_time()
-        self.edges = sum(run(self._batch, self._inputs))
+        self.edges = self._edges()
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         if counts:
             self.seconds.append(wall)
             self.cpu_seconds.append(cpu)
+
+
+class LoaderContestant(Contestant):
+    """The batches of a loader.
+
+    Args:
+        loader: Over a graph without features.
+    """
+
+    def __init__(self, loader: NeighborLoader) -> None:
+        super().__init__(None, [], None, 1)
+        self._loader = loader
+
+    def _edges(self) -> int:
+        return sum(batch.num_edges for batch in self._loader)
 
 
 def contestants(case: Case, memory: Data | HeteroData, disk: Any) -> dict[str, Contestant]:
@@ -109,6 +130,16 @@ def contestants(case: Case, memory: Data | HeteroData, disk: Any) -> dict[str, C
         "graphzero, 2 threads": Contestant(ours, batches, node_type, 2),
         "graphzero, 2 threads share each": Contestant(shared, batches, node_type, 1),
     }
+    for workers in (1, 2):
+        loader = NeighborLoader(
+            disk,
+            case.fanout,
+            input_nodes=(node_type, seeds.view(-1)) if case.hetero else seeds.view(-1),
+            batch_size=case.batch_size,
+            num_workers=workers,
+            persistent_workers=True,
+        )
+        rows[f"graphzero, {workers} of the engine"] = LoaderContestant(loader)
     if backend() is not None:
         stock = StockSampler(memory, case.fanout)
         few = batches[: max(4, case.batches // 4)]  # it is slow, and its batches are alike
@@ -136,7 +167,8 @@ def measure(name: str, rows: dict[str, Contestant], rounds: int) -> dict[str, An
         per_cpu = row.edges / statistics.median(row.cpu_seconds)
         figures = f"{rate[each] / 1e6:10.1f} {low / 1e6:8.1f} {high / 1e6:8.1f}"
         print(f"{each:34} {figures} {per_cpu / 1e6:15.1f}")
-    print(f"1 to 2 threads: {rate['graphzero, 2 threads'] / rate['graphzero, 1 thread']:.2f}x")
+    scaling = rate["graphzero, 2 of the engine"] / rate["graphzero, 1 of the engine"]
+    print(f"1 to 2 threads of the engine: {scaling:.2f}x")
     if "stock, 1 thread" in rate:
         ratio = rate["graphzero, 1 thread"] / rate["stock, 1 thread"]
         print(f"1 thread against {backend()}: {ratio:.1f}x")

@@ -2,8 +2,8 @@
 The engine of pyg_graphzero: storage, CSC building, ids, sampling, gathering, batches.
 """
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import torch
 
@@ -90,21 +90,6 @@ class Topology:
         The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 tensors over a fresh copy-on-write map.
         """
 
-class TopologyWriter:
-    """Writes a .gl file front to back."""
-
-    def __init__(self, path: str, num_src: int, num_dst: int, num_edges: int) -> None: ...
-
-    @property
-    def index_bytes(self) -> int: ...
-
-    def append_indptr(self, values: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
-
-    def append_indices(self, values: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Appends ids, given as their bytes."""
-
-    def finish(self) -> None: ...
-
 class LockFile:
     """An exclusive advisory lock, held while the object lives."""
 
@@ -125,10 +110,43 @@ def sync_directory(path: str) -> None: ...
 
 def publish_directory(from_path: str, to_path: str, replace: bool) -> None: ...
 
+class NodeMarks:
+    """Which nodes of a type have an edge: one bit each."""
+
+    def __init__(self, num_nodes: int) -> None: ...
+
+    def count(self) -> int: ...
+
+class CscBuilder:
+    """Edges in any order to CSC files, in bounded memory."""
+
+    def __init__(self, num_src: int, num_dst: int, max_edges: int, columns: Sequence[tuple[str, str, Sequence[int], bytes]], src_marks: NodeMarks | None, dst_marks: NodeMarks | None, bipartite: bool, undirected: bool, coalesce: str, self_loops: str, time_column: int, source_times: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None, room: int, directory: str, num_threads: int = 0) -> None: ...
+
+    @property
+    def record_bytes(self) -> int:
+        """What one edge takes in scratch files."""
+
+    @property
+    def keep_bytes(self) -> int:
+        """How many bytes of edges may wait in memory."""
+
+    def append(self, src: Any, dst: Any, columns: Sequence[Any]) -> None:
+        """
+        Adds edges: ids of 32 or 64 bits, and the bytes of every column's rows.
+        """
+
+    def finish(self, topology: str, edge_id: str, columns: Sequence[str], progress: Callable[[int, int], object]) -> dict[str, Any]:
+        """
+        Writes the files and says what they hold. progress(done, total) may raise to cancel.
+        """
+
 def sort_by_destination(src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], dst: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_src: int, num_dst: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
     """
     indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.
     """
+
+def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """The XXH64 digest the engine computes, for tests."""
 
 class ColumnLoss:
     """What encoding did to one column of an attribute."""
@@ -177,9 +195,6 @@ class RowEncoder:
     @property
     def losses(self) -> list[ColumnLoss]:
         """Of every column, by what was encoded so far."""
-
-def xxh64(data: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
-    """The XXH64 digest the engine computes, for tests."""
 
 class SamplerBuilder:
     """Collects the edge types of a sampler."""
@@ -353,3 +368,96 @@ class Pipeline:
     @property
     def orphaned(self) -> bool:
         """Whether its threads were left behind a fork."""
+
+class DiskSpeed:
+    """What probe_disk() measured."""
+
+    @property
+    def random_iops(self) -> float: ...
+
+    @property
+    def bytes_per_second(self) -> float: ...
+
+    @property
+    def direct(self) -> bool: ...
+
+    @property
+    def file_bytes(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def random_reads(self) -> int: ...
+
+    @property
+    def sequential_reads(self) -> int: ...
+
+def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool = True, reader: str = 'auto') -> DiskSpeed:
+    """
+    Random reads a second and bytes a second of the disk under a file, by reading it.
+    """
+
+def uring_refusal() -> str:
+    """Why io_uring cannot be used in this process; empty where it can."""
+
+def plan_reads(rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], num_rows: int, row_bytes: int, row_stride: int, data_offset: int, file_bytes: int, merge_gap: int, max_read: int, alignment: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
+    """
+    The reads for these lists of rows, flat: offset, size, first and last target of each; and the targets, flat: row, list, index into it.
+    """
+
+class ColumnFile:
+    """The rows of a file, for reading past the page cache."""
+
+    @staticmethod
+    def of(column: Column, direct: bool = True) -> ColumnFile: ...
+
+    @staticmethod
+    def open(path: str, data_offset: int, num_rows: int, row_bytes: int, row_stride: int, direct: bool = True) -> ColumnFile: ...
+
+    @property
+    def direct(self) -> bool: ...
+
+    @property
+    def alignment(self) -> int:
+        """What direct reads are aligned to; 1 without them."""
+
+class ReadStats:
+    """What a gather from a file read, and how long it took."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def unique_rows(self) -> int: ...
+
+    @property
+    def reads(self) -> int: ...
+
+    @property
+    def cached_reads(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def useful_bytes(self) -> int: ...
+
+    @property
+    def plan_seconds(self) -> float: ...
+
+    @property
+    def read_seconds(self) -> float: ...
+
+class DiskGather:
+    """Gathers rows of files for many batches at once."""
+
+    def __init__(self, reader: str = 'auto', depth: int = 128, num_threads: int = 0, buffer_bytes: int = 33554432) -> None: ...
+
+    @property
+    def reader(self) -> str: ...
+
+    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> ReadStats:
+        """
+        Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
+        """

@@ -126,6 +126,7 @@ def _encodings(
     show_default=True,
     help="What to do with loops; add: one where there is none.",
 )
+@click.option("--time-attr", help="Sort neighbourhoods by this attribute.")
 @click.option("--feature-dtype", help="dtype of x, such as float16.")
 @click.option(
     "--dtype",
@@ -156,6 +157,7 @@ def _encodings(
 @click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
 @click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
 @click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 def convert(

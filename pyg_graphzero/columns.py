@@ -198,31 +198,6 @@ def _slabs(value: Tensor) -> Iterator[Tensor]:
         yield from rows.split(max(1, _WRITE_BYTES // row_bytes))
 
 
-def write_topology(
-    path: str | os.PathLike[str], num_src: int, num_dst: int, indptr: Tensor, indices: Tensor
-) -> None:
-    """Writes CSC arrays as a `.gl` file and syncs it.
-
-    Args:
-        path: The new file.
-        num_src: Number of source nodes.
-        num_dst: Number of destination nodes.
-        indptr: ``int64 [num_dst + 1]``.
-        indices: Integer tensor ``[num_edges]`` of source ids.
-    """
-    writer = _core.TopologyWriter(os.fspath(path), num_src, num_dst, indices.numel())
-    writer.append_indptr(indptr.to(torch.int64).contiguous())
-    step = _WRITE_BYTES // 8
-    # Ids above 2^31 wrap to the same 32 bits that uint32 has.
-    dtype = torch.int32 if writer.index_bytes == 4 else torch.int64
-    for start in range(0, indices.numel(), step):
-        part = indices[start : start + step]
-        if part.dtype == torch.uint32:
-            part = part.view(torch.int32) if dtype == torch.int32 else part.to(torch.int64)
-        writer.append_indices(_as_bytes(part.to(dtype).contiguous()))
-    writer.finish()
-
-
 def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> Tensor:
     """Rows of a tensor or of an encoded column, mapped or in memory, copied by all threads.
 

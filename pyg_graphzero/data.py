@@ -107,6 +107,9 @@ class _DiskStorage(BaseStorage):
         self.__dict__["_mapping"] = LazyMapping()
         self.__dict__["_levels"] = {}
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._mapping  # PyG's would build the value
+
     def _put(self, key: str, value: Any, level: str) -> None:
         self._mapping[key] = value
         self._levels[key] = level

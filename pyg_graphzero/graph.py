@@ -11,9 +11,8 @@ from torch_geometric.data import Data, FeatureStore, GraphStore
 from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import decoded, gather
+from pyg_graphzero.columns import decoded, engine_array, gather
 from pyg_graphzero.contents import StoreContents
-from pyg_graphzero.convert.csc import EdgeChunk, build_csc
 from pyg_graphzero.data import DiskData, DiskHeteroData, OnDemand, raw_items
 from pyg_graphzero.edge_order import EdgeOrder, comparable_times, rank_edges
 from pyg_graphzero.errors import UnsupportedError
@@ -151,10 +150,15 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
             edge_index = edge_index.value()
         row, col = plain(torch.as_tensor(edge_index, device="cpu")).to(torch.int64).contiguous()
         src, dst = graph.ends(name)
-        chunk = EdgeChunk(col, row) if backward else EdgeChunk(row, col)
-        csc = build_csc([chunk], node_types[src], node_types[dst], bipartite=src != dst)
-        graph.arrays[name] = (csc.indptr, csc.indices)
-        graph.edge_ids[name] = csc.edge_id
+        if backward:
+            row, col = col, row
+        # By way of NumPy, as engine_array() says.
+        indptr, order = _core.sort_by_destination(
+            engine_array(row), engine_array(col), node_types[src], node_types[dst]
+        )
+        is_sorted = torch.equal(order, torch.arange(order.numel()))
+        graph.arrays[name] = (indptr, row if is_sorted else gather(row, order))
+        graph.edge_ids[name] = None if is_sorted else order
     return graph
 
 
@@ -273,8 +277,32 @@ def add_order(
             times = gather(graph.node_times[src], indices.to(torch.int64))
         if times is not None or name in weights:
             graph.orders[name] = rank_edges(
-                indptr, times, weights.get(name), f"edge type {name}", is_sorted
+                indptr,
+                times,
+                weights.get(name),
+                f"edge type {name}",
+                is_sorted or _has_order(graph, data, name, time_attr),
             )
+
+
+def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str | None) -> bool:
+    """Whether the store has the neighbourhoods of an edge type sorted by these very times."""
+    if not graph.on_disk(name) or graph.backward:
+        return False
+    assert graph.contents is not None
+    record = graph.contents.edge_type(name)
+    if attr is None or record.time_order != attr:
+        return False
+    if attr in record.attrs:
+        file, storage = record.attrs[attr], _edge_stores(data)[name]
+    else:
+        source = None if name is None else name[0]
+        file, storage = graph.contents.node_type(source).attrs[attr], _node_stores(data)[source]
+    value = dict(raw_items(storage)).get(attr)
+    if isinstance(value, OnDemand):
+        return not value.is_built
+    # In-place writes to a shared view live in this process only.
+    return value is graph.contents.view(file) and value._version == 0
 
 
 def _times_in(feature_store: FeatureStore, time_attr: str) -> dict[str | None, Any]:

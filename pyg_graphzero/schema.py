@@ -34,13 +34,18 @@ class NodeTypeSchema:
 
 @dataclass
 class EdgeTypeSchema:
-    """One edge type. ``name`` is None in a homogeneous store."""
+    """One edge type. ``name`` is None in a homogeneous store.
+
+    ``time_order`` is the attribute that neighbourhoods are sorted by: of the edges if they have one
+    of that name, else of their sources. None: they are in the order of edge ids.
+    """
 
     name: EdgeType | None
     num_edges: int
     topology: str
     edge_id: str | None = None
     attrs: dict[str, str] = field(default_factory=dict)
+    time_order: str | None = None
 
 
 @dataclass
@@ -133,6 +138,7 @@ def dump(schema: StoreSchema, path: Path) -> None:
                 "topology": t.topology,
                 "edge_id": t.edge_id,
                 "attrs": t.attrs,
+                **({} if t.time_order is None else {"time_order": t.time_order}),
             }
             for t in schema.edge_types
         ],
@@ -268,6 +274,9 @@ def load(directory: Path) -> StoreSchema:
                 ),
                 edge_id=read.optional_file(entry, "edge_id", where),
                 attrs=read.file_map(entry, "attrs", where),
+                time_order=read.take(entry, "time_order", str, where, optional=True)
+                if "time_order" in entry
+                else None,
             )
         )
     for name, entry in read.take(body, "files", dict, "").items():
@@ -307,6 +316,13 @@ def _check_types(schema: StoreSchema, read: _Reader) -> None:
     edge_names = [t.name for t in schema.edge_types]
     if len(set(edge_names)) != len(edge_names):
         raise read.fail("edge_types", edge_names, "distinct names")
+    for edge_type in schema.edge_types:
+        order = edge_type.time_order
+        source = schema.node_type(None if edge_type.name is None else edge_type.name[0])
+        if order is not None and order not in {*edge_type.attrs, *(source.attrs if source else ())}:
+            raise read.fail(
+                f"edge_types {edge_type.name}", f"time_order {order!r}", "an attribute there is"
+            )
     if not schema.is_hetero:
         if names != [None] or edge_names not in ([None], []):
             raise read.fail("is_hetero", "false with named types", "one unnamed node and edge type")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from typing_extensions import Self
 from pyg_graphzero.adopted import adopted_path
 from pyg_graphzero.columns import decoded, gather
 from pyg_graphzero.contents import StoreContents
-from pyg_graphzero.convert.csc import Csc, EdgeChunk, build_csc
+from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.data import DiskData, DiskHeteroData
 from pyg_graphzero.errors import ClosedStoreError, MissingAttributeError, ReadOnlyStoreError
 from pyg_graphzero.ids import StringIds, lookup
@@ -98,12 +97,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -445,8 +439,8 @@ class DiskGraphStore(GraphStore):
             row = torch.repeat_interleave(torch.arange(row.numel() - 1), row.diff())
         elif edge_attr.layout == EdgeLayout.CSC:
             col = torch.repeat_interleave(torch.arange(col.numel() - 1), col.diff())
-        csc: Csc = build_csc([EdgeChunk(row.numpy(), col.numpy())], num_src, num_dst)
-        self.store._edit(lambda editor: editor.put_topology(name, csc))
+        chunk = EdgeChunk(row, col)
+        self.store._edit(lambda editor: editor.put_edges(name, [chunk], num_src, num_dst))
         return True
 
     def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:

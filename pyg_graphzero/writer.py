@@ -11,10 +11,10 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,10 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import adopt
-from pyg_graphzero.columns import write_column, write_topology
-from pyg_graphzero.convert.csc import Csc
+from pyg_graphzero.columns import write_column
+from pyg_graphzero.convert.csc import BuildRoom, Csc, CscOptions, EdgeChunk, build_csc
 from pyg_graphzero.convert.rows import ArrayRows, FileRows, Rows
+from pyg_graphzero.convert.workspace import Workspace
 from pyg_graphzero.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
 from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
@@ -71,23 +72,39 @@ class _FileSet:
     def __init__(self, directory: Path, store: StoreSchema) -> None:
         self.directory = directory
         self.schema = store
+        self._placed: set[Path] = set()
 
-    def _place(self, folder: str, name: str, suffix: str) -> tuple[str, Path]:
+    def _place(self, folder: str, name: str, suffix: str) -> Path:
+        """A path in ``folder`` that was not given before."""
         (self.directory / folder).mkdir(exist_ok=True)
         stem, n = f"{folder}/{_safe(name)}", 1
-        while (self.directory / (relative := stem + (f"-{n}" if n > 1 else "") + suffix)).exists():
+        while (path := self.directory / (stem + (f"-{n}" if n > 1 else "") + suffix)).exists() or (
+            path in self._placed
+        ):
             n += 1
-        return relative, self.directory / relative
+        self._placed.add(path)
+        return path
 
-    def _write(self, folder: str, name: str, suffix: str, write: Callable[[Path], None]) -> str:
-        relative, path = self._place(folder, name, suffix)
-        try:
-            write(path)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+    def _record(self, path: Path) -> str:
+        relative = path.relative_to(self.directory).as_posix()
         self.schema.files[relative] = FileRecord(path.stat().st_size, schema.header_hash(path))
         return relative
+
+    @contextmanager
+    def _placing(self, folder: str) -> Iterator[Callable[[str, str], Path]]:
+        """Hands out paths in ``folder``; should writing fail, none of them is left."""
+        placed: list[Path] = []
+
+        def place(name: str, suffix: str) -> Path:
+            placed.append(self._place(folder, name, suffix))
+            return placed[-1]
+
+        try:
+            yield place
+        except BaseException:
+            for path in placed:
+                path.unlink(missing_ok=True)
+            raise
 
     def column(
         self,
@@ -96,7 +113,10 @@ class _FileSet:
         value: Tensor | Rows | ColumnEncoder,
         progress: Callable[[int], object] | None = None,
     ) -> str:
-        file = self._write(folder, name, ".gd", lambda path: write_column(path, value, progress))
+        with self._placing(folder) as place:
+            path = place(name, ".gd")
+            write_column(path, value, progress)
+        file = self._record(path)
         if isinstance(value, ColumnEncoder):
             self.schema.files[file].encoding = value.loss().to_dict()
         return file
@@ -108,21 +128,28 @@ class _FileSet:
         self.schema.adopted[file] = adopt(store, rows)
         return file
 
-    def topology(self, folder: str, csc: Csc) -> str:
-        indptr, indices = as_tensor(csc.indptr, "indptr"), as_tensor(csc.indices, "indices")
-        return self._write(
-            folder,
-            "topology",
-            ".gl",
-            lambda path: write_topology(path, csc.num_src, csc.num_dst, indptr, indices),
+    def edges(
+        self,
+        name: EdgeType | None,
+        chunks: Iterable[EdgeChunk],
+        num_src: int,
+        num_dst: int,
+        num_edges: int | None = None,
+        options: CscOptions | None = None,
+        room: BuildRoom | None = None,
+    ) -> tuple[EdgeTypeSchema, Csc]:
+        room = room or BuildRoom(Workspace(self.directory).room, self.directory)
+        with self._placing(edge_folder(name)) as place:
+            csc = build_csc(chunks, num_src, num_dst, place, room, num_edges, options)
+        record = EdgeTypeSchema(
+            name=name,
+            num_edges=csc.num_edges,
+            topology=self._record(csc.topology),
+            edge_id=None if csc.edge_id is None else self._record(csc.edge_id),
+            attrs={attr: self._record(path) for attr, path in csc.columns.items()},
+            time_order=csc.time_order,
         )
-
-    def edge_id(self, folder: str, csc: Csc) -> str | None:
-        if csc.edge_id is None:
-            return None
-        ids = as_tensor(csc.edge_id, "edge_id")
-        narrow = ids.numel() == 0 or int(ids.max()) < 2**31
-        return self.column(folder, "edge_id", ids.to(torch.int32 if narrow else torch.int64))
+        return record, csc
 
     def sync_folders(self) -> None:
         for name in {Path(f).parent.as_posix() for f in self.schema.files}:
@@ -176,12 +203,7 @@ class StoreWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.abort()
 
     def _node_type(self, name: str | None) -> NodeTypeSchema:
@@ -267,8 +289,26 @@ class StoreWriter:
         record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
         record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
 
-    def add_edge_type(self, edge_type: EdgeType | None, csc: Csc) -> None:
-        """Writes a topology and its columns; ``edge_type`` is None in a homogeneous store."""
+    def add_edge_type(
+        self,
+        edge_type: EdgeType | None,
+        chunks: Iterable[EdgeChunk],
+        num_edges: int | None = None,
+        options: CscOptions | None = None,
+        room: BuildRoom | None = None,
+    ) -> Csc:
+        """Writes the topology and the columns of a stream of edges, sorted by destination.
+
+        Args:
+            edge_type: None in a homogeneous store.
+            chunks: The edges, by rows of their node types.
+            num_edges: At least as many as the stream has; None if unknown.
+            options: What becomes of the edges.
+            room: What sorting may use; by default half of the memory that is free.
+
+        Raises:
+            IndexError: Names the first edge whose id is not a node.
+        """
         if (edge_type is None) == self._schema.is_hetero:
             raise ValueError(
                 f"edge type {edge_type!r} in a store with is_hetero={self._schema.is_hetero}"
@@ -277,22 +317,12 @@ class StoreWriter:
             raise ValueError(f"edge type {edge_type!r} was added before")
         src = self._node_type(None if edge_type is None else edge_type[0])
         dst = self._node_type(None if edge_type is None else edge_type[2])
-        if (csc.num_src, csc.num_dst) != (src.num_nodes, dst.num_nodes):
-            raise ValueError(
-                f"edge type {edge_type!r}: found {csc.num_src} source and {csc.num_dst} "
-                f"destination nodes, expected {src.num_nodes} and {dst.num_nodes}"
-            )
-        folder = edge_folder(edge_type)
-        self._schema.edge_types.append(
-            EdgeTypeSchema(
-                name=edge_type,
-                num_edges=csc.num_edges,
-                topology=self._files.topology(folder, csc),
-                edge_id=self._files.edge_id(folder, csc),
-            )
+        options = options or CscOptions(bipartite=src is not dst)
+        record, csc = self._files.edges(
+            edge_type, chunks, src.num_nodes, dst.num_nodes, num_edges, options, room
         )
-        for attr, value in csc.columns.items():
-            self.add_edge_attr(edge_type, attr, value)
+        self._schema.edge_types.append(record)
+        return csc
 
     def add_edge_attr(self, edge_type: EdgeType | None, attr: str, value: Any) -> None:
         """Writes an edge column ``[num_edges, ...]``, rows in CSC order."""
@@ -357,23 +387,21 @@ class StoreEditor:
         """Writes or replaces a node column."""
         tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {record.name!r}")
         record.attrs[attr] = self._files.column(node_folder(record.name), attr, tensor)
+        self._forget_order(attr, record)
         self._commit()
 
     def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor) -> None:
         """Writes or replaces an edge column, rows in CSC order."""
         tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {record.name!r}")
         record.attrs[attr] = self._files.column(edge_folder(record.name), attr, tensor)
+        self._forget_order(attr, record)
         self._commit()
 
-    def put_topology(self, name: EdgeType | None, csc: Csc) -> None:
+    def put_edges(
+        self, name: EdgeType | None, chunks: Iterable[EdgeChunk], num_src: int, num_dst: int
+    ) -> None:
         """Writes or replaces an edge type. Replacing one drops its edge attributes."""
-        folder = edge_folder(name)
-        record = EdgeTypeSchema(
-            name=name,
-            num_edges=csc.num_edges,
-            topology=self._files.topology(folder, csc),
-            edge_id=self._files.edge_id(folder, csc),
-        )
+        record, _ = self._files.edges(name, chunks, num_src, num_dst)
         kept = [t for t in self._schema.edge_types if t.name != name]
         self._schema.edge_types[:] = [*kept, record]
         self._commit()
@@ -381,12 +409,21 @@ class StoreEditor:
     def remove_attr(self, record: NodeTypeSchema | EdgeTypeSchema, attr: str) -> None:
         """Removes a column."""
         del record.attrs[attr]
+        self._forget_order(attr, record)
         self._commit()
 
     def remove_edge_type(self, name: EdgeType | None) -> None:
         """Removes an edge type and its columns."""
         self._schema.edge_types[:] = [t for t in self._schema.edge_types if t.name != name]
         self._commit()
+
+    def _forget_order(self, attr: str, owner: NodeTypeSchema | EdgeTypeSchema) -> None:
+        """Neighbourhoods stay as they are, but not sorted by what ``attr`` is from now on."""
+        for record in self._schema.edge_types:
+            source = None if record.name is None else record.name[0]
+            of_source = isinstance(owner, NodeTypeSchema) and owner.name == source
+            if record.time_order == attr and (record is owner or of_source):
+                record.time_order = None
 
     def _commit(self) -> None:
         used = set(schema.named_files(self._schema))

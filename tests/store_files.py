@@ -13,7 +13,7 @@ import torch
 import xxhash
 
 from pyg_graphzero import schema
-from pyg_graphzero.convert.csc import EdgeChunk, build_csc
+from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.writer import StoreWriter
 
 FORMAT_PAGE = Path(__file__).parents[1] / "docs" / "format.md"
@@ -111,6 +111,6 @@ def make_store(path: Path, force: bool = False, value: float = 1.0) -> Path:
         store.add_index_set(None, "train_idx", torch.arange(10))
         store.add_node_ids(None, [f"n{i}" for i in range(50)])
         columns = {"weight": torch.arange(200.0)}
-        store.add_edge_type(None, build_csc([EdgeChunk(src, dst, columns)], 50, 50))
+        store.add_edge_type(None, [EdgeChunk(src, dst, columns)])
         store.finish()
     return path

@@ -47,6 +47,7 @@ def test_loading_page(tmp_path, monkeypatch):
     "name",
     [
         "pyg_graphzero",
+        "disk",
         "stores",
         "hgt",
         "loader.hgt",

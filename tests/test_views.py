@@ -19,7 +19,7 @@ from xxhash import xxh64_intdigest
 import pyg_graphzero as gz
 from pyg_graphzero import _core, schema
 from pyg_graphzero.columns import DTYPES, gather, view_column, write_column
-from pyg_graphzero.convert.csc import EdgeChunk, build_csc
+from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.writer import StoreWriter
 
 MB = 1 << 20
@@ -130,8 +130,7 @@ def sparse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with StoreWriter(path, is_hetero=True) as writer:
         writer.add_node_type("paper", SPARSE_ROWS)
         writer.add_node_type("topic", 100)
-        csc = build_csc([chunk], SPARSE_ROWS, 100)
-        writer.add_edge_type(("paper", "has", "topic"), csc)
+        writer.add_edge_type(("paper", "has", "topic"), [chunk])
         writer.finish()
     (path / "node-paper").mkdir()
     name, file = "node-paper/x.gd", path / "node-paper/x.gd"
@@ -309,7 +308,7 @@ class TestPickle:
             writer.add_node_type(None, 20_000)
             writer.add_node_attr(None, "x", torch.arange(320_000.0).view(20_000, 16))
             edges = torch.arange(20_000)
-            writer.add_edge_type(None, build_csc([EdgeChunk(edges, edges % 100)], 20_000, 20_000))
+            writer.add_edge_type(None, [EdgeChunk(edges, edges % 100)])
             writer.finish()
         return tmp_path / "store"
 

@@ -20,7 +20,7 @@ from store_files import make_store
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.convert.csc import EdgeChunk, build_csc
+from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.writer import LOCK_FILE, StoreWriter
 
 
@@ -38,13 +38,13 @@ def largest_file(size: int) -> Iterator[None]:
 def write_until(path: Path, limit_at: str, limit: int) -> None:
     """Writes 2 MB of column, topology and schema; from ``limit_at`` on, files are limited."""
     edges = torch.arange(100_000)
-    csc = build_csc([EdgeChunk(edges % 1000, edges % 7)], 1000, 1000)
+    chunk = EdgeChunk(edges % 1000, edges % 7)
     with StoreWriter(path, is_hetero=False) as writer:
         writer.add_node_type(None, 1000)
         with largest_file(limit if limit_at == "column" else 1 << 30):
             writer.add_node_attr(None, "x", torch.ones(1000, 500))
         with largest_file(limit if limit_at == "topology" else 1 << 30):
-            writer.add_edge_type(None, csc)
+            writer.add_edge_type(None, [chunk])
         with largest_file(limit if limit_at == "schema" else 1 << 30):
             writer.finish()
 

@@ -1,20 +1,20 @@
-// Building CSC in memory, and encoding rows.
+// Building CSC: from streams of edges into files, and from arrays in memory.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <vector>
+#include <memory>
+#include <tuple>
 
 #include "base/xxh64.h"
 #include "bindings/arrays.h"
-#include "build/csc.h"
-#include "build/encode.h"
+#include "build/csc_builder.h"
+#include "build/in_memory.h"
 
 namespace gz::python {
 
@@ -22,70 +22,185 @@ using namespace nb::literals;
 
 namespace {
 
-void check_columns(const RowEncoder& encoder, const FloatRows& rows) {
-  if (static_cast<std::int64_t>(rows.shape(1)) != encoder.num_columns()) {
-    throw std::invalid_argument("rows: found " + std::to_string(rows.shape(1)) +
-                                " columns, expected " + std::to_string(encoder.num_columns()));
+using Ids = nb::ndarray<nb::ro, nb::ndim<1>, nb::device::cpu>;
+
+IdArray ids_of(const Ids& array) {
+  IdArray ids{array.data(), array.stride(0), IdArray::Kind::kInt64};
+  using Code = nb::dlpack::dtype_code;
+  const auto code = static_cast<Code>(array.dtype().code);
+  if (code == Code::Int && array.itemsize() == 8) return ids;
+  if (code == Code::Int && array.itemsize() == 4) {
+    ids.kind = IdArray::Kind::kInt32;
+  } else if (code == Code::UInt && array.itemsize() == 4) {
+    ids.kind = IdArray::Kind::kUint32;
+  } else if (code == Code::UInt && array.itemsize() == 8) {
+    ids.kind = IdArray::Kind::kUint64;
+  } else {
+    throw nb::type_error("edges: expected int64, int32, uint64 or uint32 ids");
   }
+  return ids;
+}
+
+// Name, dtype, shape of an edge's row, and the bytes of the number 1.
+using ColumnTuple = std::tuple<std::string, std::string, std::vector<std::uint64_t>, nb::bytes>;
+
+PayloadColumn column_of(const ColumnTuple& given) {
+  const auto& [name, dtype_name, shape, one] = given;
+  const DType* const dtype = find_dtype(dtype_name);
+  if (dtype == nullptr || one.size() != dtype->item_bytes) {
+    throw std::invalid_argument("dtype of '" + name + "': found '" + dtype_name +
+                                "', expected one format v1 stores");
+  }
+  const auto* const bytes = static_cast<const Byte*>(one.data());
+  return {name, dtype, shape, std::vector<Byte>(bytes, bytes + one.size())};
+}
+
+std::optional<Coalesce> coalesce_of(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  constexpr const char* kNames[] = {"first", "sum", "mean", "min", "max"};
+  for (int i = 0; i < 5; ++i) {
+    if (name == kNames[i]) return static_cast<Coalesce>(i);
+  }
+  throw std::invalid_argument("coalesce: found '" + name +
+                              "', expected first, sum, mean, min or max");
+}
+
+SelfLoops self_loops_of(const std::string& name) {
+  if (name == "keep") return SelfLoops::kKeep;
+  if (name == "remove") return SelfLoops::kRemove;
+  if (name == "add") return SelfLoops::kAdd;
+  throw std::invalid_argument("self_loops: found '" + name + "', expected keep, remove or add");
+}
+
+// Keeps what the options borrow from Python.
+struct Builder {
+  nb::object source_times;
+  std::unique_ptr<CscBuilder> builder;
+};
+
+nb::dict to_dict(const CscStatistics& found) {
+  nb::dict dict;
+  dict["num_input"] = found.input.input;
+  dict["input_self_loops"] = found.input.loops;
+  dict["reversed"] = found.input.reverses;
+  dict["merged"] = found.result.merged;
+  dict["self_loops_added"] = found.result.loops_added;
+  dict["num_edges"] = found.num_edges;
+  dict["duplicates"] = found.result.duplicates;
+  dict["self_loops"] = found.result.loops;
+  dict["ids_are_slots"] = found.ids_are_slots;
+  dict["degree_quantiles"] = found.degree_quantiles;
+  dict["scratch_bytes"] = found.scratch_bytes;
+  return dict;
 }
 
 }  // namespace
 
 void init_build(nb::module_& m) {
+  nb::class_<NodeMarks>(m, "NodeMarks", "Which nodes of a type have an edge: one bit each.")
+      .def(nb::init<std::uint64_t>(), "num_nodes"_a)
+      .def("count", &NodeMarks::count);
+
+  nb::class_<Builder>(m, "CscBuilder", "Edges in any order to CSC files, in bounded memory.")
+      .def(
+          "__init__",
+          [](Builder* self, std::uint64_t num_src, std::uint64_t num_dst, std::uint64_t max_edges,
+             const std::vector<ColumnTuple>& columns, std::shared_ptr<NodeMarks> src_marks,
+             std::shared_ptr<NodeMarks> dst_marks, bool bipartite, bool undirected,
+             const std::string& coalesce, const std::string& self_loops, int time_column,
+             const std::optional<Int64Array>& source_times, std::uint64_t room,
+             std::string directory, int num_threads) {
+            CscOptions options;
+            options.num_src = num_src;
+            options.num_dst = num_dst;
+            options.max_edges = max_edges;
+            options.bipartite = bipartite;
+            options.undirected = undirected;
+            options.coalesce = coalesce_of(coalesce);
+            options.self_loops = self_loops_of(self_loops);
+            for (const ColumnTuple& column : columns) options.columns.push_back(column_of(column));
+            if (time_column >= 0) options.time_column = static_cast<std::size_t>(time_column);
+            nb::object held;
+            if (source_times) {
+              if (source_times->size() != num_src) {
+                throw std::invalid_argument("source_times: expected one of each source");
+              }
+              options.source_times = as_span(*source_times);
+              held = nb::cast(*source_times);
+            }
+            new (self)
+                Builder{std::move(held),
+                        std::make_unique<CscBuilder>(
+                            std::move(options), BuildRoom{room, std::move(directory), num_threads},
+                            std::move(src_marks), std::move(dst_marks))};
+          },
+          "num_src"_a, "num_dst"_a, "max_edges"_a, "columns"_a, nb::arg("src_marks").none(),
+          nb::arg("dst_marks").none(), "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a,
+          "time_column"_a, nb::arg("source_times").noconvert().none(), "room"_a, "directory"_a,
+          "num_threads"_a = 0)
+      .def_prop_ro(
+          "record_bytes", [](const Builder& self) { return self.builder->record_bytes(); },
+          "What one edge takes in scratch files.")
+      .def_prop_ro(
+          "keep_bytes", [](const Builder& self) { return self.builder->keep_bytes(); },
+          "How many bytes of edges may wait in memory.")
+      .def(
+          "append",
+          [](Builder& self, const Ids& src, const Ids& dst, const std::vector<Bytes>& columns) {
+            const auto& expected = self.builder->options().columns;
+            EdgeSlab slab{ids_of(src), ids_of(dst), {}, 0, static_cast<std::int64_t>(src.size())};
+            if (src.size() != dst.size() || columns.size() != expected.size()) {
+              throw std::invalid_argument("edges: src, dst and columns differ in length");
+            }
+            for (std::size_t c = 0; c < columns.size(); ++c) {
+              if (columns[c].size() != src.size() * expected[c].row_bytes()) {
+                throw std::invalid_argument("edge attribute '" + expected[c].name +
+                                            "': found another number of rows than edges");
+              }
+              slab.columns.push_back(columns[c].data());
+            }
+            const nb::gil_scoped_release released;
+            self.builder->append(slab);
+          },
+          "src"_a, "dst"_a, "columns"_a,
+          nb::sig("def append(self, src: typing.Any, dst: typing.Any, columns: "
+                  "collections.abc.Sequence[typing.Any]) -> None"),
+          "Adds edges: ids of 32 or 64 bits, and the bytes of every column's rows.")
+      .def(
+          "finish",
+          [](Builder& self, std::string topology, std::string edge_id,
+             std::vector<std::string> columns, const nb::callable& progress) {
+            const Checkpoint checkpoint = [&](std::uint64_t done, std::uint64_t total) {
+              const nb::gil_scoped_acquire acquired;
+              if (PyErr_CheckSignals() != 0) throw nb::python_error();
+              progress(done, total);
+            };
+            CscStatistics found;
+            {
+              const nb::gil_scoped_release released;
+              found = self.builder->finish(
+                  {std::move(topology), std::move(edge_id), std::move(columns)}, checkpoint);
+            }
+            return to_dict(found);
+          },
+          "topology"_a, "edge_id"_a, "columns"_a, "progress"_a,
+          nb::sig("def finish(self, topology: str, edge_id: str, columns: "
+                  "collections.abc.Sequence[str], progress: "
+                  "collections.abc.Callable[[int, int], object]) -> dict[str, typing.Any]"),
+          "Writes the files and says what they hold. progress(done, total) may raise to cancel.");
+
   m.def(
       "sort_by_destination",
       [](const Int64Array& src, const Int64Array& dst, std::int64_t num_src, std::int64_t num_dst) {
-        std::optional<Buffer<std::int64_t>> indptr, order;
+        std::pair<Buffer<std::int64_t>, Buffer<std::int64_t>> sorted;
         {
           const nb::gil_scoped_release released;
-          indptr = count_destinations(as_span(src), as_span(dst), num_src, num_dst);
-          order = order_by_destination(as_span(dst), indptr->span());
+          sorted = sort_by_destination(as_span(src), as_span(dst), num_src, num_dst);
         }
-        return std::pair(to_tensor(std::move(*indptr)), to_tensor(std::move(*order)));
+        return std::pair(to_tensor(std::move(sorted.first)), to_tensor(std::move(sorted.second)));
       },
       nb::arg("src").noconvert(), nb::arg("dst").noconvert(), "num_src"_a, "num_dst"_a,
       "indptr [num_dst + 1] and, for every CSC slot, which edge it holds [num_edges]; stable.");
-  nb::class_<ColumnLoss>(m, "ColumnLoss", "What encoding did to one column of an attribute.")
-      .def_ro("max_abs_error", &ColumnLoss::max_abs_error)
-      .def_ro("squared_error", &ColumnLoss::squared_error, "Summed over its values.")
-      .def_ro("clipped", &ColumnLoss::clipped, "Values beyond the reach of the code.")
-      .def_ro("count", &ColumnLoss::count, "Finite values.")
-      .def_ro("variance", &ColumnLoss::variance, "Of the values before encoding.");
-  nb::class_<RowEncoder>(m, "RowEncoder", "Encodes float32 rows as float16, bfloat16 or int8.")
-      .def(
-          "__init__",
-          [](RowEncoder* self, const std::string& stored, std::int64_t num_columns) {
-            new (self) RowEncoder(row_code(stored), num_columns);
-          },
-          "stored"_a, "num_columns"_a)
-      .def(
-          "profile",
-          [](RowEncoder& self, const FloatRows& rows, int num_threads) {
-            check_columns(self, rows);
-            const nb::gil_scoped_release released;
-            return self.profile(rows.data(), static_cast<std::int64_t>(rows.shape(0)), num_threads);
-          },
-          nb::arg("rows").noconvert(), "num_threads"_a = 0,
-          "int8: takes rows [n, num_columns] into account; the first of them with a value that is "
-          "not finite, or -1.")
-      .def("fit", &RowEncoder::fit, "int8: fixes the scales, once all rows were profiled.")
-      .def(
-          "encode",
-          [](RowEncoder& self, const FloatRows& rows, const MutableByteRows& out, int num_threads) {
-            check_columns(self, rows);
-            if (out.shape(0) != rows.shape(0) ||
-                out.shape(1) != rows.shape(1) * static_cast<std::size_t>(code_bytes(self.code()))) {
-              throw std::invalid_argument("out: its shape must be [len(rows), bytes per row]");
-            }
-            auto* const to = reinterpret_cast<std::byte*>(out.data());
-            const nb::gil_scoped_release released;
-            self.encode(rows.data(), static_cast<std::int64_t>(rows.shape(0)), to, num_threads);
-          },
-          nb::arg("rows").noconvert(), nb::arg("out").noconvert(), "num_threads"_a = 0,
-          "Encodes rows [n, num_columns] into out [n, bytes per row].")
-      .def_prop_ro("scale", &RowEncoder::scale)
-      .def_prop_ro("zero_point", &RowEncoder::zero_point)
-      .def_prop_ro("losses", &RowEncoder::losses, "Of every column, by what was encoded so far.");
   m.def(
       "xxh64", [](const Bytes& data) { return xxh64(data.data(), data.size()); },
       nb::arg("data").noconvert(), "The XXH64 digest the engine computes, for tests.");

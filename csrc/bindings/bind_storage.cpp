@@ -124,29 +124,6 @@ void init_storage(nb::module_& m) {
           "The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 "
           "tensors over a fresh copy-on-write map.");
 
-  nb::class_<TopologyWriter>(m, "TopologyWriter", "Writes a .gl file front to back.")
-      .def(nb::init<const std::string&, std::uint64_t, std::uint64_t, std::uint64_t>(), "path"_a,
-           "num_src"_a, "num_dst"_a, "num_edges"_a)
-      .def_prop_ro("index_bytes", &TopologyWriter::index_bytes)
-      .def(
-          "append_indptr",
-          [](TopologyWriter& self, const Int64Array& values) {
-            const nb::gil_scoped_release released;
-            self.append_indptr(values.data(), values.size());
-          },
-          nb::arg("values").noconvert())
-      .def(
-          "append_indices",
-          [](TopologyWriter& self, const Bytes& values) {
-            if (values.size() % self.index_bytes() != 0) {
-              throw std::invalid_argument("indices: expected a multiple of index_bytes");
-            }
-            const nb::gil_scoped_release released;
-            self.append_indices(values.data(), values.size() / self.index_bytes());
-          },
-          nb::arg("values").noconvert(), "Appends ids, given as their bytes.")
-      .def("finish", &TopologyWriter::finish, nb::call_guard<nb::gil_scoped_release>());
-
   nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
       .def_static(
           "acquire",

@@ -40,6 +40,12 @@ File File::create(const std::string& path) {
   return File(open_retrying(path, O_RDWR | O_CREAT | O_EXCL), path);
 }
 
+File File::temporary(const std::string& path) {
+  File file = create(path);
+  if (::unlink(path.c_str()) != 0) throw OsError("cannot remove", path, errno);
+  return file;
+}
+
 File File::lock(const std::string& path) {
   File file(open_retrying(path, O_RDWR | O_CREAT), path);
   int result;
@@ -48,6 +54,25 @@ File File::lock(const std::string& path) {
   } while (result != 0 && errno == EINTR);
   if (result != 0) throw OsError("cannot lock", path, errno);
   return file;
+}
+
+File File::duplicate() const {
+  const int fd = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) throw OsError("cannot duplicate the descriptor of", path_, errno);
+  return File(fd, path_);
+}
+
+std::optional<File> File::reopen_direct() const {
+  try {
+    return File(open_retrying("/proc/self/fd/" + std::to_string(fd_), O_RDONLY | O_DIRECT), path_);
+  } catch (const OsError& refused) {
+    // Beside EINVAL: no /proc here, and the path may name another file by now; or a file opened
+    // with rights that were given up since.
+    for (const int code : {EINVAL, ENOENT, EACCES, EPERM}) {
+      if (refused.code() == code) return std::nullopt;
+    }
+    throw OsError(refused.operation(), path_, refused.code());
+  }
 }
 
 File::~File() {
@@ -80,6 +105,10 @@ void File::write_at(const void* from, std::size_t size, std::uint64_t offset) {
     if (n < 0) throw OsError("cannot write", path_, errno);
     done += static_cast<std::size_t>(n);
   }
+}
+
+void File::will_need(std::uint64_t offset, std::uint64_t size) const noexcept {
+  ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
 }
 
 void File::sync() {

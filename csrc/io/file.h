@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -16,9 +17,18 @@ class File {
   static File open(const std::string& path);
   // Creates a file that must not exist yet, for writing and reading back.
   static File create(const std::string& path);
+  // Creates a file at `path` and removes its name at once: the space goes back when the File dies,
+  // however the process ends.
+  static File temporary(const std::string& path);
   // Opens or creates `path` and takes the exclusive advisory lock on it without waiting.
   // Raises OsError(EWOULDBLOCK) when somebody else holds it. Released when the File dies.
   static File lock(const std::string& path);
+
+  // The same open file under a descriptor of its own.
+  File duplicate() const;
+  // The same file (not whatever its path names by now) opened for reading past the page cache;
+  // nothing where the filesystem refuses that.
+  std::optional<File> reopen_direct() const;
 
   File(File&& other) noexcept
       : fd_(std::exchange(other.fd_, kNone)), path_(std::move(other.path_)) {}
@@ -33,6 +43,8 @@ class File {
   // Reads up to `size` bytes at `offset`; fewer only at the end of the file.
   std::size_t read_at(void* to, std::size_t size, std::uint64_t offset) const;
   void write_at(const void* from, std::size_t size, std::uint64_t offset);
+  // Asks the kernel to start reading, without waiting.
+  void will_need(std::uint64_t offset, std::uint64_t size) const noexcept;
   // Blocks until the bytes are on the device.
   void sync();
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <stdexcept>
+#include <utility>
 
 #include "base/errors.h"
 #include "base/parallel.h"
@@ -11,7 +13,32 @@
 namespace gz {
 
 BlockWriter::BlockWriter(const std::string& path)
-    : file_(File::create(path)), block_(new unsigned char[kBlockBytes]) {}
+    : BlockWriter(std::make_shared<File>(File::create(path)), kHeaderBytes) {}
+
+BlockWriter::BlockWriter(std::shared_ptr<File> file, std::uint64_t offset)
+    : file_(std::move(file)),
+      block_(new unsigned char[kBlockBytes]),
+      filled_((offset - kHeaderBytes) % kBlockBytes),
+      written_(offset - kHeaderBytes),
+      head_missing_(filled_),
+      start_(offset) {}
+
+BlockWriter BlockWriter::section(std::uint64_t offset) const { return {file_, offset}; }
+
+void BlockWriter::join(BlockWriter&& next) {
+  if (offset() != next.start_) throw std::logic_error("sections of " + path() + " do not meet");
+  // While no block of the section is full, its front belongs into the block it is still filling.
+  unsigned char* const first = next.head_ ? next.head_.get() : next.block_.get();
+  std::memcpy(first, block_.get(), next.head_missing_);
+  if (next.head_) {
+    hashes_.push_back(xxh64(first, kBlockBytes));
+    file_->write_at(first, kBlockBytes, offset() - filled_);
+  }
+  hashes_.insert(hashes_.end(), next.hashes_.begin(), next.hashes_.end());
+  block_ = std::move(next.block_);
+  filled_ = next.filled_;
+  written_ = next.written_;
+}
 
 void BlockWriter::append(const void* data, std::size_t size) {
   const auto* from = static_cast<const unsigned char*>(data);
@@ -33,8 +60,13 @@ void BlockWriter::align() {
 
 void BlockWriter::flush() {
   if (filled_ == 0) return;
+  if (head_missing_ > 0 && !head_) {
+    head_ = std::exchange(block_, std::make_unique<unsigned char[]>(kBlockBytes));
+    filled_ = 0;
+    return;
+  }
   hashes_.push_back(xxh64(block_.get(), filled_));
-  file_.write_at(block_.get(), filled_, offset() - filled_);
+  file_->write_at(block_.get(), filled_, offset() - filled_);
   filled_ = 0;
 }
 
@@ -42,7 +74,7 @@ void BlockWriter::finish(void* header, std::size_t header_size) {
   align();
   flush();
   const std::size_t table_bytes = 8 * hashes_.size();
-  file_.write_at(hashes_.data(), table_bytes, offset());
+  file_->write_at(hashes_.data(), table_bytes, offset());
 
   CommonHeader common;
   std::memcpy(&common, header, sizeof common);
@@ -56,8 +88,8 @@ void BlockWriter::finish(void* header, std::size_t header_size) {
   common.num_blocks = hashes_.size();
   common.checksums_hash = xxh64(hashes_.data(), table_bytes);
   std::memcpy(header, &common, sizeof common);
-  write_header(file_, header, header_size);
-  file_.sync();
+  write_header(*file_, header, header_size);
+  file_->sync();
 }
 
 namespace {

@@ -18,6 +18,12 @@ class BlockWriter {
   // Creates the file, which must not exist.
   explicit BlockWriter(const std::string& path);
 
+  // A second writer into the same file that starts at `offset`, a section boundary ahead of this
+  // one. The two may be appended to by different threads until join() makes them one again.
+  BlockWriter section(std::uint64_t offset) const;
+  // Continues where `next` stands. REQUIRES offset() to be where `next` started.
+  void join(BlockWriter&& next);
+
   void append(const void* data, std::size_t size);
   // Zero bytes up to the next section boundary.
   void align();
@@ -28,15 +34,20 @@ class BlockWriter {
   // starts with a CommonHeader whose magic is set. Nothing may be appended afterwards.
   void finish(void* header, std::size_t header_size);
 
-  const std::string& path() const noexcept { return file_.path(); }
+  const std::string& path() const noexcept { return file_->path(); }
 
  private:
+  BlockWriter(std::shared_ptr<File> file, std::uint64_t offset);
   void flush();
 
-  File file_;
+  std::shared_ptr<File> file_;
   std::unique_ptr<unsigned char[]> block_;
-  std::size_t filled_ = 0;
-  std::uint64_t written_ = 0;
+  std::size_t filled_ = 0;     // bytes of block_ that are set, from its front
+  std::uint64_t written_ = 0;  // bytes behind the header up to where the next one goes
+  // A section's first block, whose front is another writer's; kept until they join.
+  std::unique_ptr<unsigned char[]> head_;
+  std::size_t head_missing_ = 0;
+  std::uint64_t start_ = 0;
   std::vector<std::uint64_t> hashes_;
 };
 

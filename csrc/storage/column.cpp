@@ -193,6 +193,11 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
   header_.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header_.row_stride, path, "shape");
 }
 
+void ColumnWriter::set_num_rows(std::uint64_t num_rows) {
+  header_.shape[0] = num_rows;
+  header_.data_bytes = checked_mul(num_rows, header_.row_stride, out_.path(), "shape");
+}
+
 void ColumnWriter::append(const void* rows, std::size_t size) {
   const std::uint64_t row = header_.row_bytes;
   if (row == 0 || size == 0) return;

@@ -49,6 +49,7 @@ class Column {
   std::uint64_t data_offset() const noexcept { return header_.data_offset; }
   std::uint64_t data_bytes() const noexcept { return header_.data_bytes; }
   const std::string& path() const noexcept { return file_.path(); }
+  const File& file() const noexcept { return file_; }
 
   // A fresh map of the whole file. Each call makes its own.
   std::shared_ptr<const Mapping> map(MapMode mode) const;
@@ -75,6 +76,8 @@ class ColumnWriter {
                Encoding encoding = Encoding::kNone, std::vector<float> scale = {},
                std::vector<float> zero_point = {});
 
+  // Replaces the number of rows declared, where it is known at the end only.
+  void set_num_rows(std::uint64_t num_rows);
   // Whole rows, C-contiguous: REQUIRES size to be a multiple of row_bytes().
   void append(const void* rows, std::size_t size);
   void finish();

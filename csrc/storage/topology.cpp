@@ -49,46 +49,55 @@ std::shared_ptr<const Mapping> Topology::map_for_user() const {
   return Mapping::map(file_, header_.common.file_bytes, MapMode::kCopyOnWrite);
 }
 
-TopologyWriter::TopologyWriter(const std::string& path, std::uint64_t num_src,
-                               std::uint64_t num_dst, std::uint64_t num_edges)
-    : out_(path) {
-  TopologyHeader& h = header_;
+namespace {
+
+TopologyHeader make_header(const std::string& path, std::uint64_t num_src, std::uint64_t num_dst) {
+  TopologyHeader h{};
   std::memcpy(h.common.magic, TopologyHeader::kMagic, sizeof h.common.magic);
   h.num_src = num_src;
   h.num_dst = num_dst;
-  h.num_edges = num_edges;
   h.index_bytes = index_bytes_for(num_src);
   h.indptr_bytes = checked_mul(checked_add(num_dst, 1, path, "num_dst"), 8, path, "num_dst");
   h.indptr_offset = kHeaderBytes;
-  h.indices_offset = align_up(h.indptr_offset + h.indptr_bytes);
-  h.indices_bytes = checked_mul(num_edges, h.index_bytes, path, "num_edges");
+  h.indices_offset = align_up(checked_add(h.indptr_offset, h.indptr_bytes, path, "num_dst"));
+  return h;
 }
 
+}  // namespace
+
+TopologyWriter::TopologyWriter(const std::string& path, std::uint64_t num_src,
+                               std::uint64_t num_dst)
+    : header_(make_header(path, num_src, num_dst)),
+      out_(path),
+      indices_(out_.section(header_.indices_offset)) {}
+
 void TopologyWriter::append_indptr(const std::int64_t* values, std::size_t count) {
+  if (count == 0) return;
   indptr_written_ += count;
+  last_indptr_ = values[count - 1];
   out_.append(values, count * sizeof(std::int64_t));
 }
 
 void TopologyWriter::append_indices(const void* values, std::size_t count) {
-  if (indices_written_ == 0) {
-    if (indptr_written_ != header_.num_dst + 1) {
-      throw std::invalid_argument(out_.path() + ": indptr: found " +
-                                  std::to_string(indptr_written_) + " values, expected " +
-                                  std::to_string(header_.num_dst + 1));
-    }
-    out_.align();
-  }
-  indices_written_ += count;
-  out_.append(values, count * header_.index_bytes);
+  header_.num_edges += count;
+  indices_.append(values, count * header_.index_bytes);
 }
 
 void TopologyWriter::finish() {
-  append_indices(nullptr, 0);
-  if (indices_written_ != header_.num_edges) {
-    throw std::invalid_argument(out_.path() + ": indices: found " +
-                                std::to_string(indices_written_) + " values, expected " +
-                                std::to_string(header_.num_edges));
+  const std::uint64_t expected = header_.num_dst + 1;
+  if (indptr_written_ != expected) {
+    throw std::invalid_argument(out_.path() + ": indptr: found " + std::to_string(indptr_written_) +
+                                " values, expected " + std::to_string(expected));
   }
+  if (header_.num_edges != static_cast<std::uint64_t>(last_indptr_)) {
+    throw std::invalid_argument(out_.path() + ": indices: found " +
+                                std::to_string(header_.num_edges) + " values, expected " +
+                                std::to_string(last_indptr_) + ", where indptr ends");
+  }
+  header_.indices_bytes =
+      checked_mul(header_.num_edges, header_.index_bytes, out_.path(), "num_edges");
+  out_.align();
+  out_.join(std::move(indices_));
   out_.finish(&header_, sizeof header_);
 }
 

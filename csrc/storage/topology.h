@@ -48,23 +48,25 @@ class Topology {
   std::shared_ptr<const Mapping> map_;
 };
 
-// Writes indptr, then indices, each front to back in as many pieces as the caller likes.
+// Writes indptr and indices, each front to back in as many pieces as the caller likes, in turns or
+// from two threads. The number of edges is known at the end.
 class TopologyWriter {
  public:
-  TopologyWriter(const std::string& path, std::uint64_t num_src, std::uint64_t num_dst,
-                 std::uint64_t num_edges);
+  TopologyWriter(const std::string& path, std::uint64_t num_src, std::uint64_t num_dst);
 
   void append_indptr(const std::int64_t* values, std::size_t count);
-  // REQUIRES all of indptr to be written. `values` are in the width index_bytes() says.
+  // `values` are in the width index_bytes() says.
   void append_indices(const void* values, std::size_t count);
+  // REQUIRES num_dst + 1 values of indptr, the last of them the number of indices.
   void finish();
   std::uint32_t index_bytes() const noexcept { return header_.index_bytes; }
 
  private:
-  BlockWriter out_;
   TopologyHeader header_{};
+  BlockWriter out_;
+  BlockWriter indices_;
   std::uint64_t indptr_written_ = 0;
-  std::uint64_t indices_written_ = 0;
+  std::int64_t last_indptr_ = 0;
 };
 
 }  // namespace gz

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 
 from typing_extensions import Self
 
@@ -109,12 +108,7 @@ class Clock:
         self._start = time.perf_counter()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.seconds = time.perf_counter() - self._start
         self.cpu_seconds = time.process_time() - self._cpu
         self.cpu_seconds += _cpu_of_others() - self._others
@@ -167,12 +161,7 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._over.set()
         self._thread.join()
         self._look()

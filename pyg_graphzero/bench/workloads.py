@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero.bench.contestants import Contestant
@@ -159,7 +158,7 @@ class Load(Workload):
         """Runs one epoch; a loader that reports on itself adds its ``stats``."""
         found = super().round(number)
         stats = getattr(self.loader, "stats", None)
-        return found if stats is None else found | {"stats": _plain(stats())}
+        return found if stats is None else found | {"stats": stats().to_dict()}
 
 
 class Link(Load):
@@ -221,16 +220,3 @@ WORKLOADS: dict[str, type[Workload]] = {
     "train": Train,
     "link": Link,
 }
-
-
-def _plain(value: Any) -> Any:
-    """What JSON can hold, of whatever a loader reports about itself."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = dataclasses.asdict(value)
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    if isinstance(value, Tensor):
-        return value.tolist()
-    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)

@@ -20,6 +20,7 @@ from ..schema import SCHEMA_FILE
 from .chunks import is_chunks
 from .datasets import dataset_graph, is_dataset
 from .detect import check_files, dataset_spec, file_kind, processed_file
+from .estimate import estimate
 from .faults import Faults
 from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
@@ -56,6 +57,7 @@ def convert(
     undirected: bool = False,
     coalesce: str | None = None,
     self_loops: str = "keep",
+    time_attr: str | None = None,
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
     features: str | Mapping[str, str] | None = None,
@@ -66,6 +68,7 @@ def convert(
     memory: int | str | None = None,
     tmp: str | os.PathLike[str] | None = None,
     force: bool = False,
+    dry_run: bool = False,
     progress: bool | None = None,
 ) -> ConvertSummary:
     """Convert a graph to a store.
@@ -113,6 +116,8 @@ def convert(
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
             ``"min"`` or ``"max"``.
         self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
+        time_attr: Sort every neighbourhood by this attribute of the edges or, where they have
+            none of that name, of their sources; then temporal sampling by it needs no sorting.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
         features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
@@ -124,19 +129,21 @@ def convert(
         skip: Attributes to leave out.
         on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
             be, or ``"skip"`` such rows: they are counted, and the first ten shown.
-        memory: What the process may take, in bytes or such as ``"4GB"``; half of what is free by
-            default.
+        memory: What the whole process may take, in bytes or such as ``"4GB"``; half of what is free
+            by default.
         tmp: Directory for temporary files; beside ``out`` by default.
         force: Replace the store at ``out``.
+        dry_run: Write no store; the result says what was found and what it would take.
         progress: Show progress bars: ``True``, ``False``, or ``None`` if stderr is a terminal.
 
     Returns:
-        What was written.
+        What was written; or, from a dry run, a summary whose ``estimate`` is set.
 
     Raises:
         InputError: The input is not what it should be: names file, line or row, column, what is
             there and what was expected. It is a ``ValueError``.
-        ValueError: An option is none of its choices, or does not go with this source.
+        ValueError: An option is none of its choices, or does not go with this source; ``memory`` is
+            too little, and the message says how much is enough.
         FileNotFoundError: An input file does not exist.
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Reading or writing failed; no partial store is left.
@@ -155,7 +162,7 @@ def convert(
     faults = Faults(on_error)
     storage = Storage(features, adopt)
     bars = Progress(progress)
-    _check_target(target, force)
+    _check_target(target, force or dry_run)
     flat = {
         "src": src,
         "dst": dst,
@@ -176,7 +183,19 @@ def convert(
         selection.check_used()
         plan.expand_undirected()
         storage.check(plan)
-        summary = write_plan(plan, target, storage=storage, force=force, progress=bars)
+        if dry_run:
+            found = estimate(plan, target, space, time_attr)
+            summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
+        else:
+            summary = write_plan(
+                plan,
+                target,
+                storage=storage,
+                force=force,
+                progress=bars,
+                workspace=space,
+                time_attr=time_attr,
+            )
     summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary

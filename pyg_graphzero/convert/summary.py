@@ -1,4 +1,4 @@
-"""What a conversion did, for people and for programs."""
+"""What a conversion did, or is going to do, for people and for programs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ class EdgeSummary:
         num_edges: Edges stored.
         duplicates: Edges stored beyond the first between the same two nodes.
         self_loops: Stored edges from a node to itself; 0 between two node types.
-        stats: What the builder counted (``reversed``, ``duplicates`` merged …).
+        degrees: In-degrees: the least, quartiles, the 99th percentile and the largest.
+        time_order: The attribute that neighbourhoods are sorted by.
+        stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
+            ``self_loops_added``; ``scratch_bytes`` written to temporary files.
     """
 
     num_input: int
@@ -49,7 +52,77 @@ class EdgeSummary:
     attrs: dict[str, str] = field(default_factory=dict)
     duplicates: int = 0
     self_loops: int = 0
+    degrees: dict[str, int] = field(default_factory=dict)
+    time_order: str | None = None
     stats: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class EdgeEstimate:
+    """One edge type.
+
+    Attributes:
+        num_edges: Edges in the input.
+        scratch_bytes: What waits in temporary files until it is sorted; 0 where memory is enough.
+            A node that has nearly all edges to itself can take four times that.
+        output_bytes: Size of its files, at most.
+        memory: Bytes for buffers.
+    """
+
+    num_edges: int
+    scratch_bytes: int
+    output_bytes: int
+    memory: int
+
+
+@dataclass
+class ConvertEstimate:
+    """What a conversion would do; ``str()`` of it is what ``--dry-run`` prints.
+
+    Attributes:
+        path: Where the store would go.
+        num_nodes: By node type.
+        edges: By edge type.
+        output_bytes: Size of the store, at most.
+        scratch_bytes: Temporary files, at most at any time.
+        peak_memory: Bytes of the whole process, at most.
+        notes: What the user should know and could not see from the result.
+    """
+
+    path: Path
+    num_nodes: dict[str | None, int] = field(default_factory=dict)
+    edges: dict[EdgeType, EdgeEstimate] = field(default_factory=dict)
+    output_bytes: int = 0
+    scratch_bytes: int = 0
+    peak_memory: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "path": str(self.path),
+            "num_nodes": {name or "": count for name, count in self.num_nodes.items()},
+            "edges": {edge_label(name): vars(edge) for name, edge in self.edges.items()},
+            "output_bytes": self.output_bytes,
+            "scratch_bytes": self.scratch_bytes,
+            "peak_memory": self.peak_memory,
+            "notes": self.notes,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: nothing was written (dry run)"]
+        for name, count in self.num_nodes.items():
+            lines.append(f"  {name or 'nodes'}: {count:,} nodes")
+        for edge_type, edge in self.edges.items():
+            label = "edges" if edge_type is None else " → ".join(edge_type)
+            scratch = format_bytes(edge.scratch_bytes)
+            how = f"through {scratch} of temporary files" if edge.scratch_bytes else "in memory"
+            lines.append(f"  {label}: {edge.num_edges:,} edges, read once, sorted {how}")
+        lines.append(f"  store: {format_bytes(self.output_bytes)} at most")
+        lines.append(f"  temporary files: {format_bytes(self.scratch_bytes)} at most")
+        lines.append(f"  memory: {format_bytes(self.peak_memory)} at most")
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines)
 
 
 @dataclass
@@ -61,6 +134,8 @@ class ConvertSummary:
         what: What kind of input it was made from.
         num_bytes: Its size on disk.
         seconds: Wall time.
+        peak_memory: The most that the process has had in memory, in bytes.
+        estimate: Of a dry run, which leaves ``nodes`` and ``edges`` empty.
         notes: What the user should know and could not see from the result.
         num_skipped: Rows left out because they were not as they should be.
         skipped: What was wrong with the first ten of them.
@@ -76,6 +151,8 @@ class ConvertSummary:
     skipped: list[str] = field(default_factory=list)
     num_bytes: int = 0
     seconds: float = 0.0
+    peak_memory: int = 0
+    estimate: ConvertEstimate | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -89,7 +166,10 @@ class ConvertSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON can hold it; types by their label, ``""`` when homogeneous."""
-        result = {k: v for k, v in vars(self).items() if k not in ("nodes", "edges", "path")}
+        apart = ("nodes", "edges", "path", "estimate")
+        result = {k: v for k, v in vars(self).items() if k not in apart}
+        if self.estimate is not None:
+            result["estimate"] = self.estimate.to_dict()
         return {
             "path": str(self.path),
             "nodes": {name or "": asdict(node) for name, node in self.nodes.items()},
@@ -98,7 +178,10 @@ class ConvertSummary:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.path}: {format_bytes(self.num_bytes)} in {self.seconds:.1f} s"]
+        if self.estimate is not None:
+            return str(self.estimate)
+        size, memory = format_bytes(self.num_bytes), format_bytes(self.peak_memory)
+        lines = [f"{self.path}: {size} in {self.seconds:.1f} s, {memory} of memory at most"]
         if self.what:
             lines.append(f"  from: {self.what}")
         for name, node in self.nodes.items():
@@ -109,6 +192,9 @@ class ConvertSummary:
             label = "edges" if edge_type is None else " → ".join(edge_type)
             lines.append(f"  {label}: {edge.num_edges:,} edges{_edge_extras(edge)}")
             lines += [f"    {attr}: {kind}" for attr, kind in edge.attrs.items()]
+            if edge.num_edges:
+                shares = ", ".join(f"{name} {value:,}" for name, value in edge.degrees.items())
+                lines.append(f"    in-degrees: {shares}")
         if self.graph_attrs:
             lines.append(f"  graph: {', '.join(self.graph_attrs)}")
         lines += [f"  note: {note}" for note in self.notes]
@@ -138,6 +224,8 @@ def _edge_extras(edge: EdgeSummary) -> str:
         parts.append(f"{edge.duplicates:,} duplicates")
     if edge.self_loops:
         parts.append(f"{edge.self_loops:,} self-loops")
+    if edge.time_order is not None:
+        parts.append(f"neighbourhoods by {edge.time_order}")
     return "".join(f", {part}" for part in parts)
 
 

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 from pathlib import Path
-from types import TracebackType
 
 from typing_extensions import Self
 
@@ -22,8 +21,10 @@ _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_b
 _HELD_SHARE = 0.25
 # What is left of the machine's free memory for its other programs and the page cache.
 _DEFAULT_SHARE = 0.5
-# Below this the buffers would be so small that work is all seeking.
-MIN_ROOM = 64 << 20
+# Below this the buffers would be so small that work is all seeking: half for what a reader holds,
+# half for sorting.
+READ_ROOM = 64 << 20
+MIN_ROOM = READ_ROOM + (64 << 20)
 
 
 def parse_size(value: int | str, option: str) -> int:
@@ -91,6 +92,7 @@ class Workspace:
                     f"memory={memory!r}: found {self.memory} bytes, expected {least}MB or more: "
                     f"Python and its libraries take {used // 10**6} MB already"
                 )
+        self._used = used
         self.room = self.memory - used
         self._holdable = int(self.room * _HELD_SHARE)
         self._near = Path(os.path.abspath(out if tmp is None else Path(tmp) / out.name))
@@ -121,6 +123,23 @@ class Workspace:
         self._count += 1
         return self.folder / f"{self._count}-{name}"
 
+    def left(self, reserved: int = 0) -> int:
+        """Bytes that buffers may take from now on, beside what a reader holds.
+
+        Args:
+            reserved: Bytes that have to stay free of buffers besides.
+
+        Raises:
+            ValueError: That is too little; names the least that works.
+        """
+        needed = self._used + MIN_ROOM + reserved
+        if self.memory < needed:
+            raise ValueError(
+                f"memory: found {self.memory} bytes, expected {-(-needed // 10**6)}MB or more: "
+                f"{reserved} bytes are needed for tables with an entry for every node"
+            )
+        return max(self.memory - resident() - reserved, MIN_ROOM) - READ_ROOM
+
     def close(self) -> None:
         """Removes the temporary files."""
         if self._folder is not None:
@@ -130,10 +149,5 @@ class Workspace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -1,25 +1,35 @@
-"""The one way from a plan to a store, counting on the way what the summary reports."""
+"""The one way from a plan to a store."""
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
-import numpy as np
+from pyg_graphzero import _core
 
+from ..edge_order import comparable_times
 from ..encoding import work_bytes
 from ..writer import StoreWriter
-from .csc import build_csc
+from .csc import BuildRoom, CscOptions, EdgeChunk
 from .plan import EdgeType, GraphPlan, NodeType
 from .progress import Progress
 from .rows import Rows, describe
 from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
+from .workspace import Workspace
 
-_SLAB_EDGES = 1 << 22
+_DEGREES = ("min", "25%", "median", "75%", "99%", "max")
 
 
 def write_plan(
-    plan: GraphPlan, out: Path, *, storage: Storage, force: bool, progress: Progress
+    plan: GraphPlan,
+    out: Path,
+    *,
+    storage: Storage,
+    force: bool,
+    progress: Progress,
+    workspace: Workspace,
+    time_attr: str | None = None,
 ) -> ConvertSummary:
     """Write the store that ``plan`` describes.
 
@@ -29,16 +39,20 @@ def write_plan(
         storage: How node attributes are kept.
         force: Replace a store that is there already.
         progress: Where to show slow steps.
+        workspace: Memory and temporary files.
+        time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
 
     Raises:
         FileExistsError: ``out`` exists and ``force`` is not given.
         OSError: Writing failed; nothing is left behind.
+        ValueError: There is no such time attribute, or too little memory.
     """
+    check_time_attr(plan, time_attr)
     summary = ConvertSummary(
         out, what=plan.what, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs)
     )
     with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
-        linked: dict[NodeType, np.ndarray] = {}
+        marks: dict[NodeType, _core.NodeMarks] = {}
         for node_type, node in plan.nodes.items():
             writer.add_node_type(node_type, node.num_nodes)
             for name, index in node.index_sets.items():
@@ -54,16 +68,69 @@ def write_plan(
             for attr, rows in node.attrs.items():
                 kept = summary.nodes[node_type]
                 _write_attr(writer, node_type, attr, rows, storage, progress, kept)
-            linked[node_type] = np.zeros(node.num_nodes, dtype=bool)
+        reserved = marks_bytes(plan)
+        workspace.left(reserved)
+        for node_type, node in plan.nodes.items():
+            marks[node_type] = _core.NodeMarks(node.num_nodes)
         for edge_type in list(plan.edges):
-            summary.edges[edge_type] = _write_edges(plan, edge_type, writer, linked, progress)
+            summary.edges[edge_type] = _write_edges(
+                plan, edge_type, writer, marks, progress, workspace, time_attr
+            )
         for attr, value in plan.graph_attrs.items():
             writer.add_graph_attr(attr, value)
         writer.finish()
-    for node_type, mask in linked.items():
-        summary.nodes[node_type].isolated = int(np.count_nonzero(~mask))
+    for node_type, linked in marks.items():
+        summary.nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
     summary.num_bytes = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    summary.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     return summary
+
+
+def marks_bytes(plan: GraphPlan) -> int:
+    """Memory for one bit per node, which says whether it has edges."""
+    return sum(node.num_nodes // 8 + 8 for node in plan.nodes.values())
+
+
+def first_chunk(plan: GraphPlan, edge_type: EdgeType) -> EdgeChunk:
+    """The first edges of a type: they tell which columns there are."""
+    return next(iter(plan.edges[edge_type].chunks()))
+
+
+def check_time_attr(plan: GraphPlan, time_attr: str | None) -> None:
+    """Refuse a time attribute that no edge type could be sorted by.
+
+    Raises:
+        ValueError: Names it.
+    """
+    if time_attr is None or not plan.edges:
+        return
+    for edge_type in plan.edges:
+        source = plan.nodes[plan.endpoints(edge_type)[0]]
+        if time_attr in source.attrs or time_attr in first_chunk(plan, edge_type).columns:
+            return
+    raise ValueError(
+        f"time_attr={time_attr!r}: found in no edge type and no source of one, expected an "
+        "attribute of either"
+    )
+
+
+def csc_options(plan: GraphPlan, edge_type: EdgeType, time_attr: str | None) -> CscOptions:
+    """What becomes of the edges of one type."""
+    edge = plan.edges[edge_type]
+    src_type, dst_type = plan.endpoints(edge_type)
+    options = CscOptions(
+        bipartite=src_type != dst_type,
+        undirected=edge.options.undirected,
+        coalesce=edge.options.coalesce,
+        self_loops=edge.options.self_loops,
+        time_attr=time_attr,
+    )
+    times = plan.nodes[src_type].attrs.get(time_attr or "")
+    if time_attr is not None and times is not None:
+        value = times.read(0, len(times))
+        floating = value.dtype.is_floating_point
+        options.source_times = comparable_times(value, f"{time_attr!r} of {src_type}", floating)
+    return options
 
 
 def _write_attr(
@@ -91,54 +158,40 @@ def _write_edges(
     plan: GraphPlan,
     edge_type: EdgeType,
     writer: StoreWriter,
-    linked: dict[NodeType, np.ndarray],
+    marks: dict[NodeType, _core.NodeMarks],
     progress: Progress,
+    workspace: Workspace,
+    time_attr: str | None,
 ) -> EdgeSummary:
+    options = csc_options(plan, edge_type, time_attr)
     edge = plan.edges.pop(edge_type)  # let go of the input as soon as it is written
     src_type, dst_type = plan.endpoints(edge_type)
-    with progress.step(f"sorting {edge_type or 'edges'}", edge.num_edges, "edges") as bar:
-        csc = build_csc(
-            edge.chunks(),
-            plan.nodes[src_type].num_nodes,
-            plan.nodes[dst_type].num_nodes,
-            bipartite=src_type != dst_type,
-            undirected=edge.options.undirected,
-            coalesce=edge.options.coalesce,
-            self_loops=edge.options.self_loops,
-            progress=bar.update,
+    label = "edges" if edge_type is None else " → ".join(edge_type)
+    with (
+        progress.step(f"reading {label}", edge.num_edges, "edges") as reading,
+        progress.step(f"sorting {label}", None, "edges") as sorting,
+    ):
+
+        def show(done: int, total: int) -> None:
+            sorting.total = total
+            sorting.update(max(done - sorting.n, 0))
+
+        room = BuildRoom(
+            workspace.left(),
+            workspace.folder,
+            (marks[src_type], marks[dst_type]),
+            reading.update,
+            show,
         )
-    writer.add_edge_type(edge_type, csc)
-    indptr, indices = csc.indptr.numpy(), csc.indices.numpy()
-    linked[src_type][indices] = True
-    linked[dst_type] |= np.diff(indptr) > 0
-    duplicates, self_loops = _count(indptr, indices, csc.num_src, src_type == dst_type)
+        csc = writer.add_edge_type(edge_type, edge.chunks(), edge.num_edges, options, room)
+    stats = csc.stats
     return EdgeSummary(
-        num_input=edge.num_edges,
-        num_edges=csc.num_edges,
-        attrs={attr: describe(value) for attr, value in csc.columns.items()},
-        duplicates=duplicates,
-        self_loops=self_loops,
-        stats=dict(csc.stats),
+        num_input=stats.pop("num_input"),
+        num_edges=stats.pop("num_edges"),
+        attrs={attr: describe(rows) for attr, rows in csc.dtypes.items()},
+        duplicates=stats.pop("duplicates"),
+        self_loops=stats.pop("self_loops"),
+        degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
+        time_order=csc.time_order,
+        stats=stats,
     )
-
-
-def _count(
-    indptr: np.ndarray, indices: np.ndarray, num_src: int, is_square: bool
-) -> tuple[int, int]:
-    """Parallel edges and self-loops, a slab of columns at a time."""
-    duplicates = self_loops = 0
-    num_dst = len(indptr) - 1
-    begin = 0
-    while begin < num_dst:
-        # As many whole columns as hold about a slab of edges, one at least.
-        end = int(np.searchsorted(indptr, indptr[begin] + _SLAB_EDGES, side="right")) - 1
-        end = min(max(end, begin + 1), begin + _SLAB_EDGES, num_dst)
-        keys = indices[indptr[begin] : indptr[end]].astype(np.int64)
-        columns = np.repeat(np.arange(end - begin), np.diff(indptr[begin : end + 1]))
-        if is_square:
-            self_loops += int(np.count_nonzero(keys == columns + begin))
-        keys += columns * num_src
-        keys.sort()
-        duplicates += int(np.count_nonzero(keys[1:] == keys[:-1]))
-        begin = end
-    return duplicates, self_loops

@@ -60,7 +60,7 @@ inline void write_ring(const std::string& path, std::int64_t nodes, std::int64_t
       indices.push_back(static_cast<std::uint32_t>((v + i) % nodes));
     }
   }
-  TopologyWriter writer(path, n, n, indices.size());
+  TopologyWriter writer(path, n, n);
   writer.append_indptr(indptr.data(), indptr.size());
   writer.append_indices(indices.data(), indices.size());
   writer.finish();

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "base/errors.h"
-#include "build/csc.h"
 #include "check.h"
 #include "sampling/draw.h"
 #include "sampling/id_map.h"
@@ -184,19 +183,6 @@ TEST(draws_are_those_of_the_plain_algorithm) {
       CHECK(good);
     }
   }
-}
-
-TEST(csc_is_stable_and_checked) {
-  const std::vector<std::int64_t> src{4, 0, 4, 1}, dst{1, 0, 1, 1};
-  const auto indptr = count_destinations(src, dst, 5, 3);
-  const std::vector<std::int64_t> expected_indptr{0, 1, 4, 4}, expected_order{1, 0, 2, 3};
-  const auto order = order_by_destination(dst, indptr.span());
-  CHECK(std::vector(indptr.span().begin(), indptr.span().end()) == expected_indptr);
-  CHECK(std::vector(order.span().begin(), order.span().end()) == expected_order);
-  CHECK_THROWS(std::out_of_range, "edge 0: source id: found 4, expected 0 <= id < 4",
-               count_destinations(src, dst, 4, 3));
-  CHECK_THROWS(std::out_of_range, "edge 0: destination id: found 1",
-               count_destinations(src, dst, 5, 1));
 }
 
 TEST(sampler_keeps_its_contract) {

@@ -148,7 +148,7 @@ TEST(topology_round_trip) {
 TEST(topology_without_edges_or_nodes) {
   const Scratch dir;
   const std::int64_t zero = 0;
-  TopologyWriter writer(dir / "t.gl", 0, 0, 0);
+  TopologyWriter writer(dir / "t.gl", 0, 0);
   writer.append_indptr(&zero, 1);
   writer.finish();
   CHECK(Topology::open(dir / "t.gl")->num_edges() == 0);
@@ -157,7 +157,7 @@ TEST(topology_without_edges_or_nodes) {
 TEST(topology_writer_checks_its_counts) {
   const Scratch dir;
   const std::int64_t indptr[2] = {0, 1};
-  TopologyWriter writer(dir / "t.gl", 5, 2, 1);
+  TopologyWriter writer(dir / "t.gl", 5, 2);
   writer.append_indptr(indptr, 2);
   CHECK_THROWS(std::invalid_argument, "indptr: found 2 values, expected 3", writer.finish());
 }

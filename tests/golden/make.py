@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from pyg_graphzero.convert.csc import EdgeChunk, build_csc
+from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.writer import StoreWriter
 
 HERE = Path(__file__).parent / "v1"
@@ -42,11 +42,11 @@ def make_hetero(path: Path) -> None:
         src = torch.tensor([1, 0, 0, 2, 0, 5, 4])
         dst = torch.tensor([3, 1, 1, 2, 1, 0, 3])
         columns = {"time": torch.arange(7, dtype=torch.int16) * 10}
-        store.add_edge_type(CITES, build_csc([EdgeChunk(src, dst, columns)], 8, 8))
+        store.add_edge_type(CITES, [EdgeChunk(src, dst, columns)])
         # Sorted by destination already: no edge_id column.
         writes = EdgeChunk(torch.tensor([4, 0, 1]), torch.tensor([0, 2, 5]))
-        store.add_edge_type(WRITES, build_csc([writes], len(AUTHORS), 8))
-        store.add_edge_type(LIKES, build_csc([], len(AUTHORS), 3))
+        store.add_edge_type(WRITES, [writes])
+        store.add_edge_type(LIKES, [])
         store.add_graph_attr("scale", torch.tensor(0.5, dtype=torch.float64))
         store.add_graph_attr("title", "golden ✓")
         store.add_graph_attr("year", 2024)
@@ -63,7 +63,7 @@ def make_homogeneous(path: Path) -> None:
         store.add_node_ids(None, torch.arange(10, 70, 10))
         i = torch.arange(5)
         ring = EdgeChunk(i, (i + 1) % 5, {"edge_weight": i.to(torch.float64) / 8})
-        store.add_edge_type(None, build_csc([ring], 6, 6))
+        store.add_edge_type(None, [ring])
         store.finish()
 
 

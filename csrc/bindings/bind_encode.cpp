@@ -1,0 +1,73 @@
+// Encoding rows in fewer bytes.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bindings/arrays.h"
+#include "build/encode.h"
+
+namespace gz::python {
+
+using namespace nb::literals;
+
+namespace {
+
+void check_columns(const RowEncoder& encoder, const FloatRows& rows) {
+  if (static_cast<std::int64_t>(rows.shape(1)) != encoder.num_columns()) {
+    throw std::invalid_argument("rows: found " + std::to_string(rows.shape(1)) +
+                                " columns, expected " + std::to_string(encoder.num_columns()));
+  }
+}
+
+}  // namespace
+
+void init_encode(nb::module_& m) {
+  nb::class_<ColumnLoss>(m, "ColumnLoss", "What encoding did to one column of an attribute.")
+      .def_ro("max_abs_error", &ColumnLoss::max_abs_error)
+      .def_ro("squared_error", &ColumnLoss::squared_error, "Summed over its values.")
+      .def_ro("clipped", &ColumnLoss::clipped, "Values beyond the reach of the code.")
+      .def_ro("count", &ColumnLoss::count, "Finite values.")
+      .def_ro("variance", &ColumnLoss::variance, "Of the values before encoding.");
+  nb::class_<RowEncoder>(m, "RowEncoder", "Encodes float32 rows as float16, bfloat16 or int8.")
+      .def(
+          "__init__",
+          [](RowEncoder* self, const std::string& stored, std::int64_t num_columns) {
+            new (self) RowEncoder(row_code(stored), num_columns);
+          },
+          "stored"_a, "num_columns"_a)
+      .def(
+          "profile",
+          [](RowEncoder& self, const FloatRows& rows, int num_threads) {
+            check_columns(self, rows);
+            const nb::gil_scoped_release released;
+            return self.profile(rows.data(), static_cast<std::int64_t>(rows.shape(0)), num_threads);
+          },
+          nb::arg("rows").noconvert(), "num_threads"_a = 0,
+          "int8: takes rows [n, num_columns] into account; the first of them with a value that is "
+          "not finite, or -1.")
+      .def("fit", &RowEncoder::fit, "int8: fixes the scales, once all rows were profiled.")
+      .def(
+          "encode",
+          [](RowEncoder& self, const FloatRows& rows, const MutableByteRows& out, int num_threads) {
+            check_columns(self, rows);
+            if (out.shape(0) != rows.shape(0) ||
+                out.shape(1) != rows.shape(1) * static_cast<std::size_t>(code_bytes(self.code()))) {
+              throw std::invalid_argument("out: its shape must be [len(rows), bytes per row]");
+            }
+            auto* const to = reinterpret_cast<std::byte*>(out.data());
+            const nb::gil_scoped_release released;
+            self.encode(rows.data(), static_cast<std::int64_t>(rows.shape(0)), to, num_threads);
+          },
+          nb::arg("rows").noconvert(), nb::arg("out").noconvert(), "num_threads"_a = 0,
+          "Encodes rows [n, num_columns] into out [n, bytes per row].")
+      .def_prop_ro("scale", &RowEncoder::scale)
+      .def_prop_ro("zero_point", &RowEncoder::zero_point)
+      .def_prop_ro("losses", &RowEncoder::losses, "Of every column, by what was encoded so far.");
+}
+
+}  // namespace gz::python

@@ -1,0 +1,214 @@
+#include "build/csc_files.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+
+#include "base/parallel.h"
+
+namespace gz {
+namespace {
+
+constexpr std::uint64_t kBlock = 8192;  // numbers handled at a time
+
+std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 31) ? 4 : 8; }
+
+// `count` numbers of 4 or 8 bytes each.
+void unpack(const Byte* numbers, std::uint32_t bytes, std::uint64_t count, std::uint64_t* out) {
+  if (bytes == 8) {
+    std::memcpy(out, numbers, count * 8);
+    return;
+  }
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint32_t number;
+    std::memcpy(&number, numbers + 4 * i, sizeof number);
+    out[i] = number;
+  }
+}
+
+// Which of the numbers first … first + size - 1 occur, and how many of them come before one.
+class Ranks {
+ public:
+  Ranks(std::uint64_t first, std::uint64_t size)
+      : first_(first), size_(size), words_((size + 63) / 64), before_(words_.size()) {}
+
+  bool covers(std::uint64_t number) const noexcept { return number - first_ < size_; }
+  void add(std::uint64_t number) noexcept {
+    const std::uint64_t at = number - first_;
+    std::atomic_ref(words_[at / 64]).fetch_or(1ULL << (at % 64), std::memory_order_relaxed);
+  }
+  // Counts on from `rank`; returns the rank behind the last number.
+  std::uint64_t count(std::uint64_t rank) noexcept {
+    for (std::size_t i = 0; i < words_.size(); ++i) {
+      before_[i] = rank;
+      rank += static_cast<std::uint64_t>(std::popcount(words_[i]));
+    }
+    return rank;
+  }
+  std::uint64_t rank(std::uint64_t number) const noexcept {
+    const std::uint64_t at = number - first_;
+    const std::uint64_t below = words_[at / 64] & ((1ULL << (at % 64)) - 1);
+    return before_[at / 64] + static_cast<std::uint64_t>(std::popcount(below));
+  }
+  static constexpr std::uint64_t kBytesPer64 = 16;
+
+ private:
+  std::uint64_t first_;
+  std::uint64_t size_;
+  std::vector<std::uint64_t> words_;
+  std::vector<std::uint64_t> before_;
+};
+
+}  // namespace
+
+CscFiles::CscFiles(const CscOptions& options, const RecordLayout& layout,
+                   const Numbering& numbering, const CscPaths& paths, std::uint64_t num_edges,
+                   std::uint64_t num_reverses, ScratchSpace& space, NodeMarks* marks)
+    : options_(options),
+      layout_(layout),
+      numbering_(numbering),
+      num_edges_(num_edges),
+      num_reverses_(num_reverses),
+      marks_(marks),
+      topology_(paths.topology, options.num_src, options.num_dst),
+      id_bytes_(id_bytes_for(num_edges + num_reverses + numbering.end() - numbering.loop_base())),
+      ids_(paths.edge_id, *find_dtype(id_bytes_ == 4 ? "int32" : "int64"), {0}) {
+  topology_.append_indptr(&indptr_, 1);
+  for (std::size_t c = 0; c < options.columns.size(); ++c) {
+    const PayloadColumn& column = options.columns[c];
+    std::vector<std::uint64_t> shape{0};
+    shape.insert(shape.end(), column.item_shape.begin(), column.item_shape.end());
+    columns_.push_back(
+        std::make_unique<ColumnWriter>(paths.columns[c], *column.dtype, std::move(shape)));
+  }
+  if (options.coalesce) {
+    const std::string name = std::to_string(++space.files) + "-numbers";
+    gappy_ = std::make_unique<File>(File::temporary(space.directory + "/" + name));
+  }
+}
+
+void CscFiles::write(const Slab& slab, int threads) {
+  const auto num_files = static_cast<std::int64_t>(3 + columns_.size());
+  parallel_for(num_files, 1, threads, [&](std::int64_t file, std::int64_t) {
+    if (file == 0) return write_degrees(slab);
+    for (const Slab::Part& part : slab.parts) {
+      if (file == 1) {
+        topology_.append_indices(slab.indices(part), part.count);
+      } else if (file == 2) {
+        write_numbers(slab.numbers(part), part.count);
+      } else {
+        const auto c = static_cast<std::size_t>(file - 3);
+        columns_[c]->append(slab.column(c, part), part.count * layout_.column_bytes(c));
+      }
+    }
+  });
+  for (const Slab::Part& part : slab.parts) written_ += part.count;
+}
+
+void CscFiles::write_degrees(const Slab& slab) {
+  std::int64_t block[kBlock];
+  std::size_t filled = 0;
+  const std::span<const std::uint64_t> degrees = slab.degrees.span();
+  for (std::size_t d = 0; d < degrees.size(); ++d) {
+    degrees_.add(degrees[d]);
+    if (degrees[d] > 0 && marks_ != nullptr) marks_->mark(slab.first_dst + d);
+    indptr_ += static_cast<std::int64_t>(degrees[d]);
+    block[filled++] = indptr_;
+    if (filled < kBlock && d + 1 < degrees.size()) continue;
+    topology_.append_indptr(block, filled);
+    filled = 0;
+  }
+}
+
+void CscFiles::write_numbers(const Byte* numbers, std::uint64_t count) {
+  const std::uint32_t bytes = layout_.number_bytes();
+  std::uint64_t ids[kBlock];
+  for (std::uint64_t at = 0; at < count; at += kBlock) {
+    const std::uint64_t n = std::min(kBlock, count - at);
+    unpack(numbers + at * bytes, bytes, n, ids);
+    // Without reverses and added loops, numbers are ids.
+    for (std::uint64_t i = 0; i < n && numbering_.end() > numbering_.reverse_base(); ++i) {
+      if (ids[i] >= numbering_.loop_base()) {
+        // Slots have added loops in the order of their numbers.
+        const std::uint64_t loop = gappy_ ? ids[i] - numbering_.loop_base() : loops_added_++;
+        ids[i] = num_edges_ + num_reverses_ + loop;
+      } else if (ids[i] >= numbering_.reverse_base()) {
+        ids[i] = ids[i] - numbering_.reverse_base() + num_edges_;
+      }
+    }
+    if (gappy_) {
+      gappy_->write_at(ids, n * sizeof ids[0], gappy_written_);
+      gappy_written_ += n * sizeof ids[0];
+    } else {
+      write_ids(ids, n);
+    }
+  }
+}
+
+void CscFiles::write_ids(std::uint64_t* ids, std::uint64_t count) {
+  bool same = true;
+  for (std::uint64_t i = 0; i < count; ++i) same &= ids[i] == ids_written_ + i;
+  ids_are_slots_ &= same;
+  ids_written_ += count;
+  if (id_bytes_ == 4) {
+    // Each id moves to an earlier place, or stays.
+    auto* const narrow = reinterpret_cast<Byte*>(ids);
+    for (std::uint64_t i = 0; i < count; ++i) std::memcpy(narrow + 4 * i, ids + i, 4);
+  }
+  ids_.append(ids, count * id_bytes_);
+}
+
+void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& checkpoint) {
+  const std::uint64_t end =
+      num_edges_ + num_reverses_ + (numbering_.end() - numbering_.loop_base());
+  // A window of numbers at a time. What has got its id is below every later window.
+  const std::uint64_t window = std::max<std::uint64_t>(room / Ranks::kBytesPer64 * 64, 64);
+  const std::uint64_t num_windows = (end + window - 1) / window;
+  const std::uint64_t chunk = std::clamp<std::uint64_t>(room / 64, 64, 1 << 20);
+  std::vector<std::uint64_t> numbers(std::min(chunk, written_));
+  const auto each_chunk = [&](std::uint64_t pass, auto&& body) {
+    for (std::uint64_t at = 0; at < written_; at += chunk) {
+      checkpoint(pass * written_ + at, 2 * num_windows * written_);
+      const std::uint64_t n = std::min(chunk, written_ - at);
+      gappy_->read_at(numbers.data(), n * sizeof numbers[0], at * sizeof numbers[0]);
+      body(at, n);
+    }
+  };
+  std::uint64_t rank = 0;
+  for (std::uint64_t w = 0; w < num_windows; ++w) {
+    Ranks ranks(w * window, std::min(window, end - w * window));
+    each_chunk(2 * w, [&](std::uint64_t, std::uint64_t n) {
+      parallel_for(static_cast<std::int64_t>(n), kBlock, threads,
+                   [&](std::int64_t first, std::int64_t last) {
+                     for (auto i = static_cast<std::size_t>(first);
+                          i < static_cast<std::size_t>(last); ++i) {
+                       if (ranks.covers(numbers[i])) ranks.add(numbers[i]);
+                     }
+                   });
+    });
+    rank = ranks.count(rank);
+    each_chunk(2 * w + 1, [&](std::uint64_t at, std::uint64_t n) {
+      for (std::uint64_t i = 0; i < n; ++i) {
+        if (ranks.covers(numbers[i])) numbers[i] = ranks.rank(numbers[i]);
+      }
+      if (w + 1 < num_windows) {
+        gappy_->write_at(numbers.data(), n * sizeof numbers[0], at * sizeof numbers[0]);
+      } else {
+        write_ids(numbers.data(), n);
+      }
+    });
+  }
+}
+
+void CscFiles::finish(std::uint64_t room, int threads, const Checkpoint& checkpoint) {
+  if (gappy_) rank_numbers(room, threads, checkpoint);
+  topology_.finish();
+  ids_.set_num_rows(written_);
+  ids_.finish();
+  for (const std::unique_ptr<ColumnWriter>& column : columns_) {
+    column->set_num_rows(written_);
+    column->finish();
+  }
+}
+
+}  // namespace gz

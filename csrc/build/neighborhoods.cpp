@@ -1,0 +1,168 @@
+#include "build/neighborhoods.h"
+
+#include <algorithm>
+
+#include "build/counting_order.h"
+
+namespace gz {
+
+NeighborhoodCounts& NeighborhoodCounts::operator+=(const NeighborhoodCounts& other) noexcept {
+  merged += other.merged;
+  duplicates += other.duplicates;
+  loops += other.loops;
+  loops_added += other.loops_added;
+  return *this;
+}
+
+NeighborhoodSorter::NeighborhoodSorter(const BuildPlan& plan)
+    : plan_(plan), merger_(plan.layout, plan.options) {}
+
+std::uint64_t NeighborhoodSorter::bytes_per_record(const BuildPlan& plan) {
+  const std::uint64_t order = 4;
+  const std::uint64_t table = 16 + 16;
+  const std::uint64_t time = plan.times.any() ? 32 : 0;
+  const bool merges = plan.options.coalesce.has_value();
+  const std::uint64_t merger = merges ? EdgeMerger::bytes_per_record(plan.layout, plan.options) : 0;
+  return plan.layout.size() + order + table + std::max(time, merger);
+}
+
+std::uint64_t NeighborhoodSorter::bytes_per_destination(const BuildPlan& plan) {
+  const bool loops = plan.options.self_loops == SelfLoops::kAdd;
+  return (plan.options.undirected ? 8 : 4) + (loops ? 1 + bytes_per_record(plan) : 0);
+}
+
+void NeighborhoodSorter::make_loop(const BuildPlan& plan, std::uint64_t node, Byte* to) {
+  plan.layout.set_ends(to, node, node);
+  plan.layout.set_number(to, plan.numbering.loop_base() + node);
+  for (std::size_t c = 0; c < plan.options.columns.size(); ++c) {
+    const PayloadColumn& column = plan.options.columns[c];
+    Byte* item = to + plan.layout.column_at(c);
+    for (std::uint32_t i = 0; i < column.num_items(); ++i) {
+      item = std::copy(column.one.begin(), column.one.end(), item);
+    }
+  }
+}
+
+std::uint64_t NeighborhoodSorter::sort(const Runs& runs, const DestinationRange& range,
+                                       std::uint64_t at, std::uint64_t degrees_at, Slab* slab) {
+  const RecordLayout& layout = plan_.layout;
+  num_records_ = static_cast<std::uint32_t>(runs.num_records(range.bucket));
+  records_.resize(std::int64_t{num_records_} * layout.size());
+  Runs::Reader(runs, range.bucket).next(records_.data(), num_records_);
+  if (plan_.options.self_loops == SelfLoops::kAdd) add_loops(range);
+
+  // Reverses come behind all edges of the input, but lie between them in the records.
+  const std::uint32_t keys_per_dst = plan_.options.undirected ? 2 : 1;
+  const std::uint64_t num_keys = range.num_dst() * keys_per_dst;
+  ends_.resize(static_cast<std::int64_t>(num_keys));
+  order_.resize(num_records_);
+  if (keys_per_dst == 1) {
+    counting_order(
+        num_records_, num_keys,
+        [&](std::uint32_t i) { return layout.dst(record(i)) - range.first_dst; }, ends_.data(),
+        order_.data());
+  } else {
+    const std::uint64_t reverse_base = plan_.numbering.reverse_base();
+    counting_order(
+        num_records_, num_keys,
+        [&](std::uint32_t i) {
+          const Byte* const r = record(i);
+          return 2 * (layout.dst(r) - range.first_dst) + (layout.number(r) >= reverse_base);
+        },
+        ends_.data(), order_.data());
+  }
+
+  std::uint32_t begin = 0, done = 0;
+  for (std::uint64_t d = 0; d < range.num_dst(); ++d) {
+    const std::uint32_t end = ends_[static_cast<std::int64_t>((d + 1) * keys_per_dst - 1)];
+    const std::uint32_t kept = settle(range.first_dst + d, begin, end) - begin;
+    if (done != begin) std::copy_n(order_.data() + begin, kept, order_.data() + done);
+    slab->degrees[static_cast<std::int64_t>(degrees_at + d)] = kept;
+    done += kept;
+    begin = end;
+  }
+  slab->put(at, done,
+            [&](std::uint64_t i) { return record(order_[static_cast<std::int64_t>(i)]); });
+  return done;
+}
+
+void NeighborhoodSorter::add_loops(const DestinationRange& range) {
+  const RecordLayout& layout = plan_.layout;
+  has_loop_.assign(range.num_dst(), false);
+  std::uint64_t missing = range.num_dst();
+  for (std::uint32_t i = 0; i < num_records_; ++i) {
+    const std::uint64_t dst = layout.dst(record(i));
+    if (layout.src(record(i)) != dst || has_loop_[dst - range.first_dst]) continue;
+    has_loop_[dst - range.first_dst] = true;
+    --missing;
+  }
+  counts.loops_added += missing;
+  const auto total = num_records_ + static_cast<std::uint32_t>(missing);
+  records_.resize(std::int64_t{total} * layout.size());
+  for (std::uint64_t d = 0; d < range.num_dst(); ++d) {
+    if (!has_loop_[d]) make_loop(plan_, range.first_dst + d, record(num_records_++));
+  }
+}
+
+std::uint32_t NeighborhoodSorter::settle(std::uint64_t dst, std::uint32_t begin,
+                                         std::uint32_t end) {
+  const std::uint32_t duplicates = count_duplicates(begin, end);
+  if (duplicates > 0 && plan_.options.coalesce) {
+    end = merge(begin, end);
+    counts.merged += duplicates;
+  } else {
+    counts.duplicates += duplicates;
+  }
+  if (!plan_.options.bipartite) {
+    for (std::uint32_t i = begin; i < end; ++i) {
+      counts.loops += plan_.layout.src(record(order_[i])) == dst;
+    }
+  }
+  if (plan_.times.any()) sort_by_time(begin, end);
+  return end;
+}
+
+std::uint32_t NeighborhoodSorter::count_duplicates(std::uint32_t begin, std::uint32_t end) {
+  constexpr std::uint32_t kFew = 8;
+  const std::uint32_t n = end - begin;
+  if (n < 2) return 0;
+  if (n <= kFew) {
+    std::uint64_t src[kFew];
+    std::uint32_t duplicates = 0;
+    for (std::uint32_t i = 0; i < n; ++i) {
+      src[i] = plan_.layout.src(record(order_[begin + i]));
+      bool found = false;
+      for (std::uint32_t j = 0; j < i; ++j) found |= src[j] == src[i];
+      duplicates += found;
+    }
+    return duplicates;
+  }
+  table_.clear(n);
+  for (std::uint32_t i = begin; i < end; ++i) {
+    table_.find_or_add(plan_.layout.src(record(order_[i])));
+  }
+  return n - table_.size();
+}
+
+std::uint32_t NeighborhoodSorter::merge(std::uint32_t begin, std::uint32_t end) {
+  merger_.clear(end - begin);
+  for (std::uint32_t i = begin; i < end; ++i) merger_.add(record(order_[i]));
+  // The merged edges take the places of the first ones.
+  for (const Byte* const merged : merger_.finish()) {
+    std::memcpy(record(order_[begin++]), merged, plan_.layout.size());
+  }
+  return begin;
+}
+
+void NeighborhoodSorter::sort_by_time(std::uint32_t begin, std::uint32_t end) {
+  by_time_.clear();
+  for (std::uint32_t i = begin; i < end; ++i) {
+    by_time_.emplace_back(plan_.times(record(order_[i])), order_[i]);
+  }
+  const auto time = [](const auto& pair) { return pair.first; };
+  if (std::ranges::is_sorted(by_time_, {}, time)) return;
+  std::ranges::stable_sort(by_time_, {}, time);
+  for (std::uint32_t i = begin; i < end; ++i) order_[i] = by_time_[i - begin].second;
+}
+
+}  // namespace gz

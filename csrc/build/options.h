@@ -1,0 +1,53 @@
+// What is to become of the edges of one type.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "build/records.h"
+
+namespace gz {
+
+enum class Coalesce { kFirst, kSum, kMean, kMin, kMax };
+enum class SelfLoops { kKeep, kRemove, kAdd };
+
+struct CscOptions {
+  std::uint64_t num_src = 0;
+  std::uint64_t num_dst = 0;
+  // At least as many as there will be; they decide how wide numbers are.
+  std::uint64_t max_edges = 0;
+  // Sources and destinations are different nodes, so that no edge is a self-loop.
+  bool bipartite = false;
+  bool undirected = false;
+  std::optional<Coalesce> coalesce;
+  SelfLoops self_loops = SelfLoops::kKeep;
+  std::vector<PayloadColumn> columns;
+  // Neighbourhoods are sorted by this column, or by the times of their sources, if there is one.
+  std::optional<std::size_t> time_column;
+  std::span<const std::int64_t> source_times;  // [num_src], comparable; empty: none
+};
+
+// How edges are numbered. While they come in, nobody knows how many there will be, so reverses
+// start at a number that no edge before them can reach, and the loop added to node v is loop_base()
+// + v.
+class Numbering {
+ public:
+  explicit Numbering(const CscOptions& options) noexcept
+      : reverse_base_(options.max_edges),
+        loop_base_(options.max_edges * (options.undirected ? 2 : 1)),
+        end_(loop_base_ + (options.self_loops == SelfLoops::kAdd ? options.num_dst : 0)) {}
+
+  std::uint64_t reverse_base() const noexcept { return reverse_base_; }
+  std::uint64_t loop_base() const noexcept { return loop_base_; }
+  // All numbers are below.
+  std::uint64_t end() const noexcept { return end_; }
+
+ private:
+  std::uint64_t reverse_base_;
+  std::uint64_t loop_base_;
+  std::uint64_t end_;
+};
+
+}  // namespace gz

@@ -1,0 +1,93 @@
+// Edges in their final order, a part of the CSC at a time, on their way into the files.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/buffer.h"
+#include "build/options.h"
+
+namespace gz {
+
+// Consecutive destinations. Several threads fill different parts of it.
+class Slab {
+ public:
+  Slab(const RecordLayout& layout, std::uint32_t index_bytes, std::size_t num_columns)
+      : layout_(layout), index_bytes_(index_bytes), columns_(num_columns) {}
+
+  // Some of its edges: `count` of them, from position `at` of the arrays on.
+  struct Part {
+    std::uint64_t at;
+    std::uint64_t count;
+  };
+  void reset(std::uint64_t max_edges, std::uint64_t num_dst);
+
+  // Puts record_at(0) … record_at(count - 1) behind position `at`.
+  template <class RecordAt>
+  void put(std::uint64_t at, std::uint64_t count, const RecordAt& record_at);
+
+  // Bytes of one edge in here.
+  static std::uint64_t edge_bytes(const RecordLayout& layout, std::uint32_t index_bytes) noexcept {
+    return index_bytes + layout.number_bytes() + layout.payload_bytes();
+  }
+
+  const Byte* indices(const Part& part) const noexcept {
+    return indices_.data() + part.at * index_bytes_;
+  }
+  const Byte* numbers(const Part& part) const noexcept {
+    return numbers_.data() + part.at * layout_.number_bytes();
+  }
+  const Byte* column(std::size_t c, const Part& part) const noexcept {
+    return columns_[c].data() + part.at * layout_.column_bytes(c);
+  }
+
+  std::vector<Part> parts;        // in order
+  Buffer<std::uint64_t> degrees;  // by destination, over all parts
+  std::uint64_t first_dst = 0;
+
+ private:
+  const RecordLayout& layout_;
+  std::uint32_t index_bytes_;
+  Buffer<Byte> indices_;  // sources
+  Buffer<Byte> numbers_;  // as in the records
+  std::vector<Buffer<Byte>> columns_;
+};
+
+inline void Slab::reset(std::uint64_t max_edges, std::uint64_t num_dst) {
+  const auto make_room = [&](Buffer<Byte>& buffer, std::uint64_t bytes) {
+    buffer.reserve(static_cast<std::int64_t>(max_edges * bytes));  // no more than that
+  };
+  parts.clear();
+  degrees.reserve(static_cast<std::int64_t>(num_dst));
+  degrees.resize(static_cast<std::int64_t>(num_dst));
+  make_room(indices_, index_bytes_);
+  make_room(numbers_, layout_.number_bytes());
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    make_room(columns_[c], layout_.column_bytes(c));
+  }
+}
+
+template <class RecordAt>
+void Slab::put(std::uint64_t at, std::uint64_t count, const RecordAt& record_at) {
+  const std::uint32_t number_bytes = layout_.number_bytes();
+  Byte* index = indices_.data() + at * index_bytes_;
+  Byte* number = numbers_.data() + at * number_bytes;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const Byte* const record = record_at(i);
+    const std::uint64_t src = layout_.src(record);
+    std::memcpy(index, &src, index_bytes_ == 4 ? 4 : 8);
+    index += index_bytes_;
+    const std::uint64_t value = layout_.number(record);
+    std::memcpy(number, &value, number_bytes == 4 ? 4 : 8);
+    number += number_bytes;
+  }
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    const std::uint32_t bytes = layout_.column_bytes(c);
+    Byte* to = columns_[c].data() + at * bytes;
+    for (std::uint64_t i = 0; i < count; ++i, to += bytes) {
+      copy_row(to, record_at(i) + layout_.column_at(c), bytes);
+    }
+  }
+}
+
+}  // namespace gz

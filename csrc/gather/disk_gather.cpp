@@ -1,0 +1,286 @@
+#include "gather/disk_gather.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "base/errors.h"
+#include "base/parallel.h"
+#include "io/read_buffer.h"
+
+namespace gz {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Completions taken at once: new reads start before the rest is scattered.
+constexpr std::size_t kReapAtOnce = 16;
+
+}  // namespace
+
+ColumnFile ColumnFile::of(const Column& column, bool direct) {
+  ColumnFile found{DirectFile::of(column.file(), direct), {}};
+  found.layout = {column.data_offset(), static_cast<std::int64_t>(column.num_rows()),
+                  static_cast<std::int64_t>(column.row_bytes()),
+                  static_cast<std::int64_t>(column.row_stride()), found.file->size()};
+  return found;
+}
+
+// What the threads of one call share.
+struct DiskGather::Job {
+  const ColumnFile& column;
+  std::span<const RowRequest> requests;
+  const ReadPlan& plan;
+  RowCopy copy;
+  std::stop_token stop;
+  std::atomic<std::size_t> next{0};
+  std::atomic<std::size_t> complete{0};
+  std::atomic<std::int64_t> cached_reads{0};
+  std::mutex mutex;
+  std::vector<std::exception_ptr> errors;  // guarded by mutex
+
+  std::byte* place_of(const RowTarget& target) const {
+    const RowRequest& request = requests[static_cast<std::size_t>(target.request)];
+    const auto index = static_cast<std::size_t>(target.index);
+    const std::int64_t position =
+        request.positions.empty() ? target.index : request.positions[index];
+    return request.out + position * copy.out_bytes;
+  }
+
+  void copy_rows(const std::byte* from, std::int64_t rows, std::byte* to) const {
+    if (copy.function != nullptr) return copy.function(copy.context, from, rows, to);
+    const auto bytes = static_cast<std::size_t>(column.layout.row_bytes);
+    if (column.layout.row_stride == column.layout.row_bytes) {
+      std::memcpy(to, from, bytes * static_cast<std::size_t>(rows));
+      return;
+    }
+    for (std::int64_t i = 0; i < rows; ++i) {
+      std::memcpy(to + i * copy.out_bytes, from + i * column.layout.row_stride, bytes);
+    }
+  }
+
+  std::uint64_t offset_of(std::int64_t row) const {
+    return column.layout.data_offset +
+           static_cast<std::uint64_t>(row) * static_cast<std::uint64_t>(column.layout.row_stride);
+  }
+
+  // Rows that follow each other in the file and in their destination are copied at once.
+  void scatter(const PlannedRead& read, const std::byte* data) const {
+    for (std::int64_t i = read.first; i < read.last;) {
+      const RowTarget first = plan.target(i);
+      std::byte* const to = place_of(first);
+      std::int64_t run = 1;
+      for (; i + run < read.last; ++run) {
+        const RowTarget next_target = plan.target(i + run);
+        if (next_target.row != first.row + run ||
+            place_of(next_target) != to + run * copy.out_bytes) {
+          break;
+        }
+      }
+      copy_rows(data + (offset_of(first.row) - read.offset), run, to);
+      i += run;
+    }
+  }
+
+  // A merged read failed: its rows one by one, so that only those that are really lost fail.
+  void rescue(const PlannedRead& read) {
+    const auto bytes = static_cast<std::size_t>(column.layout.row_bytes);
+    const File& file = column.file->buffered();
+    std::vector<std::byte> row(bytes);
+    for (std::int64_t i = read.first; i < read.last; ++i) {
+      const RowTarget target = plan.target(i);
+      const std::uint64_t offset = offset_of(target.row);
+      try {
+        if (file.read_at(row.data(), bytes, offset) < bytes) {
+          throw OsError("the file was truncated: cannot read", file.path(), EIO);
+        }
+      } catch (const OsError& error) {
+        const std::string what = error.operation() + " row " + std::to_string(target.row) + ", " +
+                                 std::to_string(bytes) + " bytes at offset " +
+                                 std::to_string(offset) + " of";
+        const std::lock_guard lock(mutex);
+        std::exception_ptr& first = errors[static_cast<std::size_t>(target.request)];
+        if (!first) first = std::make_exception_ptr(OsError(what, error.path(), error.code()));
+        continue;
+      }
+      copy_rows(row.data(), 1, place_of(target));
+    }
+  }
+};
+
+// A thread's reader and its memory.
+class DiskGather::Lane {
+ public:
+  Lane(const ReaderOptions& options, std::size_t buffer_bytes)
+      : buffer_(buffer_bytes),
+        reader_(AsyncReader::create(options)),
+        slots_(static_cast<std::size_t>(options.depth)) {
+    reader_->add_memory(buffer_.memory());
+    for (std::size_t slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
+  }
+
+  // Reads and scatters until the plan is read or the call stopped.
+  void run(Job& job) {
+    // Whatever ends the call, an error too: nothing may be under way into memory used again.
+    struct AtRest {
+      Lane& lane;
+      ~AtRest() { lane.rest(); }
+    } const at_rest{*this};
+    const int file = reader_->add_file(job.column.file);
+    std::array<Completion, kReapAtOnce> done;
+    for (;;) {
+      start_reads(job, file);
+      const std::size_t complete = reader_->wait(done);
+      if (complete == 0) return;
+      for (std::size_t i = 0; i < complete; ++i) finish(job, done[i]);
+    }
+  }
+
+  const AsyncReader& reader() const { return *reader_; }
+  std::size_t buffer_bytes() const { return buffer_.memory().size(); }
+
+ private:
+  struct Slot {
+    std::size_t read;
+    ReadBuffer::Piece piece;
+  };
+
+  void start_reads(Job& job, int file) {
+    const std::span<const PlannedRead> reads = job.plan.reads();
+    requests_.clear();
+    while (!free_.empty() && !job.stop.stop_requested()) {
+      if (!claimed_) claimed_ = job.next.fetch_add(1, std::memory_order_relaxed);
+      if (*claimed_ >= reads.size()) break;
+      const PlannedRead& read = reads[*claimed_];
+      const ReadBuffer::Piece piece = buffer_.take(read.size);
+      if (piece.data == nullptr) break;
+      const std::size_t slot = free_.back();
+      free_.pop_back();
+      slots_[slot] = {*claimed_, piece};
+      requests_.push_back({file, read.offset, read.size, piece.data, slot});
+      claimed_.reset();
+    }
+    if (!requests_.empty()) reader_->submit(requests_);
+  }
+
+  void finish(Job& job, const Completion& done) {
+    const Slot& slot = slots_[done.tag];
+    const PlannedRead& read = job.plan.reads()[slot.read];
+    job.complete.fetch_add(1, std::memory_order_relaxed);
+    if (!done.direct) job.cached_reads.fetch_add(1, std::memory_order_relaxed);
+    if (done.error) {
+      job.rescue(read);
+    } else {
+      job.scatter(read, slot.piece.data);
+    }
+    buffer_.give_back(slot.piece.ticket);
+    free_.push_back(done.tag);
+  }
+
+  void rest() noexcept {
+    reader_->drain();
+    claimed_.reset();
+    if (free_.size() == slots_.size()) return;
+    buffer_.clear();
+    free_.clear();
+    for (std::size_t slot = slots_.size(); slot-- > 0;) free_.push_back(slot);
+  }
+
+  ReadBuffer buffer_;  // outlives the reader, which may have reads under way into it
+  std::unique_ptr<AsyncReader> reader_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> free_;
+  std::vector<ReadRequest> requests_;
+  std::optional<std::size_t> claimed_;  // the read that comes next and found no room
+};
+
+DiskGather::DiskGather(const DiskGatherOptions& options)
+    : options_(options), state_(std::make_unique<State>()) {
+  prepare(*state_, 0);
+}
+
+DiskGather::~DiskGather() {
+  if (state_->origin.forked()) state();  // leaks what must not be touched
+}
+
+DiskGather::State& DiskGather::state() {
+  if (state_->origin.forked()) {
+    // If the parent was in the middle of a call, so will this copy be for ever. Otherwise it can be
+    // taken down, and its descriptors closed.
+    if (!state_->mutex.try_lock()) {
+      static_cast<void>(state_.release());
+    } else {
+      state_->mutex.unlock();
+    }
+    state_ = std::make_unique<State>();
+  }
+  return *state_;
+}
+
+void DiskGather::prepare(State& state, std::uint64_t largest) const {
+  const auto count = static_cast<std::size_t>(num_threads(options_.threads));
+  const std::size_t bytes =
+      std::max<std::size_t>(options_.buffer_bytes / count, 2 * (largest + ReadBuffer::kAlignment));
+  const bool fits = state.lanes.size() == count && state.lanes[0]->buffer_bytes() >= bytes;
+  if (fits) return;
+  ReaderOptions each = options_.reader;
+  each.depth = (each.depth + static_cast<int>(count) - 1) / static_cast<int>(count);
+  state.lanes.clear();
+  std::vector<std::unique_ptr<Lane>> fresh;
+  for (std::size_t i = 0; i < count; ++i) fresh.push_back(std::make_unique<Lane>(each, bytes));
+  state.lanes = std::move(fresh);
+}
+
+ReaderKind DiskGather::reader_kind() {
+  State& own = state();
+  const std::lock_guard lock(own.mutex);
+  prepare(own, 0);
+  return own.lanes[0]->reader().kind();
+}
+
+GatherResult DiskGather::gather(const ColumnFile& column, std::span<const RowRequest> requests,
+                                ReadLimits limits, RowCopy copy, std::stop_token stop) {
+  State& own = state();
+  const std::lock_guard lock(own.mutex);
+  const Clock::time_point start = Clock::now();
+  if (copy.function == nullptr) copy.out_bytes = column.layout.row_bytes;
+  limits.alignment = std::max(limits.alignment, column.file->alignment());
+  ReadPlan& plan = own.plan;
+  plan.build(column.layout, requests, limits);
+  prepare(own, ReadPlan::largest_read(column.layout, limits));
+
+  GatherResult result;
+  result.stats.plan_seconds = seconds_since(start);
+  const Clock::time_point planned = Clock::now();
+  Job job{column, requests, plan, copy, std::move(stop), {}, {}, {}, {}, {}};
+  job.errors.resize(requests.size());
+  const auto team = static_cast<int>(std::min(own.lanes.size(), plan.reads().size()));
+  parallel_for(team, 1, team, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) own.lanes[static_cast<std::size_t>(i)]->run(job);
+  });
+
+  ReadStats& stats = result.stats;
+  stats.rows = plan.num_targets();
+  stats.unique_rows = plan.unique_rows();
+  stats.reads = std::ssize(plan.reads());
+  stats.cached_reads = job.cached_reads;
+  stats.bytes = plan.bytes();
+  stats.useful_bytes = static_cast<std::uint64_t>(stats.unique_rows * column.layout.row_bytes);
+  stats.read_seconds = seconds_since(planned);
+  result.errors = std::move(job.errors);
+  result.stopped = job.complete.load() < plan.reads().size();
+  return result;
+}
+
+}  // namespace gz

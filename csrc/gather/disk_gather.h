@@ -1,0 +1,103 @@
+// Rows straight from a file to many batches at once: planned, read once, scattered.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "gather/read_plan.h"
+#include "io/async_reader.h"
+#include "io/direct_file.h"
+#include "io/origin.h"
+#include "storage/column.h"
+
+namespace gz {
+
+// Rows that lie in a file.
+struct ColumnFile {
+  std::shared_ptr<const DirectFile> file;
+  RowLayout layout;
+
+  static ColumnFile of(const Column& column, bool direct = true);
+};
+
+// How rows of the file become rows of the destination: `rows` of them, row_stride bytes apart, to
+// places out_bytes apart. Without a function their bytes are copied.
+struct RowCopy {
+  using Function = void (*)(const void* context, const std::byte* from, std::int64_t rows,
+                            std::byte* to);
+  Function function = nullptr;
+  const void* context = nullptr;
+  std::int64_t out_bytes = 0;
+};
+
+struct DiskGatherOptions {
+  ReaderOptions reader;                   // its depth is shared by the threads
+  int threads = 0;                        // 0: as many as torch uses
+  std::uint64_t buffer_bytes = 32 << 20;  // for reads under way, all threads together
+};
+
+struct ReadStats {
+  std::int64_t rows = 0;         // asked for
+  std::int64_t unique_rows = 0;  // of those, different ones
+  std::int64_t reads = 0;
+  std::int64_t cached_reads = 0;   // of those, not past the page cache
+  std::uint64_t bytes = 0;         // read
+  std::uint64_t useful_bytes = 0;  // of those, in rows asked for
+  double plan_seconds = 0;
+  double read_seconds = 0;  // from the first read to the last row scattered
+};
+
+struct GatherResult {
+  ReadStats stats;
+  // One for each request: null when all its rows are there, else the OsError of the first that is
+  // not. A failed read costs only those requests a row of theirs that cannot be read.
+  std::vector<std::exception_ptr> errors;
+  bool stopped = false;  // by the caller: the destinations are incomplete
+};
+
+// Readers and buffers that serve one call after the other. Every thread has a reader of its own and
+// scatters what it read itself, while its other reads are under way; threads take the reads of the
+// plan in order.
+//
+// Thread safety: calls from several threads wait for each other. In a forked child the first call
+// makes new readers; it must be alone.
+class DiskGather {
+ public:
+  explicit DiskGather(const DiskGatherOptions& options);
+  ~DiskGather();
+
+  // Writes row rows[i] of every request to its `out` + place * copy.out_bytes (row_bytes without a
+  // function). Raises std::out_of_range for a row that is not there, before anything is read.
+  // `limits.alignment` is raised to what the file needs. A stop ends the call as soon as the reads
+  // under way are complete.
+  GatherResult gather(const ColumnFile& column, std::span<const RowRequest> requests,
+                      ReadLimits limits = {}, RowCopy copy = {}, std::stop_token stop = {});
+
+  ReaderKind reader_kind();
+
+ private:
+  class Lane;
+  struct Job;
+  struct State {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Lane>> lanes;
+    ReadPlan plan;
+    Origin origin;
+  };
+
+  // What belongs to this process.
+  State& state();
+  // Readers for this process, whose buffers hold at least two reads of `largest` bytes.
+  void prepare(State& state, std::uint64_t largest) const;
+
+  DiskGatherOptions options_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gz

@@ -1,0 +1,136 @@
+#include "gather/read_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace gz {
+namespace {
+
+constexpr int kDigitBits = 11;  // the counters of a digit stay in the first-level cache
+constexpr std::uint64_t kDigits = 1U << kDigitBits;
+
+int bits_for(std::uint64_t largest) { return static_cast<int>(std::bit_width(largest)); }
+
+std::uint64_t low_bits(int bits) { return bits == 64 ? ~0ULL : (1ULL << bits) - 1; }
+
+std::uint64_t round_down(std::uint64_t n, std::uint64_t to) { return n & ~(to - 1); }
+
+}  // namespace
+
+std::uint64_t ReadPlan::largest_read(const RowLayout& layout, const ReadLimits& limits) noexcept {
+  // A row may begin and end anywhere between two multiples of the alignment.
+  const auto row = static_cast<std::uint64_t>(layout.row_bytes) + 2 * limits.alignment;
+  return round_down(std::max(limits.max_read, row), limits.alignment);
+}
+
+void ReadPlan::build(const RowLayout& layout, std::span<const RowRequest> requests,
+                     const ReadLimits& limits) {
+  std::uint64_t longest = 0;
+  for (const RowRequest& request : requests) {
+    if (!request.positions.empty() && request.positions.size() != request.rows.size()) {
+      throw std::invalid_argument("positions: found " + std::to_string(request.positions.size()) +
+                                  ", expected one for each of " +
+                                  std::to_string(request.rows.size()) + " rows");
+    }
+    longest = std::max<std::uint64_t>(longest, request.rows.size());
+  }
+  const int index_bits = bits_for(longest);
+  const int request_bits = bits_for(requests.size());
+  const int row_bits =
+      bits_for(static_cast<std::uint64_t>(std::max<std::int64_t>(layout.num_rows, 0)));
+  if (row_bits + request_bits + index_bits > 64) {
+    throw std::invalid_argument("found " + std::to_string(requests.size()) + " requests of up to " +
+                                std::to_string(longest) + " of " + std::to_string(layout.num_rows) +
+                                " rows, expected counts whose bits add up to at most 64");
+  }
+  request_shift_ = index_bits;
+  row_shift_ = index_bits + request_bits;
+  index_mask_ = low_bits(index_bits);
+  request_mask_ = low_bits(request_bits);
+  collect(layout, requests);
+  sort(row_bits);
+  merge(layout, limits);
+}
+
+void ReadPlan::collect(const RowLayout& layout, std::span<const RowRequest> requests) {
+  std::int64_t total = 0;
+  for (const RowRequest& request : requests) total += std::ssize(request.rows);
+  keys_.resize(total);
+  std::uint64_t* to = keys_.data();
+  for (std::size_t k = 0; k < requests.size(); ++k) {
+    const std::span<const std::int64_t> rows = requests[k].rows;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i] < 0 || rows[i] >= layout.num_rows) {
+        keys_.clear();
+        reads_.clear();
+        throw std::out_of_range("requests[" + std::to_string(k) + "].rows[" + std::to_string(i) +
+                                "]: found row " + std::to_string(rows[i]) +
+                                ", expected 0 <= row < " + std::to_string(layout.num_rows));
+      }
+      *to++ = static_cast<std::uint64_t>(rows[i]) << row_shift_ |
+              static_cast<std::uint64_t>(k) << request_shift_ | i;
+    }
+  }
+}
+
+// Radix sort by row, lowest digit first; it is stable, and requests come in order already.
+void ReadPlan::sort(int row_bits) {
+  std::uint64_t* from = keys_.data();
+  const std::int64_t n = keys_.size();
+  if (n == 0 || std::is_sorted(from, from + n)) return;
+  scratch_.resize(n);
+  std::uint64_t* to = scratch_.data();
+  for (int shift = row_shift_; shift < row_shift_ + row_bits; shift += kDigitBits) {
+    std::array<std::int64_t, kDigits> place{};
+    for (std::int64_t i = 0; i < n; ++i) ++place[from[i] >> shift & (kDigits - 1)];
+    std::int64_t before = 0;
+    for (std::int64_t& count : place) before += std::exchange(count, before);
+    for (std::int64_t i = 0; i < n; ++i) to[place[from[i] >> shift & (kDigits - 1)]++] = from[i];
+    std::swap(from, to);
+  }
+  if (from != keys_.data()) std::swap(keys_, scratch_);
+}
+
+void ReadPlan::merge(const RowLayout& layout, const ReadLimits& limits) {
+  reads_.clear();
+  unique_rows_ = 0;
+  bytes_ = 0;
+  if (layout.row_bytes == 0) return;
+  const std::uint64_t most = largest_read(layout, limits);
+  const auto bytes = static_cast<std::uint64_t>(layout.row_bytes);
+  const auto stride = static_cast<std::uint64_t>(layout.row_stride);
+  std::int64_t previous = -1;
+  for (std::int64_t i = 0; i < keys_.size(); ++i) {
+    const std::int64_t row = target(i).row;
+    if (row == previous) {
+      ++reads_.back().last;
+      continue;
+    }
+    previous = row;
+    ++unique_rows_;
+    const std::uint64_t start = layout.data_offset + static_cast<std::uint64_t>(row) * stride;
+    const std::uint64_t end = start + bytes;
+    const std::uint64_t begin = round_down(start, limits.alignment);
+    // The end of the file need not be a multiple of anything.
+    const std::uint64_t stop = std::max(
+        end, std::min(round_down(end + limits.alignment - 1, limits.alignment), layout.file_bytes));
+    if (!reads_.empty()) {
+      PlannedRead& open = reads_.back();
+      const std::uint64_t reached = open.offset + open.size;
+      const bool near = begin <= reached || begin - reached <= limits.merge_gap;
+      if (near && std::max(stop, reached) - open.offset <= most) {
+        open.size = std::max(stop, reached) - open.offset;
+        open.last = i + 1;
+        continue;
+      }
+    }
+    reads_.push_back({begin, stop - begin, i, i + 1});
+  }
+  for (const PlannedRead& read : reads_) bytes_ += read.size;
+}
+
+}  // namespace gz

@@ -1,0 +1,113 @@
+#include "io/probe.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "io/read_buffer.h"
+
+namespace gz {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kRandomRead = 4096;
+constexpr std::size_t kSequentialRead = 1 << 20;
+constexpr int kSequentialDepth = 16;
+constexpr int kSlices = 5;
+
+struct Rate {
+  std::int64_t reads = 0;
+  double per_second = 0;
+};
+
+// Keeps `depth` reads of `size` bytes under way for `seconds`, at the places next() names.
+template <class Next>
+Rate measure_once(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
+                  double seconds, const Next& next) {
+  std::byte* const memory = buffer.memory().data();
+  const auto request = [&](std::uint64_t slot) {
+    return ReadRequest{file, next() * size, size, memory + slot * size, slot};
+  };
+  std::vector<ReadRequest> requests;
+  for (int slot = 0; slot < depth; ++slot) {
+    requests.push_back(request(static_cast<std::uint64_t>(slot)));
+  }
+  const Clock::time_point start = Clock::now();
+  const Clock::time_point end =
+      start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  Rate found;
+  Clock::time_point now = start;
+  std::array<Completion, 32> done;
+  reader.submit(requests);
+  while (const std::size_t complete = reader.wait(done)) {
+    now = Clock::now();
+    found.reads += static_cast<std::int64_t>(complete);
+    requests.clear();
+    for (std::size_t i = 0; i < complete; ++i) {
+      if (done[i].error) std::rethrow_exception(done[i].error);
+      if (now < end) requests.push_back(request(done[i].tag));
+    }
+    reader.submit(requests);
+  }
+  found.per_second =
+      static_cast<double>(found.reads) / std::chrono::duration<double>(now - start).count();
+  return found;
+}
+
+// The best of several measurements: whatever else the machine does can only slow it down, and the
+// result may be remembered for long.
+template <class Next>
+Rate measure(AsyncReader& reader, int file, ReadBuffer& buffer, std::size_t size, int depth,
+             double seconds, const Next& next) {
+  Rate best;
+  for (int slice = 0; slice < kSlices; ++slice) {
+    const Rate found = measure_once(reader, file, buffer, size, depth, seconds / kSlices, next);
+    best.reads += found.reads;
+    best.per_second = std::max(best.per_second, found.per_second);
+  }
+  return best;
+}
+
+}  // namespace
+
+DiskSpeed probe_disk(const std::string& path, const ProbeOptions& options) {
+  const std::shared_ptr<const DirectFile> file = DirectFile::open(path, options.direct);
+  DiskSpeed found;
+  found.file_bytes = file->size();
+  found.direct = file->direct();
+  found.depth = options.reader.depth;
+  if (found.file_bytes < kRandomRead) {
+    throw std::invalid_argument(path + ": found " + std::to_string(found.file_bytes) +
+                                " bytes, expected at least 4096 to measure a disk with");
+  }
+  const int depth = options.reader.depth;
+  const std::size_t sequential =
+      std::min<std::uint64_t>(kSequentialRead, found.file_bytes / kRandomRead * kRandomRead);
+  ReadBuffer buffer(
+      std::max(kRandomRead * static_cast<std::size_t>(depth), sequential * kSequentialDepth));
+  const std::unique_ptr<AsyncReader> reader = AsyncReader::create(options.reader);
+  reader->add_memory(buffer.memory());
+  const int number = reader->add_file(file);
+
+  // A seed of its own each time: the same places again might come out of somebody's cache.
+  std::mt19937_64 random(std::random_device{}());
+  std::uniform_int_distribution<std::uint64_t> page(0, found.file_bytes / kRandomRead - 1);
+  const Rate at_random = measure(*reader, number, buffer, kRandomRead, depth, options.seconds / 2,
+                                 [&] { return page(random); });
+  const std::uint64_t stretches = found.file_bytes / sequential;
+  std::uint64_t at = page(random) % stretches;
+  const Rate in_order = measure(*reader, number, buffer, sequential, kSequentialDepth,
+                                options.seconds / 2, [&] { return at++ % stretches; });
+  found.random_reads = at_random.reads;
+  found.random_iops = at_random.per_second;
+  found.sequential_reads = in_order.reads;
+  found.bytes_per_second = in_order.per_second * static_cast<double>(sequential);
+  return found;
+}
+
+}  // namespace gz

@@ -1,0 +1,64 @@
+"""What a conversion is going to do and to take, found out without writing anything."""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+from .csc import BuildRoom, CscBuild
+from .plan import EdgeType, GraphPlan
+from .summary import ConvertEstimate, EdgeEstimate
+from .workspace import Workspace, resident
+from .write import check_time_attr, csc_options, first_chunk, marks_bytes
+
+
+def estimate(
+    plan: GraphPlan, out: Path, workspace: Workspace, time_attr: str | None
+) -> ConvertEstimate:
+    """What :func:`.write.write_plan` would do.
+
+    Raises:
+        ValueError: As :func:`.write.write_plan` does.
+    """
+    check_time_attr(plan, time_attr)
+    reserved = marks_bytes(plan)
+    left = workspace.left(reserved)
+    result = ConvertEstimate(out, notes=list(plan.notes))
+    for node_type, node in plan.nodes.items():
+        result.num_nodes[node_type] = node.num_nodes
+        arrays = [*node.attrs.values(), *node.index_sets.values()]
+        result.output_bytes += sum(
+            prod(array.shape) * array.dtype.itemsize + 4096 for array in arrays
+        )
+    for edge_type in plan.edges:
+        found = _estimate_edges(plan, edge_type, BuildRoom(left, Path()), time_attr)
+        result.edges[edge_type] = found
+        result.output_bytes += found.output_bytes
+    scratch = [edge.scratch_bytes for edge in result.edges.values()]
+    memory = [edge.memory for edge in result.edges.values()]
+    result.scratch_bytes = max(scratch, default=0)
+    result.peak_memory = resident() + reserved + max(memory, default=0)
+    return result
+
+
+def _estimate_edges(
+    plan: GraphPlan, edge_type: EdgeType, room: BuildRoom, time_attr: str | None
+) -> EdgeEstimate:
+    edge = plan.edges[edge_type]
+    num_src, num_dst = (plan.nodes[end].num_nodes for end in plan.endpoints(edge_type))
+    chunk = first_chunk(plan, edge_type)
+    options = csc_options(plan, edge_type, time_attr)
+    build = CscBuild(chunk, num_src, num_dst, edge.num_edges, options, room)
+    records = edge.num_edges * (2 if options.undirected else 1)
+    waiting = records * build.record_bytes
+    spills = waiting > build.keep_bytes
+    num_edges = records + (num_dst if options.self_loops == "add" else 0)
+    rows = [prod(row.shape[1:]) * row.element_size() for row in build.dtypes.values()]
+    widths = [4 if num_src <= 1 << 32 else 8, 4 if num_edges <= 1 << 31 else 8, *rows]
+    numbers = 8 * num_edges if options.coalesce else 0
+    return EdgeEstimate(
+        edge.num_edges,
+        scratch_bytes=(waiting if spills else 0) + numbers,
+        output_bytes=num_edges * sum(widths) + 8 * (num_dst + 1) + 8192 * len(widths),
+        memory=room.memory if spills else waiting + room.memory // 2,
+    )

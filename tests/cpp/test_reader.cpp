@@ -1,0 +1,405 @@
+// io/: asynchronous reads, by io_uring and by the pool alike, their buffers, and the disk probe.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "check.h"
+#include "io/async_reader.h"
+#include "io/direct_file.h"
+#include "io/probe.h"
+#include "io/read_buffer.h"
+#include "io/read_step.h"
+#include "scratch.h"
+
+using namespace gz;
+using namespace gz::test;
+
+namespace {
+
+// The readers there are here: a container may forbid io_uring.
+std::vector<ReaderKind> kinds() {
+  std::vector<ReaderKind> found{ReaderKind::kPool};
+  if (uring_refusal().empty()) found.push_back(ReaderKind::kUring);
+  return found;
+}
+
+std::string random_bytes(std::size_t size) {
+  std::mt19937_64 random(size);
+  std::string bytes(size, '\0');
+  for (char& c : bytes) c = static_cast<char>(random());
+  return bytes;
+}
+
+std::string make_file(const std::string& path, std::size_t size) {
+  const std::string bytes = random_bytes(size);
+  std::ofstream(path, std::ios::binary) << bytes;
+  return bytes;
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const OsError& os) {
+    return os.what();
+  }
+}
+
+// Waits for everything under way; completions by tag.
+std::vector<Completion> finish(AsyncReader& reader, std::size_t requests) {
+  std::vector<Completion> found(requests);
+  std::vector<int> times(requests);
+  std::array<Completion, 5> done;
+  while (const std::size_t n = reader.wait(done)) {
+    for (std::size_t i = 0; i < n; ++i) {
+      found[done[i].tag] = done[i];
+      ++times[done[i].tag];
+    }
+  }
+  CHECK(times == std::vector<int>(requests, 1));
+  CHECK(reader.under_way() == 0);
+  return found;
+}
+
+std::byte* aligned(std::vector<std::byte>& memory) {
+  const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+  return memory.data() + (4096 - at % 4096) % 4096;
+}
+
+}  // namespace
+
+TEST(reader_kinds) {
+  for (const ReaderKind kind : kinds()) CHECK(AsyncReader::create({kind, 4})->kind() == kind);
+  ::setenv("GRAPHZERO_READER", "pool", 1);
+  CHECK(AsyncReader::create({})->kind() == ReaderKind::kPool);
+  ::setenv("GRAPHZERO_READER", "threads", 1);
+  CHECK_THROWS(std::invalid_argument, "GRAPHZERO_READER: found 'threads', expected",
+               AsyncReader::create({}));
+  ::unsetenv("GRAPHZERO_READER");
+  CHECK(AsyncReader::create({})->kind() == kinds().back());
+  CHECK_THROWS(std::invalid_argument, "depth: found 0", AsyncReader::create({.depth = 0}));
+}
+
+// Aligned and not, in the middle and at the end, many more than fit the queue.
+TEST(reader_reads_what_is_there) {
+  const Scratch dir;
+  for (const std::size_t size : {1UL, 511UL, 4096UL, 100'003UL, 3'000'000UL}) {
+    const std::string path = dir / ("f" + std::to_string(size));
+    const std::string bytes = make_file(path, size);
+    for (const ReaderKind kind : kinds()) {
+      for (const int depth : {1, 3, 128}) {
+        const auto reader = AsyncReader::create({kind, depth});
+        const int direct = reader->add_file(DirectFile::open(path));
+        const int cached = reader->add_file(DirectFile::open(path, false));
+        std::mt19937_64 random(size);
+        std::vector<std::byte> memory(6 << 20);
+        std::byte* to = aligned(memory);
+        reader->add_memory({to, 1 << 20});  // some reads go there, some do not
+        std::vector<ReadRequest> requests;
+        for (std::uint64_t tag = 0; tag < 300; ++tag) {
+          std::uint64_t offset = random() % size;
+          std::size_t length = 1 + random() % std::min<std::uint64_t>(size - offset, 12'000);
+          if (tag % 2 == 0) {
+            offset = offset / 512 * 512;
+            length = std::min<std::size_t>((length + 511) / 512 * 512, size - offset);
+          }
+          requests.push_back({tag % 3 == 0 ? cached : direct, offset, length, to, tag});
+          to += (length + 511) / 512 * 512;
+        }
+        for (std::size_t at = 0; at < requests.size(); at += 100) {
+          reader->submit(std::span(requests).subspan(at, 100));
+        }
+        const auto found = finish(*reader, requests.size());
+        bool same = true;
+        for (const ReadRequest& r : requests) {
+          same = same && !found[r.tag].error &&
+                 std::memcmp(r.to, bytes.data() + r.offset, r.size) == 0 &&
+                 (r.file == direct || !found[r.tag].direct);
+        }
+        CHECK(same);
+      }
+    }
+  }
+}
+
+TEST(reader_says_what_went_past_the_page_cache) {
+  const Scratch dir;
+  make_file(dir / "f", 10'000);
+  const auto file = DirectFile::open(dir / "f");
+  if (!file->direct()) return;  // a scratch directory in memory
+  CHECK(file->alignment() > 1);
+  std::vector<std::byte> memory(3 * 4096);
+  for (const ReaderKind kind : kinds()) {
+    const auto reader = AsyncReader::create({kind, 4});
+    const int number = reader->add_file(file);
+    CHECK(reader->add_file(file) == number);
+    const std::vector<ReadRequest> requests{{number, 4096, 4096, aligned(memory), 0},
+                                            {number, 4097, 4096, aligned(memory) + 4096, 1}};
+    reader->submit(requests);
+    const auto found = finish(*reader, 2);
+    CHECK(found[0].direct && !found[1].direct);
+  }
+}
+
+TEST(reader_gives_an_error_to_the_read_it_belongs_to) {
+  const Scratch dir;
+  const std::string path = dir / "f";
+  const std::string bytes = make_file(path, 20'000);
+  for (const ReaderKind kind : kinds()) {
+    const auto reader = AsyncReader::create({kind, 2});
+    const int cut = reader->add_file(DirectFile::open(path));
+    // A file with holes that fail: this process's memory, where nothing is mapped at 0.
+    const int broken = reader->add_file(DirectFile::open("/proc/self/mem", false));
+    std::vector<std::byte> memory(8 * 4096);
+    std::byte* const to = aligned(memory);
+    const auto here = reinterpret_cast<std::uintptr_t>(bytes.data());
+    const std::vector<ReadRequest> requests{
+        {cut, 16'384, 4096, to, 0},        {cut, 40'960, 4096, to + 4096, 1},
+        {broken, 4096, 512, to + 8192, 2}, {broken, here, 512, to + 12'288, 3},
+        {cut, 8192, 4096, to + 16'384, 4}, {cut, 19'999, 2, to + 20'480, 5},
+    };
+    reader->submit(requests);
+    const auto found = finish(*reader, requests.size());
+    // What there was of it came directly or not: the message names the first byte missing.
+    const std::string end = "the file was truncated: cannot read 480 bytes at offset 20000 of '";
+    CHECK(message_of(found[0].error) == end + path + "': Input/output error");
+    CHECK(message_of(found[1].error).find("truncated: cannot read 4096 bytes at offset 40960") !=
+          std::string::npos);
+    CHECK(message_of(found[2].error) ==
+          "cannot read 512 bytes at offset 4096 of '/proc/self/mem': Input/output error");
+    CHECK(!found[3].error && std::memcmp(requests[3].to, bytes.data(), 512) == 0);
+    CHECK(!found[4].error && std::memcmp(requests[4].to, bytes.data() + 8192, 4096) == 0);
+    CHECK(message_of(found[5].error).find("cannot read 1 bytes at offset 20000") !=
+          std::string::npos);
+  }
+}
+
+TEST(reader_takes_many_files) {
+  const Scratch dir;
+  const std::string bytes = make_file(dir / "f", 70 * 4096);
+  for (const ReaderKind kind : kinds()) {
+    const auto reader = AsyncReader::create({kind, 16});
+    ReadBuffer memory(70 * 4096);
+    std::vector<ReadRequest> requests;
+    for (std::uint64_t i = 0; i < 70; ++i) {
+      const int number = reader->add_file(DirectFile::open(dir / "f", i % 3 != 0));
+      CHECK(number == static_cast<int>(i));
+      requests.push_back({number, i * 4096, 4096, memory.memory().data() + i * 4096, i});
+    }
+    reader->submit(requests);
+    for (const Completion& done : finish(*reader, 70)) CHECK(!done.error);
+    CHECK(std::memcmp(memory.memory().data(), bytes.data(), bytes.size()) == 0);
+  }
+}
+
+TEST(reader_refuses_what_is_no_read) {
+  for (const ReaderKind kind : kinds()) {
+    const auto reader = AsyncReader::create({kind, 2});
+    std::byte to;
+    const std::vector<ReadRequest> unknown{{0, 0, 1, &to, 0}};
+    CHECK_THROWS(std::out_of_range, "found file 0", reader->submit(unknown));
+    const int number = reader->add_file(DirectFile::open("/proc/self/mem", false));
+    const std::vector<ReadRequest> empty{{number, 0, 0, &to, 0}};
+    CHECK_THROWS(std::invalid_argument, "a read of 0 bytes", reader->submit(empty));
+    std::array<Completion, 1> done;
+    CHECK(reader->wait(done) == 0);
+  }
+}
+
+// Nothing may be written to memory that its owner has taken back.
+TEST(reader_leaves_nothing_under_way) {
+  const Scratch dir;
+  make_file(dir / "f", 8 << 20);
+  const auto file = DirectFile::open(dir / "f");
+  for (const ReaderKind kind : kinds()) {
+    for (const bool drained : {false, true}) {
+      auto memory = std::make_unique<ReadBuffer>(8 << 20);
+      auto reader = AsyncReader::create({kind, 16});
+      const int number = reader->add_file(file);
+      std::vector<ReadRequest> requests;
+      for (std::uint64_t i = 0; i < 2048; ++i) {
+        requests.push_back({number, i * 4096, 4096, memory->memory().data() + i * 4096, i});
+      }
+      reader->submit(requests);
+      if (drained) {
+        reader->drain();
+        CHECK(reader->under_way() == 0);
+        reader->submit(std::span(requests).first(10));
+        for (const Completion& done : finish(*reader, 10)) CHECK(!done.error);
+      }
+      reader.reset();
+      memory.reset();  // a write of the kernel's would have nowhere to go from here
+    }
+  }
+}
+
+TEST(reader_is_left_alone_by_a_forked_child) {
+  const Scratch dir;
+  const std::string bytes = make_file(dir / "f", 1 << 20);
+  for (const ReaderKind kind : kinds()) {
+    auto memory = std::make_unique<ReadBuffer>(1 << 20);
+    auto reader = AsyncReader::create({kind, 8});
+    reader->add_memory(memory->memory());
+    const int number = reader->add_file(DirectFile::open(dir / "f"));
+    std::vector<ReadRequest> requests;
+    for (std::uint64_t i = 0; i < 256; ++i) {
+      requests.push_back({number, i * 4096, 4096, memory->memory().data() + i * 4096, i});
+    }
+    reader->submit(requests);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      int refused = 0;
+      std::array<Completion, 1> done;
+      try {
+        reader->submit(requests);
+      } catch (const std::logic_error&) {
+        ++refused;
+      }
+      try {
+        reader->wait(done);
+      } catch (const std::logic_error&) {
+        ++refused;
+      }
+      reader->drain();
+      reader.reset();
+      memory.reset();
+      ::_exit(refused == 2 ? 0 : 1);
+    }
+    int status = 1;
+    CHECK(::waitpid(child, &status, 0) == child && status == 0);
+    for (const Completion& done : finish(*reader, 256)) CHECK(!done.error);
+    CHECK(std::memcmp(memory->memory().data(), bytes.data(), bytes.size()) == 0);
+  }
+}
+
+// What the kernel may answer and seldom does.
+TEST(reader_takes_every_answer) {
+  const Scratch dir;
+  make_file(dir / "f", 1 << 20);
+  const auto file = DirectFile::open(dir / "f");
+  std::vector<std::byte> memory(5 * 4096);
+  std::byte* const to = aligned(memory);
+  {
+    ReadStep step({0, 8192, 16'384, to, 7}, *file);
+    CHECK(step.direct() == file->direct());
+    CHECK(!step.settle(-EINTR) && !step.settle(-EAGAIN) && !step.settle(4096));
+    CHECK(step.offset() == 12'288 && step.size() == 12'288 && step.to() == to + 4096);
+    CHECK(!step.settle(100) && step.offset() == 12'388 && !step.direct());
+    CHECK(step.settle(12'188));
+    CHECK(step.completion().tag == 7 && !step.completion().direct && !step.completion().error);
+  }
+  {
+    ReadStep step({0, 0, 4096, to, 0}, *file);
+    CHECK(!step.settle(4095) && step.settle(-EIO));
+    CHECK(message_of(step.completion().error).find("cannot read 1 bytes at offset 4095 of") == 0);
+  }
+  {
+    ReadStep step({0, 0, 4096, to, 0}, *file);
+    CHECK(step.settle(0));
+    CHECK(message_of(step.completion().error).find("the file was truncated: ") == 0);
+  }
+  if (file->direct()) {  // opened with O_DIRECT, but the read is refused: through the page cache
+    ReadStep step({0, 0, 4096, to, 0}, *file);
+    CHECK(step.fd() == file->direct_fd() && !step.settle(-EINVAL));
+    CHECK(step.fd() == file->buffered().fd() && step.settle(4096) && !step.completion().error);
+  }
+  {
+    ReadStep step({0, 1, 4096, to, 0}, *file);
+    CHECK(!step.direct() && step.settle(-EINVAL) && step.completion().error);
+  }
+  {
+    ReadStep step({0, 0, std::size_t{5} << 30, to, 0}, *file);  // more than one call may read
+    CHECK(step.size() == 1U << 30);
+  }
+}
+
+TEST(direct_file_is_the_file_that_was_opened) {
+  const Scratch dir;
+  const std::string first = make_file(dir / "f", 4096);
+  const File open = File::open(dir / "f");
+  std::filesystem::remove(dir / "f");
+  make_file(dir / "f", 8192);
+  const auto file = DirectFile::of(open);
+  CHECK(file->size() == 4096 && file->path() == open.path());
+  std::vector<std::byte> memory(2 * 4096);
+  for (const ReaderKind kind : kinds()) {
+    const auto reader = AsyncReader::create({kind, 1});
+    const std::vector<ReadRequest> whole{{reader->add_file(file), 0, 4096, aligned(memory), 0}};
+    reader->submit(whole);
+    CHECK(!finish(*reader, 1)[0].error);
+    CHECK(std::memcmp(aligned(memory), first.data(), 4096) == 0);
+  }
+  CHECK_THROWS(OsError, "No such file", DirectFile::open(dir / "none"));
+}
+
+TEST(read_buffer_hands_out_what_is_free) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 50; ++round) {
+    ReadBuffer buffer(1 + random() % 200'000);
+    const std::size_t capacity = buffer.memory().size();
+    struct Used {
+      std::byte* data;
+      std::size_t size;
+      std::uint64_t ticket;
+    };
+    std::vector<Used> used;
+    bool good = true;
+    for (int step = 0; step < 2000; ++step) {
+      const std::size_t size = 1 + random() % (capacity / (random() % 2 == 0 ? 1 : 8) + 1);
+      const ReadBuffer::Piece piece = buffer.take(std::min(size, capacity));
+      if (piece.data != nullptr) {
+        const Used now{piece.data, std::min(size, capacity), piece.ticket};
+        good = good && reinterpret_cast<std::uintptr_t>(now.data) % 4096 == 0 &&
+               now.data >= buffer.memory().data() &&
+               now.data + now.size <= buffer.memory().data() + capacity;
+        for (const Used& other : used) {
+          good = good && (now.data + now.size <= other.data || other.data + other.size <= now.data);
+        }
+        used.push_back(now);
+      } else {
+        good = good && !used.empty();  // an empty buffer has room for anything that fits
+      }
+      while (!used.empty() && random() % 3 != 0) {
+        const std::size_t which = random() % std::min<std::size_t>(used.size(), 4);
+        buffer.give_back(used[which].ticket);
+        used.erase(used.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+    }
+    CHECK(good);
+    CHECK(used.empty() || buffer.take(capacity).data == nullptr);
+    buffer.clear();
+    CHECK(buffer.take(capacity).data == buffer.memory().data());
+  }
+}
+
+TEST(probe_measures_by_reading) {
+  const Scratch dir;
+  make_file(dir / "f", 5 << 20);
+  make_file(dir / "small", 4097);
+  make_file(dir / "tiny", 4095);
+  for (const ReaderKind kind : kinds()) {
+    for (const char* name : {"f", "small"}) {
+      const DiskSpeed speed = probe_disk(dir / name, {.reader = {kind, 8}, .seconds = 0.02});
+      CHECK(speed.random_iops > 0 && speed.bytes_per_second > 0 && speed.depth == 8);
+      CHECK(speed.random_reads > 0 && speed.sequential_reads > 0);
+    }
+  }
+  CHECK(probe_disk(dir / "f", {.seconds = 0.01}).file_bytes == 5 << 20);
+  CHECK(!probe_disk(dir / "f", {.seconds = 0.01, .direct = false}).direct);
+  CHECK_THROWS(std::invalid_argument, "tiny: found 4095 bytes, expected at least 4096",
+               probe_disk(dir / "tiny"));
+}

@@ -1,0 +1,246 @@
+"""Conversion in a budget: time order, memory, dry runs, and what a kill or a full disk leaves."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from store_files import edit_schema
+from torch_geometric.data import HeteroData
+
+import pyg_graphzero as gz
+from pyg_graphzero import edge_order
+from pyg_graphzero.cli import main
+from pyg_graphzero.convert.csc import EdgeChunk
+from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
+from pyg_graphzero.convert.progress import Progress
+from pyg_graphzero.convert.storage import Storage
+from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace, resident
+from pyg_graphzero.convert.write import write_plan
+
+RNG = np.random.default_rng(0)
+EDGES = RNG.integers(0, 100, (2, 3000))
+TIMES = RNG.integers(0, 40, 3000)
+
+
+def by_time(path: Path) -> torch.Tensor:
+    """``[2, num_edges]``: destination and time of every slot."""
+    with gz.open(path) as store:
+        contents = store._contents
+        indptr, indices = contents.csc(None)
+        dst = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
+        attrs = contents.schema.edge_types[0].attrs
+        if "time" in attrs:
+            return torch.stack([dst, contents.view(attrs["time"])])
+        times = contents.view(contents.schema.node_types[0].attrs["time"])
+        return torch.stack([dst, times[indices.to(torch.int64)]])
+
+
+@pytest.mark.parametrize("owner", ["edge", "node"])
+def test_stored_order_is_used(tmp_path: Path, owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    attrs = {"edge_attrs": {"time": TIMES}}
+    if owner == "node":
+        attrs = {"node_attrs": {"time": TIMES[:100]}}
+    seeds = torch.arange(50)
+    options = {
+        "num_neighbors": [4, 4],
+        "input_nodes": seeds,
+        "time_attr": "time",
+        "input_time": torch.full((50,), 20),
+        "batch_size": 25,
+        "temporal_strategy": "last",
+    }
+    batches = []
+    for name, order in (("plain", None), ("sorted", "time")):
+        summary = gz.convert(EDGES, tmp_path / name, time_attr=order, **attrs)
+        assert summary.edges[None].time_order == order
+        if order is not None:
+            # Sorting in memory would need this.
+            monkeypatch.setattr(edge_order, "_rise", lambda indptr, times: pytest.fail("ranked"))
+        loader = gz.loader.NeighborLoader(gz.open(tmp_path / name).data(), **options)
+        batches.append([batch.e_id.sort().values.tolist() for batch in loader])
+    assert batches[0] == batches[1]
+    dst, times = by_time(tmp_path / "sorted")
+    key = dst * 1000 + times
+    assert bool((key[1:] >= key[:-1]).all())
+
+
+def test_changed_times_are_sorted_again(tmp_path: Path) -> None:
+    gz.convert(EDGES, tmp_path / "s", edge_attrs={"time": TIMES}, time_attr="time")
+    data = gz.open(tmp_path / "s").data()
+    data.time = -data.time
+    loader = gz.loader.NeighborLoader(
+        data,
+        [3],
+        torch.arange(100),
+        time_attr="time",
+        input_time=torch.full((100,), -20),
+        temporal_strategy="last",
+        batch_size=100,
+    )
+    batch = next(iter(loader))
+    assert bool((data.time[batch.e_id] <= -20).all())
+    store = gz.open(tmp_path / "s", mode="r+")
+    record = store._contents.schema.edge_types[0]
+    assert record.time_order == "time"
+    store._edit(lambda editor: editor.remove_attr(editor._schema.edge_types[0], "time"))
+    store.close()
+    assert gz.open(tmp_path / "s")._contents.schema.edge_types[0].time_order is None
+
+
+def test_order_by_an_attribute_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="time_attr='when': found in no edge type"):
+        gz.convert(EDGES, tmp_path / "s", time_attr="when")
+    assert os.listdir(tmp_path) == []
+    gz.convert(EDGES, tmp_path / "s", edge_attrs={"time": TIMES}, time_attr="time")
+    edit_schema(tmp_path / "s", lambda body: body["edge_types"][0].update(time_order="gone"))
+    with pytest.raises(gz.FormatError, match="time_order 'gone', expected an attribute there is"):
+        gz.open(tmp_path / "s")
+
+
+def test_types_are_sorted_where_they_have_times(tmp_path: Path) -> None:
+    data = HeteroData()
+    data["a"].num_nodes = data["b"].num_nodes = 100
+    data["a", "x", "b"].edge_index = torch.from_numpy(EDGES)
+    data["a", "x", "b"].time = torch.from_numpy(TIMES)
+    data["b", "y", "a"].edge_index = torch.from_numpy(EDGES)
+    summary = gz.convert(data, tmp_path / "s", time_attr="time")
+    orders = [edge.time_order for edge in summary.edges.values()]
+    assert orders == ["time", None]
+
+
+def test_summary(tmp_path: Path) -> None:
+    edges = np.array([[0, 0, 1, 2, 2], [1, 1, 1, 0, 3]])
+    summary = gz.convert(edges, tmp_path / "s", num_nodes=6)
+    edge = summary.edges[None]
+    assert (edge.num_input, edge.num_edges, edge.duplicates, edge.self_loops) == (5, 5, 1, 1)
+    assert edge.degrees == {"min": 0, "25%": 0, "median": 0, "75%": 1, "99%": 3, "max": 3}
+    assert summary.nodes[None].isolated == 2
+    assert summary.peak_memory > 10_000_000
+    assert "in-degrees: min 0, 25% 0, median 0, 75% 1, 99% 3, max 3" in str(summary)
+
+
+def test_too_little_memory_says_how_much_is_enough(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"memory='1MB': found 1000000 bytes, expected \d+MB"):
+        gz.convert(EDGES, tmp_path / "s", memory="1MB")
+    with pytest.raises(ValueError, match=r"memory: found \d+ bytes, expected \d+MB or more: \d+"):
+        gz.convert(
+            EDGES, tmp_path / "s", memory=resident() + MIN_ROOM + (8 << 20), num_nodes=1 << 33
+        )
+    with pytest.raises(ValueError, match="memory='much': expected a size such as 4GB"):
+        gz.convert(EDGES, tmp_path / "s", memory="much")
+    with pytest.raises(FileNotFoundError):
+        gz.convert(EDGES, tmp_path / "s", tmp=tmp_path / "nowhere")
+    assert os.listdir(tmp_path) == []
+
+
+def test_dry_run(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", EDGES)
+    run = CliRunner().invoke(
+        main, ["convert", f"{tmp_path}/e.npy", "-o", f"{tmp_path}/s", "--dry-run", "--undirected"]
+    )
+    assert run.exit_code == 0, run.output
+    assert "edges: 3,000 edges, read once, sorted in memory" in run.output
+    assert os.listdir(tmp_path) == ["e.npy"]
+    found = gz.convert(EDGES, tmp_path / "s", dry_run=True).estimate
+    summary = gz.convert(EDGES, tmp_path / "s")
+    assert found is not None
+    assert summary.num_bytes <= found.output_bytes + 8192
+
+
+def plan_of(chunks: int, fail_at: int | None = None) -> GraphPlan:
+    """A stream of ``chunks`` × 100,000 random edges among 50,000 nodes that may fail on the way."""
+
+    def stream() -> Iterator[EdgeChunk]:
+        rng = np.random.default_rng(1)
+        for i in range(chunks):
+            if i == fail_at:
+                raise gz.InputError("input", f"row {i}", "garbage", "an edge")
+            yield EdgeChunk(*rng.integers(0, 50_000, (2, 100_000)))
+
+    plan = GraphPlan(False, {None: NodePlan(50_000)})
+    plan.edges[None] = EdgePlan(stream, chunks * 100_000)
+    return plan
+
+
+def test_an_error_at_the_last_row(tmp_path: Path) -> None:
+    gz.convert(EDGES, tmp_path / "s")
+    with Workspace(tmp_path / "s", resident() + MIN_ROOM + (1 << 20)) as workspace:
+        options = {
+            "storage": Storage(None, False),
+            "force": True,
+            "progress": Progress(False),
+            "workspace": workspace,
+        }
+        with pytest.raises(gz.InputError, match="row 4"):
+            write_plan(plan_of(5, fail_at=4), tmp_path / "s", **options)
+    assert os.listdir(tmp_path) == ["s"]
+    assert gz.open(tmp_path / "s").data().num_edges == 3000
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    gz.convert(EDGES, tmp_path / "s")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(OSError) as caught:
+            gz.convert(RNG.integers(0, 1000, (2, 100_000)), tmp_path / "s", force=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "topology.gl" in str(caught.value.filename) or "edge_id" in str(caught.value.filename)
+    assert os.listdir(tmp_path) == ["s"]
+
+
+KILLED = textwrap.dedent("""
+    import sys
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[2])
+    from test_build_convert import plan_of
+    from pyg_graphzero.convert.progress import Progress
+    from pyg_graphzero.convert.storage import Storage
+    from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace, resident
+    from pyg_graphzero.convert.write import write_plan
+
+    out = Path(sys.argv[1])
+    print("ready", flush=True)
+    with Workspace(out, resident() + MIN_ROOM + (4 << 20), out.parent) as workspace:
+        workspace.left = lambda reserved=0: 1 << 20
+        write_plan(plan_of(12), out, storage=Storage(None, False), force=True,
+                   progress=Progress(False), workspace=workspace)
+    print("done", flush=True)
+""")
+
+
+def test_kill_at_random_instants(tmp_path: Path) -> None:
+    """`benchmarks/kill.py` does this two hundred times."""
+    target = tmp_path / "s"
+    gz.convert(EDGES, target)
+    rng, killed = random.Random(0), 0
+    command = [sys.executable, "-c", KILLED, str(target), str(Path(__file__).parent)]
+    for _ in range(5):
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
+        time.sleep(rng.random() * 0.5)
+        child.send_signal(signal.SIGKILL)
+        killed += child.wait() == -signal.SIGKILL
+        child.stdout.close()
+        with gz.open(target) as store:
+            assert store.data().num_edges in (3000, 1_200_000)
+            assert store.verify().ok
+    assert killed > 0
+    subprocess.run(command, check=True, capture_output=True)
+    assert os.listdir(tmp_path) == ["s"]
+    assert gz.open(target).data().num_edges == 1_200_000

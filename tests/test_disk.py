@@ -1,0 +1,116 @@
+"""The disk's speed: measured, remembered for the device, doubted where it cannot be known."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from pyg_graphzero import _core, disk
+from pyg_graphzero.disk import DiskSpeed, probe
+
+SPEED = DiskSpeed(
+    device="8:0 disk",
+    random_iops=100_000.0,
+    bytes_per_second=2e9,
+    depth=128,
+    direct=True,
+    file_bytes=1 << 30,
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "pyg_graphzero"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "data" / "f"
+    path.parent.mkdir()
+    path.write_bytes(bytes(1 << 20))
+    return path
+
+
+@pytest.fixture
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is measured is believed, though the test's file is small and maybe in memory."""
+    monkeypatch.setattr(disk.DiskSpeed, "doubt", "")
+
+
+def test_a_small_file_is_doubted(file: Path, cache: Path) -> None:
+    speed = probe(file, seconds=0.02)
+    assert speed.random_iops > 0
+    assert speed.bytes_per_second > 0
+    assert speed.file_bytes == 1 << 20
+    assert speed.merge_gap == 16_384
+    assert "may have answered" in speed.doubt
+    assert speed.doubt in str(speed)
+    assert not cache.exists()
+    assert [path.name for path in file.parent.iterdir()] == ["f"]
+
+
+def test_merge_gap() -> None:
+    assert SPEED.doubt == ""
+    assert SPEED.merge_gap == 20_000
+    assert dataclasses.replace(SPEED, random_iops=100.0).merge_gap == 1 << 20
+    assert dataclasses.replace(SPEED, random_iops=1e9).merge_gap == 4096
+    assert dataclasses.replace(SPEED, direct=False).merge_gap == 16_384
+    assert dataclasses.replace(SPEED, file_bytes=1 << 20).merge_gap == 16_384
+    assert str(SPEED) == (
+        "100,000 random reads/s at depth 128, 2,000 MB/s, gaps up to 20,000 bytes are read"
+    )
+
+
+@pytest.mark.usefixtures("trusting")
+def test_figures_are_remembered(file: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = probe(file, seconds=0.02)
+    assert not first.remembered
+    (memory,) = cache.iterdir()
+    monkeypatch.setattr(_core, "probe_disk", lambda *_: pytest.fail("measured again"))
+    assert probe(file) == dataclasses.replace(first, remembered=True)
+    with pytest.raises(pytest.fail.Exception):
+        probe(file, refresh=True)
+    with pytest.raises(pytest.fail.Exception):
+        probe(file, depth=1)
+    monkeypatch.setattr(disk, "_device_of", lambda _: "another")
+    with pytest.raises(pytest.fail.Exception):
+        probe(file)
+    assert list(cache.iterdir()) == [memory]
+
+
+@pytest.mark.usefixtures("trusting")
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 2}', "null"])
+def test_a_damaged_memory_is_forgotten(file: Path, cache: Path, damage: str) -> None:
+    probe(file, seconds=0.02)
+    (memory,) = cache.iterdir()
+    memory.write_text(damage)
+    assert not probe(file, seconds=0.02).remembered
+    assert json.loads(memory.read_text())["format"] == 1
+
+
+@pytest.mark.usefixtures("trusting")
+def test_a_cache_that_cannot_be_written(file: Path, cache: Path) -> None:
+    cache.parent.write_text("not a directory")
+    assert not probe(file, seconds=0.02).remembered
+    assert not probe(file, seconds=0.02).remembered
+
+
+def test_a_directory_is_measured_by_its_largest_file(file: Path) -> None:
+    (file.parent / "deeper").mkdir()
+    (file.parent / "deeper" / "g").write_bytes(bytes(2 << 20))
+    assert probe(file.parent, seconds=0.02).file_bytes == 2 << 20
+
+
+def test_what_cannot_be_measured(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="found no file to measure the disk with"):
+        probe(tmp_path / "empty")
+    with pytest.raises(FileNotFoundError):
+        probe(tmp_path / "none")
+    (tmp_path / "f").write_bytes(b"1234")
+    with pytest.raises(ValueError, match="found 4 bytes, expected at least 4096"):
+        probe(tmp_path / "f")

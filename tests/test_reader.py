@@ -1,0 +1,362 @@
+"""Rows read past the page cache, against plain indexing: plans, both readers, files that fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.writer import StoreWriter
+
+READERS = ["pool"] + ([] if _core.uring_refusal() else ["uring"])
+
+
+def table_of(rows: int, row_bytes: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(256, (rows, row_bytes), generator=generator).to(torch.uint8)
+
+
+def write_table(path: Path, table: Tensor, offset: int = 0, stride: int = 0) -> _core.ColumnFile:
+    """The rows in a file: ``offset`` bytes in, ``stride`` bytes apart."""
+    rows, row_bytes = table.shape
+    stride = stride or row_bytes
+    padded = torch.zeros(rows, stride, dtype=torch.uint8)
+    padded[:, :row_bytes] = table
+    path.write_bytes(b"\7" * offset + padded.numpy().tobytes())
+    return _core.ColumnFile.open(str(path), offset, rows, row_bytes, stride)
+
+
+def gather(
+    disk: _core.DiskGather,
+    column: _core.ColumnFile,
+    row_bytes: int,
+    lists: list[Tensor],
+    **how: int,
+) -> tuple[list[Tensor], _core.ReadStats]:
+    outs = [torch.full((len(rows), row_bytes), 9, dtype=torch.uint8) for rows in lists]
+    return outs, disk.gather(column, lists, outs, **how)
+
+
+@settings(deadline=None)
+@given(
+    lists=st.lists(st.lists(st.integers(0, 299), max_size=40), max_size=4),
+    row_bytes=st.integers(1, 3000),
+    padding=st.integers(0, 50),
+    offset=st.integers(0, 9000),
+    tail=st.integers(0, 5000),
+    gap=st.sampled_from([0, 1, 511, 4096, 100_000]),
+    max_read=st.integers(1, 50_000),
+    alignment=st.sampled_from([1, 512, 4096]),
+)
+def test_plan_against_a_plain_loop(
+    lists: list[list[int]],
+    row_bytes: int,
+    padding: int,
+    offset: int,
+    tail: int,
+    gap: int,
+    max_read: int,
+    alignment: int,
+) -> None:
+    stride = row_bytes + padding
+    file_bytes = offset + 300 * stride + tail
+    reads, targets = _core.plan_reads(
+        [torch.tensor(rows, dtype=torch.int64) for rows in lists],
+        *(300, row_bytes, stride, offset, file_bytes, gap, max_read, alignment),
+    )
+    wanted = sorted((row, k, i) for k, rows in enumerate(lists) for i, row in enumerate(rows))
+    assert [tuple(target) for target in targets.view(-1, 3).tolist()] == wanted
+
+    # The reference: whole aligned stretches, one row after the other.
+    expected: list[list[int]] = []
+    limit = max(max_read, row_bytes + 2 * alignment) // alignment * alignment
+    for at, (row, _, _) in enumerate(wanted):
+        begin = (offset + row * stride) // alignment * alignment
+        end = offset + row * stride + row_bytes
+        stop = max(end, min(-(-end // alignment) * alignment, file_bytes))
+        if expected:
+            first, last = expected[-1][0], sum(expected[-1][:2])
+            same_row = wanted[at - 1][0] == row
+            if same_row or (begin <= last + gap and max(stop, last) - first <= limit):
+                expected[-1][1] = max(stop, last) - first
+                expected[-1][3] = at + 1
+                continue
+        expected.append([begin, stop - begin, at, at + 1])
+    assert reads.view(-1, 4).tolist() == expected
+
+
+@pytest.mark.parametrize("reader", READERS)
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 500),
+    row_bytes=st.integers(1, 3000),
+    padding=st.integers(0, 50),
+    offset=st.integers(0, 9000),
+    lists=st.lists(st.integers(0, 300), max_size=4),
+    threads=st.integers(1, 3),
+    gap=st.integers(0, 20_000),
+    max_read=st.integers(1, 50_000),
+    direct=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_gather_against_indexing(
+    reader: str,
+    rows: int,
+    row_bytes: int,
+    padding: int,
+    offset: int,
+    lists: list[int],
+    threads: int,
+    gap: int,
+    max_read: int,
+    direct: bool,
+    seed: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("table") / "t"
+    table = table_of(rows, row_bytes, seed)
+    write_table(path, table, offset, row_bytes + padding)
+    column = _core.ColumnFile.open(str(path), offset, rows, row_bytes, row_bytes + padding, direct)
+    disk = _core.DiskGather(reader, depth=8, num_threads=threads, buffer_bytes=1 << 17)
+    wanted = [torch.randint(rows, (length,)) for length in lists]
+    outs, stats = gather(disk, column, row_bytes, wanted, merge_gap=gap, max_read=max_read)
+    for out, index in zip(outs, wanted, strict=True):
+        assert torch.equal(out, table[index])
+    unique = len(torch.cat(wanted).unique()) if wanted else 0
+    assert (stats.rows, stats.unique_rows) == (sum(lists), unique)
+    assert stats.useful_bytes == unique * row_bytes
+    assert stats.useful_bytes <= stats.bytes
+    assert stats.cached_reads <= stats.reads <= unique
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_positions(reader: str, tmp_path: Path) -> None:
+    table = table_of(100, 64)
+    column = write_table(tmp_path / "t", table)
+    out = torch.zeros(6, 64, dtype=torch.uint8)
+    disk = _core.DiskGather(reader)
+    assert disk.reader == reader
+    disk.gather(column, [torch.tensor([7, 7, 99])], [out], [torch.tensor([5, 0, 2])])
+    assert torch.equal(out[[5, 0, 2]], table[[7, 7, 99]])
+    assert not out[[1, 3, 4]].any()
+    with pytest.raises(IndexError, match=r"outs\[0\]: found position 6, expected 0 <= position"):
+        disk.gather(column, [torch.tensor([7])], [out], [torch.tensor([6])])
+    with pytest.raises(ValueError, match="positions: found 2, expected one for each of 1 rows"):
+        disk.gather(column, [torch.tensor([7])], [out], [torch.tensor([0, 1])])
+    with pytest.raises(ValueError, match=r"outs\[0\]: its shape must be"):
+        disk.gather(column, [torch.tensor([7])], [out])
+    with pytest.raises(IndexError, match=r"requests\[0\].rows\[0\]: found row 100, expected 0 <="):
+        disk.gather(column, [torch.tensor([100])], [out[:1]])
+
+
+def test_a_column_of_a_store(tmp_path: Path) -> None:
+    x = torch.randn(500, 125)
+    with StoreWriter(tmp_path / "s", is_hetero=False) as writer:
+        writer.add_node_type(None, 500)
+        writer.add_node_attr(None, "x", x)
+        writer.finish()
+    column = _core.ColumnFile.of(_core.Column.open(str(tmp_path / "s/node/x.gd")))
+    index = torch.tensor([499, 3, 3, 0])
+    (out,), stats = gather(_core.DiskGather(), column, 500, [index], merge_gap=0)
+    assert torch.equal(out.view(torch.float32), x[index])
+    # Rows of 512 bytes begin where a read may: nothing but them is read.
+    assert column.alignment > 512 or stats.bytes == 3 * 512
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("rows", [0, 1, 3])
+def test_the_end_of_an_odd_file(reader: str, rows: int, tmp_path: Path) -> None:
+    table = table_of(rows, 333)
+    column = write_table(tmp_path / "t", table)
+    index = torch.arange(rows)
+    (out,), stats = gather(_core.DiskGather(reader), column, 333, [index])
+    assert torch.equal(out, table)
+    assert stats.bytes == 333 * rows
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no tmpfs")
+@pytest.mark.parametrize("reader", READERS)
+def test_a_filesystem_in_memory(reader: str) -> None:
+    """Whether it takes O_DIRECT depends on the kernel; the rows do not."""
+    table = table_of(1000, 512)
+    path = Path("/dev/shm") / f"graphzero-test-{os.getpid()}"
+    try:
+        column = write_table(path, table)
+        index = torch.randint(1000, (300,))
+        (out,), stats = gather(_core.DiskGather(reader), column, 512, [index])
+        assert torch.equal(out, table[index])
+        assert column.direct or stats.cached_reads == stats.reads
+        assert _core.probe_disk(str(path), seconds=0.02, reader=reader).random_iops > 0
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_file_cut_short(reader: str, tmp_path: Path) -> None:
+    table = table_of(1000, 512)
+    path = tmp_path / "t"
+    column = write_table(path, table)
+    os.truncate(path, 600 * 512)
+    lists = [torch.arange(600), torch.tensor([3, 800, 900])]
+    outs = [torch.zeros(len(rows), 512, dtype=torch.uint8) for rows in lists]
+    disk = _core.DiskGather(reader, num_threads=2)
+    with pytest.raises(OSError, match="truncated: cannot read row 800, 512 bytes at offset") as e:
+        disk.gather(column, lists, outs)
+    assert (e.value.errno, e.value.filename) == (errno.EIO, str(path))
+    assert "offset 409600 of" in str(e.value)
+    assert torch.equal(outs[0], table[:600])
+    assert torch.equal(outs[1][0], table[3])
+
+
+def test_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="reader: found 'aio', expected 'auto', 'uring' or 'pool'"):
+        _core.DiskGather("aio")
+    with pytest.raises(ValueError, match="depth: found 0, expected at least 1"):
+        _core.DiskGather(depth=0)
+    with pytest.raises(FileNotFoundError):
+        _core.ColumnFile.open(str(tmp_path / "none"), 0, 1, 1, 1)
+    monkeypatch.setenv("GRAPHZERO_READER", "pool")
+    assert _core.DiskGather().reader == "pool"
+    monkeypatch.setenv("GRAPHZERO_READER", "threads")
+    with pytest.raises(ValueError, match="GRAPHZERO_READER: found 'threads'"):
+        _core.DiskGather()
+
+
+PREPARE = """
+    import ctypes, errno, os, resource, struct, sys
+    import torch
+    from pyg_graphzero import _core
+
+    table = torch.arange(100 * 512).view(100, 512).to(torch.uint8)
+    column = _core.ColumnFile.open(sys.argv[1], 0, 100, 512, 512)
+
+    def check(reader="auto", disk=None):
+        disk = disk or _core.DiskGather(reader, num_threads=1)
+        out = torch.zeros(50, 512, dtype=torch.uint8)
+        index = torch.arange(99, 0, -2)
+        disk.gather(column, [index], [out])
+        assert torch.equal(out, table[index])
+        return disk
+
+    def in_child(call, *arguments):
+        child = os.fork()
+        if child == 0:
+            try:
+                call(*arguments)
+            except BaseException as error:
+                print(call.__name__, arguments, repr(error), file=sys.stderr, flush=True)
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def run(code: str, tmp_path: Path) -> None:
+    """Runs Python code that begins with ``PREPARE`` in a process of its own."""
+    path = tmp_path / "t"
+    path.write_bytes(torch.arange(100 * 512).to(torch.uint8).numpy().tobytes())
+    code = textwrap.dedent(PREPARE) + textwrap.dedent(code)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},  # torch's own team does not survive a fork
+    )
+    assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seccomp")
+def test_io_uring_forbidden(tmp_path: Path) -> None:
+    """As Docker's and other sandboxes do it: the pool reads, and an explicit wish is refused."""
+    run(
+        """
+        def forbid(number, error):
+            # A seccomp filter: load the number of the call; if it is `number`, fail with `error`;
+            # else allow.
+            steps = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50000 | error),
+                     (0x06, 0, 0, 0x7FFF0000)]
+            code = b"".join(struct.pack("HBBI", *step) for step in steps)
+            held = ctypes.create_string_buffer(code, len(code))
+            program = struct.pack("HxxxxxxP", len(steps), ctypes.addressof(held))
+            libc = ctypes.CDLL(None, use_errno=True)
+            assert libc.prctl(38, 1, 0, 0, 0) == 0
+            assert libc.prctl(22, 2, program, 0, 0) == 0, ctypes.get_errno()
+
+        def without(number, error):
+            forbid(number, error)
+            assert os.strerror(error) in _core.uring_refusal(), _core.uring_refusal()
+            assert check().reader == "pool"
+            try:
+                _core.DiskGather("uring")
+            except OSError as refused:
+                assert (refused.errno, refused.filename) == (error, "io_uring"), refused
+            else:
+                raise AssertionError("io_uring was not refused")
+
+        def forbidden_under_way():
+            disk = check("uring")
+            forbid(426, errno.EPERM)
+            try:
+                check(disk=disk)
+            except OSError as refused:
+                assert refused.errno == errno.EPERM, refused
+            else:
+                raise AssertionError("nothing was raised")
+
+        # io_uring_setup, io_uring_enter, io_uring_register: the same numbers on all but Alpha.
+        if not _core.uring_refusal():
+            for number in (425, 426, 427):
+                for error in (errno.EPERM, errno.ENOSYS):
+                    in_child(without, number, error)
+            in_child(forbidden_under_way)
+        print("good")
+        """,
+        tmp_path,
+    )
+
+
+def test_little_memory_may_be_locked(tmp_path: Path) -> None:
+    """Not enough for the buffers, or not even for a ring: the rows come all the same."""
+    run(
+        """
+        def with_at_most(limit):
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
+            if os.getuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)  # root may lock what it likes
+            check("pool")
+            assert check().reader == ("pool" if _core.uring_refusal() else "uring")
+
+        for limit in (0, 1 << 20):
+            in_child(with_at_most, limit)
+        print("good")
+        """,
+        tmp_path,
+    )
+
+
+def test_forked_children(tmp_path: Path) -> None:
+    """A child has readers of its own, and the parent goes on with its own."""
+    run(
+        f"""
+        for reader in {READERS}:
+            disk = check(reader)
+            for _ in range(3):
+                in_child(check, reader, disk)
+                in_child(check, reader)
+                check(reader, disk)
+        print("good")
+        """,
+        tmp_path,
+    )
