@@ -56,4 +56,21 @@ constexpr std::uint32_t narrow_bfloat16(std::uint32_t bits) noexcept {
   return sign | (magnitude >= kBFloat16Limit ? large : usual);
 }
 
+// The same of numbers instead of bits.
+inline float from_float16(std::uint16_t half) noexcept {
+  return std::bit_cast<float>(widen_float16(half));
+}
+
+inline float from_bfloat16(std::uint16_t half) noexcept {
+  return std::bit_cast<float>(widen_bfloat16(half));
+}
+
+inline std::uint16_t to_float16(float value) noexcept {
+  return static_cast<std::uint16_t>(narrow_float16(std::bit_cast<std::uint32_t>(value)));
+}
+
+inline std::uint16_t to_bfloat16(float value) noexcept {
+  return static_cast<std::uint16_t>(narrow_bfloat16(std::bit_cast<std::uint32_t>(value)));
+}
+
 }  // namespace gz

@@ -115,8 +115,8 @@ GZ_INLINE void encode_lanes(const Lanes<float>& values, Lanes<std::uint16_t>& co
     halves[c] = kIsFloat16 ? narrow_float16(bits) : narrow_bfloat16(bits);
   });
   for_lanes([&](std::size_t c) {
-    const std::uint32_t bits = kIsFloat16 ? widen_float16(halves[c]) : widen_bfloat16(halves[c]);
-    decoded[c] = std::bit_cast<float>(bits);
+    const std::uint32_t widened = kIsFloat16 ? widen_float16(halves[c]) : widen_bfloat16(halves[c]);
+    decoded[c] = std::bit_cast<float>(widened);
     const std::int32_t magnitude = magnitude_of(values[c]);
     clipped[c] = (magnitude >= kLimit) & (magnitude < kInfinity);
   });

@@ -1,6 +1,5 @@
 #include "gather/decode.h"
 
-#include <bit>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -28,16 +27,14 @@ void decode_each(const std::byte* items, std::int64_t begin, std::int64_t count,
 
 void decode_float16(const std::byte* items, std::int64_t begin, std::int64_t count,
                     std::byte* out) {
-  decode_each<std::uint16_t>(items, begin, count, out, [](std::uint16_t half, std::int64_t) {
-    return std::bit_cast<float>(widen_float16(half));
-  });
+  decode_each<std::uint16_t>(items, begin, count, out,
+                             [](std::uint16_t half, std::int64_t) { return from_float16(half); });
 }
 
 void decode_bfloat16(const std::byte* items, std::int64_t begin, std::int64_t count,
                      std::byte* out) {
-  decode_each<std::uint16_t>(items, begin, count, out, [](std::uint16_t half, std::int64_t) {
-    return std::bit_cast<float>(widen_bfloat16(half));
-  });
+  decode_each<std::uint16_t>(items, begin, count, out,
+                             [](std::uint16_t half, std::int64_t) { return from_bfloat16(half); });
 }
 
 // Two roundings, never one fused: the same bits on every machine, and a code whose product is
