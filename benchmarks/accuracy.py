@@ -12,16 +12,14 @@ import argparse
 import contextlib
 import io
 import json
-import platform
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import pyg_graphzero as gz
+from pyg_graphzero.bench.machine import machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 
@@ -36,8 +34,8 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--fanout", type=int, nargs="+", default=[5, 5, 5])
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--fanout", type=int, nargs="+", default=[5, 5])
     parser.add_argument("--batch-size", type=int, default=512)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/out/accuracy.json"))
     args = parser.parse_args()
@@ -78,10 +76,8 @@ def main() -> None:
             )
     args.json.parent.mkdir(parents=True, exist_ok=True)
     given = {key: str(value) for key, value in vars(args).items()}
-    machine = {"cpu": platform.processor(), "torch": torch.__version__}
-    args.json.write_text(
-        json.dumps({"machine": machine, "arguments": given, "rows": rows}, indent=1)
-    )
+    document = {"machine": machine(), "arguments": given, "rows": rows}
+    args.json.write_text(json.dumps(document, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Rows of an encoded column against rows of float32: gathered warm, in one run, alternating.
 
-    python benchmarks/decode.py --rows 2000000 --dim 128
+    python benchmarks/decode.py --rows 1000000 --dim 128
 
 Writes one table in every encoding, reads it into the page cache, and gathers the same random rows
-of each in turn. Prints medians and writes JSON with the machine in it.
+of each in turn, into memory that is used again, as loaders do. Prints medians and writes JSON with
+the machine in it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ import time
 from pathlib import Path
 
 import torch
-from loader import machine
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import column_rows, gather, view_column, write_column
+from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.columns import (
+    column_rows,
+    engine_array,
+    row_table,
+    view_column,
+    write_column,
+)
 from pyg_graphzero.convert.rows import ArrayRows
 from pyg_graphzero.encoding import ENCODINGS, ColumnEncoder
 
@@ -27,17 +34,19 @@ from pyg_graphzero.encoding import ENCODINGS, ColumnEncoder
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--gather", type=int, default=200_000, help="rows of one gather")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--json", type=Path, default=Path("benchmarks/out/decode.json"))
     args = parser.parse_args()
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(args.rows, args.dim, generator=generator)
     index = torch.randint(args.rows, (args.gather,), generator=generator)
+    ids = engine_array(index)
+    out = engine_array(torch.zeros(args.gather, args.dim * 4, dtype=torch.uint8))
     tables, strides = {}, {}
     times: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -48,14 +57,14 @@ def main() -> None:
             write_column(path, value)
             wrote = time.process_time() - started
             column = _core.Column.open(path)
-            tables[name] = column_rows(column, view_column(column))
+            tables[name] = row_table(column_rows(column, view_column(column)))
             strides[name] = column.row_stride
             view_column(column).sum()  # into the page cache
             print(f"{name}: written at {x.nbytes / wrote / 1e9:.2f} GB of float32 per CPU second")
         for round_number in range(args.rounds + 1):  # the first round warms up
             for name, table in tables.items():
                 started = time.perf_counter()
-                gather(table, index, args.threads)
+                _core.gather_rows(table, ids, out, args.threads)
                 if round_number:
                     times.setdefault(name, []).append(time.perf_counter() - started)
         tables.clear()

@@ -32,7 +32,7 @@ void init_encode(nb::module_& m) {
       .def_ro("squared_error", &ColumnLoss::squared_error, "Summed over its values.")
       .def_ro("clipped", &ColumnLoss::clipped, "Values beyond the reach of the code.")
       .def_ro("count", &ColumnLoss::count, "Finite values.")
-      .def_prop_ro("variance", &ColumnLoss::variance, "Of the values before encoding.");
+      .def_ro("variance", &ColumnLoss::variance, "Of the values before encoding.");
   nb::class_<RowEncoder>(m, "RowEncoder", "Encodes float32 rows as float16, bfloat16 or int8.")
       .def(
           "__init__",
@@ -67,12 +67,7 @@ void init_encode(nb::module_& m) {
           "Encodes rows [n, num_columns] into out [n, bytes per row].")
       .def_prop_ro("scale", &RowEncoder::scale)
       .def_prop_ro("zero_point", &RowEncoder::zero_point)
-      .def_prop_ro(
-          "losses",
-          [](const RowEncoder& self) {
-            return std::vector<ColumnLoss>(self.losses().begin(), self.losses().end());
-          },
-          "Of every column, by what was encoded so far.");
+      .def_prop_ro("losses", &RowEncoder::losses, "Of every column, by what was encoded so far.");
 }
 
 }  // namespace gz::python

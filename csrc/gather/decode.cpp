@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/half.h"
+#include "base/isa.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#define GZ_HAS_AVX2_FUNCTIONS
+#ifdef GZ_HAS_AVX2_FUNCTIONS
 #include <immintrin.h>
 #endif
 
