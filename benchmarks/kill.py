@@ -36,15 +36,20 @@ gz.convert(sys.argv[1], sys.argv[2], undirected=True, coalesce="first", force=Tr
 """
 
 
-def kill_one(command: list[str], seconds: float) -> bool:
-    """Whether the conversion was still at work after ``seconds``, when it was killed."""
+def run(command: list[str], kill_after: float | None = None) -> float | None:
+    """Seconds that the conversion took; None if it was killed at work."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    child.stdout.readline()
-    time.sleep(seconds)
-    child.send_signal(signal.SIGKILL)
+    child.stdout.readline()  # it has imported everything and starts
+    begin = time.perf_counter()
+    if kill_after is not None:
+        time.sleep(kill_after)
+        child.send_signal(signal.SIGKILL)
     child.stdout.close()
-    return child.wait() == -signal.SIGKILL
+    code = child.wait()
+    if code not in (0, -signal.SIGKILL):
+        raise SystemExit(f"the conversion failed: exit code {code}")
+    return None if code else time.perf_counter() - begin
 
 
 def main() -> None:
@@ -59,13 +64,12 @@ def main() -> None:
         edges = np.random.default_rng(0).integers(0, 100_000, (2, args.edges))
         np.save(source, edges)
         command = [sys.executable, "-c", CHILD, str(source), str(target)]
-        begin = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True)
-        full = time.perf_counter() - begin
+        full = run(command)
+        assert full is not None
         new_edges = gz.open(target).data().num_edges
         gz.convert(edges[:, :OLD_EDGES], target, force=True)
         for _ in range(args.kills):
-            found["killed at work"] += kill_one(command, rng.random() * full)
+            found["killed at work"] += run(command, rng.random() * full) is None
             with gz.open(target) as store:
                 count = store.data().num_edges
                 found["bad checksums"] += not store.verify().ok
@@ -74,7 +78,7 @@ def main() -> None:
                 gz.convert(edges[:, :OLD_EDGES], target, force=True)
             else:
                 found["old store" if count == OLD_EDGES else "partial store"] += 1
-        subprocess.run(command, check=True, capture_output=True)
+        run(command)
         found["left behind"] = len(os.listdir(target.parent)) - 1
     print(json.dumps({"kills": args.kills, "seconds to convert": round(full, 2), **found}))
     if found["bad checksums"] or found["partial store"] or found["left behind"]:
