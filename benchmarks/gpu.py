@@ -20,12 +20,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import torch_geometric.loader
-from loader import machine, power_law, stock_backend
 from torch_geometric.data import Data
 from torch_geometric.loader import PrefetchLoader
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
+from pyg_graphzero.bench.contestants import StockPyG
+from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.bench.synthetic import power_law
 
 NUM_CLASSES = 172
 
@@ -69,7 +71,7 @@ def contestants(
         rows[f"graphzero, {workers} workers"] = gz.loader.NeighborLoader(
             disk, device="cuda", **common, **keep
         )
-        if stock_backend() != "none":
+        if StockPyG.missing() is None:
             stock = torch_geometric.loader.NeighborLoader(data, **common, **keep)
             rows[f"stock + PrefetchLoader, {workers} workers"] = PrefetchLoader(stock, "cuda")
     return rows

@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from loader import machine, memory
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.bench.process import memory
 
 ROW_BYTES = 512
 
@@ -210,7 +211,7 @@ def compare(args: argparse.Namespace, path: Path, total: int) -> dict[str, Any]:
         "machine": machine(),
         "arguments": {k: str(v) for k, v in vars(args).items()},
         "cache": "cold before every measurement",
-        "memory_mb": memory(),
+        "memory": memory(os.getpid()),
         "uring_refusal": _core.uring_refusal(),
         "measurements": records,
     }
