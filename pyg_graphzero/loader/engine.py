@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import torch
@@ -45,17 +46,17 @@ class EngineLoader(KeyedLoader):
     _device: torch.device | None = None
 
     @property
+    @abstractmethod
     def _sampler(self) -> Any:
         """The sampler in use, ours or not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _prepare(self, index: Any, key: int) -> Prepared:
         """What to sample for the seeds at some positions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         """Says in a batch what is known of its seeds."""
-        raise NotImplementedError
 
     def collate_fn(self, index: Any) -> Any:
         """Samples one batch, and gathers its features if that is this process's job."""
