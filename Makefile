@@ -3,6 +3,7 @@
 #   make demo       convert a real graph, train on it from disk, compare with stock PyG
 #   make test       build and run all tests
 #   make lint       ruff, clang-format, mypy, and the committed stub
+#   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
 #   make sanitize   the same under AddressSanitizer + UBSan, then ThreadSanitizer
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
@@ -17,7 +18,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc -name '*.cpp' -o -nam
 # Threads that spin while they wait make a busy machine ten times slower.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test lint cpptest sanitize stock clean
+.PHONY: demo test lint docs cpptest sanitize stock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -31,6 +32,9 @@ lint: $(VENV)/.tools
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
 	$(BIN)/mypy
 	$(BIN)/python tools/check_stub.py
+
+docs: $(VENV)/.tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 cpptest: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
@@ -57,7 +61,7 @@ $(VENV)/.installed: $(VENV)/.torch $(SOURCES)
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.torch $(SOURCES)
-	$(PIP) -e '.[test,lint]'
+	$(PIP) -e '.[test,lint,docs]'
 	touch $@ $(VENV)/.installed
 
 stock: $(VENV)/.installed

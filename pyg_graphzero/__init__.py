@@ -11,32 +11,44 @@ import torch  # noqa: F401  isort: skip
 
 from importlib.metadata import version as _version
 
-from pyg_graphzero import loader, sampler
+from pyg_graphzero import inference, loader, sampler
 from pyg_graphzero.convert import convert
+from pyg_graphzero.diagnosis import Advice, Diagnosis
+from pyg_graphzero.doctor import doctor
 from pyg_graphzero.errors import (
     ClosedStoreError,
+    DoesNotFitError,
     FormatError,
     GraphZeroError,
     InputError,
+    MemoryBudgetError,
     MissingAttributeError,
     ReadOnlyStoreError,
     UnsupportedError,
 )
+from pyg_graphzero.optimize import optimize
 from pyg_graphzero.stores import Store, open
 
 __version__ = _version("pyg_graphzero")
 
 __all__ = [
+    "Advice",
     "ClosedStoreError",
+    "Diagnosis",
+    "DoesNotFitError",
     "FormatError",
     "GraphZeroError",
     "InputError",
+    "MemoryBudgetError",
     "MissingAttributeError",
     "ReadOnlyStoreError",
     "Store",
     "UnsupportedError",
     "convert",
+    "doctor",
+    "inference",
     "loader",
     "open",
+    "optimize",
     "sampler",
 ]

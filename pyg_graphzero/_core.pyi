@@ -40,6 +40,14 @@ class Column:
     def shape(self) -> list[int]: ...
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, as it is stored."""
+
+    @property
+    def data_offset(self) -> int:
+        """Where the first row lies in the file."""
+
+    @property
     def row_stride(self) -> int:
         """Bytes from one row to the next."""
 
@@ -59,10 +67,58 @@ class ColumnWriter:
         The shape is that of what is stored; `encoder` is what makes its rows, if one does.
         """
 
+    @staticmethod
+    def like(path: str, model: Column) -> ColumnWriter:
+        """
+        For a column of the same shape, dtype and encoding, whose rows are given as stored.
+        """
+
     def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Appends whole rows, given as their bytes."""
 
     def finish(self) -> None: ...
+
+class ColumnDraft:
+    """A .gd file whose rows are written in any order."""
+
+    @staticmethod
+    def create(path: str, rows_path: str, dtype: str, shape: Sequence[int], rounded: bool) -> ColumnDraft:
+        """
+        Creates the file, and the one that says which rows are durable. `rounded`: the rows are halves that stand for float32.
+        """
+
+    @staticmethod
+    def resume(path: str, rows_path: str, dtype: str, shape: Sequence[int], rounded: bool) -> ColumnDraft:
+        """Goes on with what create() made and a commit() left."""
+
+    def write(self, first: int, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Whole rows from `first` on, as their bytes."""
+
+    def put(self, places: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """
+        Whole rows in any places, as their bytes; of equal places the last counts.
+        """
+
+    def commit(self) -> None:
+        """Makes durable what was written."""
+
+    def finish(self) -> None:
+        """Makes a column of it, once every row is written."""
+
+    @property
+    def durable_front(self) -> int:
+        """Rows before this one are durable."""
+
+    @property
+    def first_missing(self) -> tuple[int, int]:
+        """The first rows that are not written, [begin, end)."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row, as it is stored."""
 
 class Topology:
     """An opened .gl file: CSC over one edge type."""
@@ -84,6 +140,19 @@ class Topology:
 
     @property
     def index_bytes(self) -> int: ...
+
+    @property
+    def indptr_offset(self) -> int:
+        """Where the array lies in the file."""
+
+    @property
+    def indices_offset(self) -> int:
+        """Likewise."""
+
+    def forget_pages(self) -> None:
+        """
+        Lets go of what samplers have touched, until they touch it again: it no longer counts as this process's memory.
+        """
 
     def view(self) -> tuple[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,))], Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,))]]:
         """
@@ -201,7 +270,10 @@ class SamplerBuilder:
 
     def __init__(self, num_nodes: Sequence[int]) -> None: ...
 
-    def add_file(self, src_type: int, dst_type: int, topology: Topology) -> None: ...
+    def add_file(self, src_type: int, dst_type: int, topology: Topology, paged: PagedRows | None = None) -> None:
+        """
+        `paged`: ColumnFile.of_indices of the topology, of which memory holds a part.
+        """
 
     def add_arrays(self, src_type: int, dst_type: int, indptr: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu', writable=False)], num_src: int, name: str) -> None: ...
 
@@ -228,6 +300,20 @@ class RowTable:
         Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, int8) to be decoded to float32, int8 as code * scale + zero_point.
         """
 
+class WindowRoom:
+    """What epochs under way may read ahead together."""
+
+    def __init__(self, max_batches: int, max_bytes: int) -> None: ...
+
+    def divide_among(self, epochs: int) -> None:
+        """
+        So many are under way: windows that begin from now on are of the size for that.
+        """
+
+    @property
+    def max_batches(self) -> int:
+        """Of the next window, where it is the only one at a time."""
+
 class GatherPlan:
     """
     What to gather for every batch: columns, each by one of its index lists.
@@ -235,11 +321,21 @@ class GatherPlan:
 
     def __init__(self, num_lists: int, locked: bool = False) -> None: ...
 
-    def add_lookup(self, by: int, ids: RowTable) -> int:
+    def add_paged(self, by: int, rows: PagedRows) -> int:
+        """Paged rows that columns come from; their number."""
+
+    def read_into(self, windows: WindowRoom, max_batches: int) -> None:
+        """
+        For how many batches paged rows are read at once, and what they may take.
+        """
+
+    def add_lookup(self, by: int, ids: RowTable, paged: int = -1, column: int = 0) -> int:
         """One more list: items of a column of int32 or int64; its number."""
 
-    def add_column(self, by: int, table: RowTable) -> int:
-        """One more column: rows of a table; its number."""
+    def add_column(self, by: int, table: RowTable, paged: int = -1, column: int = 0) -> int:
+        """
+        One more column: rows of a table; its number. With the number of `paged` rows, they come from there, and the table says what becomes of them.
+        """
 
     def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """
@@ -257,6 +353,14 @@ def gather_int64(column: RowTable, index: Annotated[torch.Tensor, dict(dtype='in
 def num_threads(requested: int = 0) -> int:
     """
     How many threads a call that asks for `requested` (0: torch's number) will use.
+    """
+
+def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')]) -> None:
+    """Adds 1 to the count of every row that occurs in `rows`, however often."""
+
+def number_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], places: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], next: int) -> int:
+    """
+    Numbers those of `rows` whose place is -1 in their order, from `next` on; returns the number after the last.
     """
 
 class IdBits:
@@ -330,18 +434,26 @@ def set_page_lock(lock: int, unlock: int) -> None:
     Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock memory for a device.
     """
 
+class Labor:
+    """Sampling by variates that destinations share."""
+
+    def __init__(self, layer_dependent: bool = False, batch_dependency: int = 1) -> None: ...
+
 class Recipe:
     """How every batch of an epoch is made."""
 
     @staticmethod
-    def neighbors(sampler: NeighborSampler, num_neighbors: Sequence[Sequence[int]], replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, plan: GatherPlan | None = None, backward: bool = False) -> Recipe: ...
+    def neighbors(sampler: NeighborSampler, num_neighbors: Sequence[Sequence[int]], replace: bool = False, disjoint: bool = False, last: bool = False, induced: bool = False, plan: GatherPlan | None = None, backward: bool = False, labor: Labor | None = None, window: tuple[int, int] = (16, 67108864)) -> Recipe:
+        """
+        `window`: of a topology that is not all in memory, for how many batches neighbours are read at once, and how many bytes.
+        """
 
     @staticmethod
-    def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None) -> Recipe: ...
+    def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None, window: tuple[int, int] = (16, 67108864)) -> Recipe: ...
 
-    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int]]:
+    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int, tuple[int, int, int, int, int, float], tuple[int, int, int, int, int, float]]]:
         """
-        One batch, made at once by the caller: (nodes per node type, their trees if disjoint, (edge_index, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, nodes, edges, bytes)).
+        One batch, the `number`th of its epoch, made at once by the caller: (nodes per node type, their trees if disjoint, (edge_index, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, nodes, edges, bytes, what was read for its window: (rows asked for, hits, reads, bytes, useful bytes, seconds), and what of the topology, for those sampled with it)).
         """
 
 class Pipeline:
@@ -349,12 +461,20 @@ class Pipeline:
 
     def __init__(self, num_threads: int, max_bytes: int) -> None: ...
 
-    def submit(self, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None: ...
+    def submit(self, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, number: int = 0) -> None: ...
 
-    def next(self, timeout: float = 0.0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int]] | None:
+    def next(self, timeout: float = 0.0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int, tuple[int, int, int, int, int, float], tuple[int, int, int, int, int, float]]] | None:
         """
         The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, unless that is 0.
         """
+
+    def flush(self) -> None:
+        """
+        Nothing follows for now: what was submitted does not wait for a full window.
+        """
+
+    def give_up_windows(self) -> None:
+        """Forgets rows that were read and are not gathered; they are read again."""
 
     def close(self) -> None: ...
 
@@ -413,6 +533,10 @@ class ColumnFile:
     def of(column: Column, direct: bool = True) -> ColumnFile: ...
 
     @staticmethod
+    def of_indices(topology: Topology, direct: bool = True) -> ColumnFile:
+        """The neighbours of a topology: row i is what lies in slot i."""
+
+    @staticmethod
     def open(path: str, data_offset: int, num_rows: int, row_bytes: int, row_stride: int, direct: bool = True) -> ColumnFile: ...
 
     @property
@@ -460,4 +584,43 @@ class DiskGather:
     def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> ReadStats:
         """
         Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
+        """
+
+class PagedRows:
+    """Rows of files, of which memory holds a part."""
+
+    def __init__(self, num_rows: int, columns: Sequence[ColumnFile], reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288) -> None:
+        """
+        `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`.
+        """
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def row_bytes(self) -> int: ...
+
+    @property
+    def num_resident(self) -> int: ...
+
+    def preload(self) -> None:
+        """Reads what is to stay in memory."""
+
+class ReadForecast:
+    """What PagedRows of one column would read. Reads nothing itself."""
+
+    def __init__(self, column: Column, row_bytes: int = 0, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288) -> None:
+        """
+        Which of a column's rows stay in memory, as for PagedRows; `row_bytes`: were they of this size.
+        """
+
+    @property
+    def num_resident(self) -> int: ...
+
+    def fill(self) -> None:
+        """All that stays in memory has been read."""
+
+    def read(self, lists: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], max_bytes: int) -> tuple[int, int, int, int, int, int, int]:
+        """
+        Of a window of batches that want these rows: how many first ones of them `max_bytes` are enough for, what their rows take, and their rows, hits, reads, bytes read, and of those bytes of rows asked for.
         """

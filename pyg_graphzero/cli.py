@@ -1,4 +1,4 @@
-"""The command line: ``graphzero convert | info | verify | bench``, the same code as in Python.
+"""The command line: ``graphzero convert | info | verify | optimize | doctor | bench``.
 
 Exit codes: 0 done, 1 ``verify`` found damage, 2 an error (one line on stderr).
 """
@@ -19,7 +19,9 @@ from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.convert import convert as run_convert
 from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.doctor import doctor as run_doctor
 from pyg_graphzero.errors import FormatError, GraphZeroError
+from pyg_graphzero.optimize import optimize as run_optimize
 from pyg_graphzero.stores import open as open_store
 from pyg_graphzero.verify import verify as run_verify
 
@@ -207,6 +209,8 @@ def _outline(value: Mapping[str, Any]) -> list[str]:
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"
     ]
+    if value["optimized"]:
+        lines.append(f"  optimized for {_optimized(value['optimized'])}")
     for node in value["node_types"]:
         ids = f", {node['ids']} ids" if node["ids"] else ""
         lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
@@ -219,21 +223,39 @@ def _outline(value: Mapping[str, Any]) -> list[str]:
         lines += _columns(edge["attrs"])
     if value["graph_attrs"]:
         lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
+    for column in value["unpublished"]:
+        owner = f" of {column['node_type']}" if column["node_type"] else ""
+        lines.append(
+            f"  unpublished: {column['name']}{owner}: {_kind(column, column['encoding'])}, "
+            f"{column['done']:,} of {column['shape'][0]:,} rows, {format_bytes(column['bytes'])}"
+        )
     return lines
+
+
+def _optimized(record: Mapping[str, Any]) -> str:
+    """What an order was made for, as far as its writer said so."""
+    fanout = json.dumps(record.get("num_neighbors"), separators=(",", ":"))
+    return (
+        f"{record.get('seeds')} ({record.get('num_seeds')} seeds), fan-out {fanout}, batch size "
+        f"{record.get('batch_size')}, {record.get('epochs')} epochs, {record.get('created')}"
+    )
 
 
 def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = []
     for name, column in columns.items():
-        shape = ", ".join(map(str, column["shape"][1:]))
-        kind = f"{column['dtype']}[{shape}]" if shape else column["dtype"]
+        kind = _kind(column, column.get("encoding", {}).get("encoding"))
         place = format_bytes(column["bytes"])
         if "adopted" in column:
             place = f"{format_bytes(column['adopted_bytes'])} adopted from {column['adopted']}"
-        if "encoding" in column:
-            kind += f" as {column['encoding']['encoding']}"
         lines.append(f"    {name}: {kind}, {place}")
     return lines
+
+
+def _kind(column: Mapping[str, Any], encoding: str | None) -> str:
+    shape = ", ".join(map(str, column["shape"][1:]))
+    kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
+    return kind if encoding is None else f"{kind} as {encoding}"
 
 
 @main.command(short_help="Check every checksum of a store.")
@@ -270,6 +292,111 @@ def _list(kind: click.ParamType[Any]) -> Any:
         return tuple(kind.convert(part.strip(), param, ctx) for part in value.split(","))
 
     return parse
+
+
+@main.command(short_help="Put the rows that training samples most first.")
+@click.argument("store", type=click.Path(path_type=str))
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="The new store; replaces STORE by default."
+)
+@click.option(
+    "--seeds",
+    required=True,
+    metavar="NAME|FILE",
+    help="Index sets or masks, commas between them; or a file of node ids (.npy, .pt, text).",
+)
+@click.option(
+    "--num-neighbors",
+    required=True,
+    callback=_list(click.IntRange(min=-1)),
+    metavar="15,10,5",
+    help="Fan-out of training.",
+)
+@click.option("--input-type", help="Node type of the seeds, if several have such a set.")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Of training."
+)
+@click.option(
+    "--epochs",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="How often each seed is sampled from for counting.",
+)
+@click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
+@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
+@click.option("--force", is_flag=True, help="Replace OUT if it is a store.")
+@click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def optimize(store: str, num_neighbors: tuple[int, ...], as_json: bool, **options: Any) -> None:
+    """Write STORE again so that what training samples often lies first, and together.
+
+    Samples from the seeds (topology only), counts, and puts the rows in that order. Node ids, edge
+    ids and batches stay what they are. Run it again when the seeds or the fan-out have changed; an
+    order made for others is slower, never wrong.
+    """
+    summary = run_optimize(store, num_neighbors=list(num_neighbors), **options)
+    click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
+
+
+@main.command(short_help="Predict what training reads and takes, and say what would help.")
+@click.argument("store", type=click.Path(path_type=str))
+@click.option(
+    "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
+)
+@click.option(
+    "--num-neighbors",
+    callback=_list(click.IntRange(min=-1)),
+    default="15,10,5",
+    show_default=True,
+    help="Fan-out per hop.",
+)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Seeds each."
+)
+@click.option(
+    "--seeds", metavar="NAME", help="An index set or mask of the store; train_idx or train_mask."
+)
+@click.option("--input-type", help="The seeds' node type, where several have such a set.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=2, show_default=True, help="num_workers."
+)
+@click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
+@click.option(
+    "--train-seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="What a training step takes, if it is known.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="How long to sample.",
+)
+@click.option("--refresh", is_flag=True, help="Measure the disk even if its speed is remembered.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def doctor(
+    store: str,
+    num_neighbors: tuple[int, ...],
+    workers: int,
+    no_edge_ids: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Predict what an epoch over STORE reads and takes, and say what would help.
+
+    Measures the disk, samples some batches and rehearses their reads. Writes nothing.
+    """
+    found = run_doctor(
+        store,
+        num_neighbors=list(num_neighbors),
+        num_workers=workers,
+        edge_ids=not no_edge_ids,
+        **options,
+    )
+    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else str(found))
 
 
 @main.command(short_help="Compare with stock PyG, side by side.")

@@ -217,11 +217,48 @@ def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> 
     if rows is None:
         if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < table.size(0):
             raise IndexError(f"index: found a row outside 0 <= row < {table.size(0)}")
-        if isinstance(table, EncodedRows):  # no rows, or rows without items
-            return torch.empty((index.numel(), *table.shape[1:]))
+        if index.numel() == 0 or isinstance(table, EncodedRows):  # no rows, or rows without items
+            return torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
         return table.detach().index_select(0, index)
     out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
     _gather_into(out, rows, index, num_threads)
+    return out
+
+
+def look_up(numbers: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
+    """Items of a column of integers.
+
+    Args:
+        numbers: ``int32`` or ``int64 [num_rows]``, mapped or in memory.
+        index: ``int64 [n]``.
+        num_threads: 0 uses as many as torch does.
+
+    Returns:
+        ``int64 [n]``.
+
+    Raises:
+        IndexError: An index is outside ``0 <= i < num_rows``.
+    """
+    column = row_table(numbers)
+    if column is None or index.numel() == 0:
+        return gather(numbers, index).to(torch.int64)
+    return _core.gather_int64(column, engine_array(index.contiguous()), num_threads)
+
+
+def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
+    """As many rows as there are, by a column of their numbers; ``float32`` for encoded rows.
+
+    Args:
+        table: See :func:`gather`.
+        index: ``int32`` or ``int64 [num_rows]``.
+    """
+    out = torch.empty(tuple(table.shape), dtype=table.dtype)
+    rows = row_table(table)
+    if rows is None:
+        return gather(table, index.to(torch.int64))
+    # By pieces: the index as int64 might need more memory than the rows themselves.
+    for part, piece in zip(index.split(_DECODED_ROWS), out.split(_DECODED_ROWS), strict=True):
+        _gather_into(piece, rows, part.to(torch.int64))
     return out
 
 

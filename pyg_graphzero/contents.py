@@ -5,6 +5,7 @@ Opening reads headers only. An object here outlives the ``Store`` it came from, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,28 @@ from torch import Tensor
 
 from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import open_adopted
+from pyg_graphzero.budget import READER_BYTES
 from pyg_graphzero.columns import (
     EncodedRows,
     column_rows,
     decoded,
     gather,
+    look_up,
+    permuted,
     view_column,
     view_topology,
 )
-from pyg_graphzero.errors import FormatError, MissingAttributeError
+from pyg_graphzero.errors import (
+    DoesNotFitError,
+    FormatError,
+    MemoryBudgetError,
+    MissingAttributeError,
+)
+from pyg_graphzero.memory import free_memory, parse_size, taken
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+
+# What a store takes of the memory that is free, where its user names no budget.
+_DEFAULT_SHARE = 0.8
 
 
 class StoreContents:
@@ -35,16 +48,36 @@ class StoreContents:
         path: The store's directory.
         keep_half: Attributes (``"x"``, ``"paper.x"``) that are float16 or bfloat16 for float32 and
             are to be left so; True for all.
+        memory: What the process may keep in memory, in bytes or such as ``"8GB"``; None takes most
+            of what the machine and its cgroups leave.
+        processes: How many share that memory, and have the store open.
+
+    Attributes:
+        memory: The budget of this process in bytes.
+        is_memory_given: It was named by the user.
+        pager: What keeps loaders within it, once one is needed; see :mod:`pyg_graphzero.pager`.
 
     Raises:
-        ValueError: ``keep_half`` names what is no such attribute.
+        ValueError: ``keep_half`` names what is no such attribute, or ``memory`` is no size.
         FileNotFoundError: No store at ``path``.
         FormatError: A file contradicts the format or the schema.
     """
 
-    def __init__(self, path: Path, keep_half: bool | Collection[str] = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        keep_half: bool | Collection[str] = False,
+        memory: int | str | None = None,
+        processes: int = 1,
+    ) -> None:
+        if processes < 1:
+            raise ValueError(f"processes: found {processes}, expected 1 or more")
         self.path = path
+        self.processes = processes
         self.keep_half = keep_half
+        self.is_memory_given = memory is not None
+        self._given_memory = memory
+        self.pager: Any = None
         self.schema = schema.load(path)
         schema.check_files(path, self.schema)
         self._columns: dict[str, _core.Column] = {}
@@ -60,9 +93,34 @@ class StoreContents:
             if "file" in entry:
                 self._open_column(entry["file"], None)
         self._leave_half()
+        self._set_budget(memory)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoreContents, (self.path, self.keep_half)
+        return StoreContents, (self.path, self.keep_half, self._given_memory, self.processes)
+
+    def _set_budget(self, memory: int | str | None) -> None:
+        if memory is None:
+            share = int(_DEFAULT_SHARE * free_memory()) // self.processes
+            self.memory = taken() + share
+        else:
+            self.memory = parse_size(memory, "memory") // self.processes
+
+    def check_budget(self) -> None:
+        """Refuses a budget that is too small for any loader.
+
+        Raises:
+            MemoryBudgetError: Not even the tables that are always in memory fit.
+        """
+        tables = sum(8 * t.num_dst for t in self._topologies.values()) // self.processes
+        used = taken()
+        least = used + tables + READER_BYTES
+        if self.is_memory_given and self.memory < least:
+            each = "" if self.processes == 1 else f" for each of {self.processes} processes"
+            raise MemoryBudgetError(
+                f"memory={self._given_memory!r}: found {self.memory / 1e6:,.0f} MB{each}, expected "
+                f"more than {least / 1e6:,.0f} MB: the process takes {used / 1e6:,.0f} MB already, "
+                f"and the neighbourhoods' bounds of {self.path} {tables / 1e6:,.0f} MB"
+            )
 
     def _open_column(self, file: str, rows: int | None, *numbers: str) -> None:
         """Opens a column of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
@@ -89,6 +147,9 @@ class StoreContents:
             text = record.id_offsets is not None
             rows, dtype = (None, "uint8") if text else (record.num_nodes, "int64")
             self._open_column(record.ids, rows, dtype)
+        for column in (record.order, record.rank):
+            if column is not None:
+                self._open_column(column, record.num_nodes, "int32", "int64")
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
         topology = _core.Topology.open(str(self.path / record.topology))
@@ -146,6 +207,11 @@ class StoreContents:
             raise MissingAttributeError(f"{self.path}: edge type {name!r}: expected one of {names}")
         return record
 
+    @property
+    def columns(self) -> list[str]:
+        """The files of all columns."""
+        return list(self._columns)
+
     def column(self, file: str) -> _core.Column:
         """The opened column in ``file``, a name from the schema."""
         return self._columns[file]
@@ -161,15 +227,71 @@ class StoreContents:
             self._views[file] = view_column(self._columns[file])
         return self._views[file]
 
+    def file_of(self, stored: Tensor) -> str | None:
+        """The file that a tensor is the view of, or None."""
+        return next((file for file, view in self._views.items() if view is stored), None)
+
     def rows(self, file: str) -> Tensor | EncodedRows:
         """The column in ``file`` as it was meant: its view, or rows to be decoded."""
         if file in self._left_half:
             return self.view(file)
         return column_rows(self._columns[file], self.view(file))
 
+    def order(self, name: str | None) -> Tensor | None:
+        """The node of every row (``int32`` or ``int64``), None if rows are numbered as nodes."""
+        file = self.node_type(name).order
+        return None if file is None else self.view(file)
+
+    def rank(self, name: str | None) -> Tensor | None:
+        """The row of every node (``int32`` or ``int64``), None if rows are numbered as nodes."""
+        file = self.node_type(name).rank
+        return None if file is None else self.view(file)
+
+    def node_column(self, name: str | None, attr: str) -> Tensor:
+        """A node attribute in the order of nodes; in memory unless it lies so on disk.
+
+        Raises:
+            DoesNotFitError: There is not enough memory for that.
+        """
+        rows = self.rows(self.node_type(name).attrs[attr])
+        rank = self.rank(name)
+        if isinstance(rows, Tensor) and rank is None:
+            return rows
+        needed, free = math.prod(rows.shape) * rows.dtype.itemsize, free_memory()
+        if needed > free:
+            group = "" if name is None else f"group_name={name!r}, "
+            raise DoesNotFitError(
+                f"{self.path}: attribute {attr!r}: found {free:,} bytes of memory free, expected "
+                f"{needed:,} for all rows in the order of nodes, which is not theirs on disk; read "
+                f"some: store.feature_store.get_tensor({group}attr_name={attr!r}, index=nodes)"
+            )
+        return decoded(rows) if rank is None else permuted(rows, rank)
+
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
-        """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file."""
+        """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file, by rows."""
         return view_topology(self.topology(name))
+
+    def _ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
+        return (None, None) if name is None else (name[0], name[2])
+
+    def user_csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """``indptr`` and ``indices`` by nodes, and the slot that each entry lies in.
+
+        Slots are None where they are the entries' own numbers. What lies otherwise on disk is built
+        in memory.
+        """
+        indptr, indices = self.csc(name)
+        src, dst = self._ends(name)
+        rank = self.rank(dst)
+        slots: Tensor | None = None
+        if rank is not None:
+            row = rank.to(torch.int64)
+            first, degree = indptr[:-1][row], indptr.diff()[row]
+            indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+            slots = torch.arange(indices.numel())
+            slots += torch.repeat_interleave(first - indptr[:-1], degree)
+            indices = gather(indices, slots)
+        return indptr, self._nodes(src, indices.to(torch.int64)), slots
 
     def edge_id(self, name: EdgeType | None) -> Tensor | None:
         """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical."""
@@ -225,7 +347,12 @@ class StoreContents:
         position = self.edge_position(name)
         if position is not None:
             row, col = row[position], col[position]
-        return torch.stack([row, col])
+        ends = zip((row, col), self._ends(name), strict=True)
+        return torch.stack([self._nodes(end, rows) for rows, end in ends])
+
+    def _nodes(self, name: str | None, rows: Tensor) -> Tensor:
+        order = self.order(name)
+        return rows if order is None else look_up(order, rows)
 
     def edge_column(self, name: EdgeType | None, attr: str) -> Tensor:
         """An edge attribute in the order of original edge ids; copied unless that is CSC order."""

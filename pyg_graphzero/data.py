@@ -1,12 +1,14 @@
 """``store.data()``: PyG ``Data`` and ``HeteroData`` whose tensors lie on disk.
 
 Node attributes are tensors over mapped files. What PyG wants in another order than the disk has it
-(``edge_index``, edge attributes) is built when it is first asked for; the loaders never ask.
+(``edge_index``, edge attributes, everything in an optimized store) is built when it is first asked
+for; the loaders never ask.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ class OnDemand:
         dtype: Its dtype.
         rows: What to gather from without building: the same rows over the mapped file, by CSC
             slot if they are edges'; None where there is no such column.
+        rank: For nodes, the row of every one in ``rows``; None where it is the node's number.
     """
 
     def __init__(
@@ -35,10 +38,12 @@ class OnDemand:
         dtype: torch.dtype,
         build: Callable[[], Tensor],
         rows: Tensor | EncodedRows | None = None,
+        rank: Tensor | None = None,
     ) -> None:
         self.shape = shape
         self.dtype = dtype
         self.rows = rows
+        self.rank = rank
         self._build = build
         self._value: Tensor | None = None
         self._version = 0
@@ -59,6 +64,10 @@ class OnDemand:
             self._value = self._build()
             self._version = self._value._version
         return self._value
+
+    def copy(self) -> Tensor:
+        """The tensor as it is now; one that was not used before is not kept either."""
+        return self._build() if self._value is None else self._value
 
 
 class LazyMapping(dict[str, Any]):
@@ -98,6 +107,16 @@ def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
     if isinstance(mapping, LazyMapping):
         return list(mapping.raw_items())
     return list(mapping.items())
+
+
+def node_storages(data: Any) -> dict[str | None, Any]:
+    """The storages of node attributes by node type, of ``Data`` or ``HeteroData``."""
+    return {None: data._store} if isinstance(data, Data) else dict(data._node_store_dict)
+
+
+def edge_storages(data: Any) -> dict[EdgeType | None, Any]:
+    """The storages of edge attributes by edge type."""
+    return {None: data._store} if isinstance(data, Data) else dict(data._edge_store_dict)
 
 
 class _DiskStorage(BaseStorage):
@@ -221,12 +240,13 @@ def _reopen(
 
 
 def _fill_nodes(storage: _DiskStorage, contents: StoreContents, name: str | None) -> None:
-    record = contents.node_type(name)
+    record, rank = contents.node_type(name), contents.rank(name)
     for attr, file in record.attrs.items():
         rows = contents.rows(file)
         value: Any = rows
-        if isinstance(rows, EncodedRows):
-            value = OnDemand(list(rows.shape), torch.float32, rows.decoded, rows)
+        if rank is not None or isinstance(rows, EncodedRows):
+            build = partial(contents.node_column, name, attr)
+            value = OnDemand(list(rows.shape), rows.dtype, build, rows, rank)
         storage._put(attr, value, "node")
     for index, file in record.index_sets.items():
         storage._put(index, contents.view(file), "other")
@@ -275,7 +295,8 @@ class DiskData(_DiskDataMixin, Data):
 
     ``x``, ``y``, masks and every other node attribute are tensors over mapped files; writing to one
     in place changes this process's copy only. ``edge_index`` (``int64 [2, num_edges]``, in the
-    order of original edge ids) is built in memory if it is used.
+    order of original edge ids) is built in memory if it is used, and so are node attributes that
+    lie on disk in another order (see ``graphzero optimize``) or encoded.
     """
 
     def __init__(self, contents: StoreContents) -> None:

@@ -165,15 +165,20 @@ class ColumnEncoder:
     def slabs(self) -> Iterator[Tensor]:
         """All rows as they are stored, in pieces ``[n, ...]`` of ``dtype``."""
         for slab in self._rows.slabs():
-            values = _float_rows(slab)
-            out = torch.empty(values.shape, dtype=self.dtype)
-            if out.numel():
-                self.engine.encode(values, _engine_array(out.view(torch.uint8)))
-            yield out.view(slab.shape)
+            yield encode_rows(self.engine, slab, self.dtype)
 
     def loss(self) -> EncodingLoss:
         """What the rows encoded so far have lost."""
         return EncodingLoss.of(self.encoding, self.engine.losses)
+
+
+def encode_rows(engine: _core.RowEncoder, rows: Tensor, stored: torch.dtype) -> Tensor:
+    """Floating-point rows ``[n, ...]`` as they are stored; ``engine`` adds up what that costs."""
+    values = _float_rows(rows)
+    out = torch.empty(values.shape, dtype=stored)
+    if out.numel():
+        engine.encode(values, _engine_array(out.view(torch.uint8)))
+    return out.view(rows.shape)
 
 
 def _float_rows(slab: Tensor) -> Any:

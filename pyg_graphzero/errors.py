@@ -51,6 +51,10 @@ class InputError(GraphZeroError, ValueError):
         super().__init__(f"{message}. {hint}" if hint else message)
 
 
+class MemoryBudgetError(GraphZeroError, ValueError):
+    """A budget of memory is too small; the message names the least that works."""
+
+
 class ClosedStoreError(GraphZeroError, ValueError):
     """The store was closed; tensors taken from it before stay valid."""
 
@@ -65,6 +69,10 @@ class MissingAttributeError(GraphZeroError, KeyError):
     def __str__(self) -> str:
         # KeyError would show the message as a quoted repr.
         return str(self.args[0]) if self.args else ""
+
+
+class DoesNotFitError(GraphZeroError, MemoryError):
+    """All of something would have to be in memory, and is too large; the message says what else."""
 
 
 class UnsupportedError(GraphZeroError, ValueError):

@@ -7,13 +7,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, FeatureStore, GraphStore
+from torch_geometric.data import FeatureStore, GraphStore
 from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import decoded, engine_array, gather
+from pyg_graphzero.columns import decoded, engine_array, gather, look_up, permuted
 from pyg_graphzero.contents import StoreContents
-from pyg_graphzero.data import DiskData, DiskHeteroData, OnDemand, raw_items
+from pyg_graphzero.data import (
+    DiskData,
+    DiskHeteroData,
+    OnDemand,
+    edge_storages,
+    node_storages,
+    raw_items,
+)
 from pyg_graphzero.edge_order import EdgeOrder, comparable_times, rank_edges
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.schema import EdgeType
@@ -23,7 +30,9 @@ from pyg_graphzero.schema import EdgeType
 class SampledGraph:
     """Node types with sizes, edge types with CSC.
 
-    Homogeneous graphs have the one node type None and at most the one edge type None.
+    Homogeneous graphs have the one node type None and at most the one edge type None. Topologies
+    speak of rows: nodes by their number on disk, which an optimized store has in another order than
+    the user. ``rows`` and ``nodes`` lead from the one to the other.
 
     Attributes:
         node_types: Number of nodes by type.
@@ -34,8 +43,13 @@ class SampledGraph:
         edge_ids: ``int32`` or ``int64 [num_edges]``, the original edge id of every CSC slot; None
             where slots are ids.
         orders: Times and weights by edge type.
-        node_times: Comparable times of the nodes by type, where the time attribute is theirs.
+        node_times: Comparable times of the nodes by type, where the time attribute is theirs; in
+            the user's order.
         float_times: Whether times are compared as floats; None without times.
+        paged: Neighbours (``ColumnFile.of_indices``) by edge type of a store, where memory holds a
+            part of them only; by default they are mapped. Not pickled: what another process may
+            keep in memory is decided there.
+        window: For how many batches paged neighbours are read at once, and how many bytes.
     """
 
     node_types: dict[str | None, int]
@@ -47,11 +61,13 @@ class SampledGraph:
     orders: dict[EdgeType | None, EdgeOrder] = field(default_factory=dict)
     node_times: dict[str | None, Tensor] = field(default_factory=dict)
     float_times: bool | None = None
+    paged: dict[EdgeType | None, _core.PagedRows] = field(default_factory=dict)
+    window: tuple[int, int] = (16, 64 << 20)
 
     def __getstate__(self) -> dict[str, Any]:
         # What lies in the store's files is found again there, not pickled.
         held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
-        return {**self.__dict__, "edge_ids": held}
+        return {**self.__dict__, "edge_ids": held, "paged": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -59,6 +75,42 @@ class SampledGraph:
             for name in self.edge_types:
                 if name not in self.arrays:
                     self.edge_ids[name] = self.contents.edge_id(name)
+
+    def rank(self, name: str | None) -> Tensor | None:
+        """The row of every node of a type; None where that is the node itself."""
+        contents = self.contents
+        if contents is None or contents.schema.node_type(name) is None:
+            return None
+        return contents.rank(name)
+
+    def order(self, name: str | None) -> Tensor | None:
+        """The node of every row of a type; None where that is the row itself."""
+        contents = self.contents
+        if contents is None or contents.schema.node_type(name) is None:
+            return None
+        return contents.order(name)
+
+    def rows(self, name: str | None, nodes: Tensor, what: str = "node", threads: int = 0) -> Tensor:
+        """The rows of the user's nodes, ``int64 [n]`` both.
+
+        Raises:
+            IndexError: One of them is no node; calls it ``what`` and its position.
+        """
+        rank = self.rank(name)
+        if rank is None:
+            return nodes
+        outside = (nodes < 0) | (nodes >= rank.numel())
+        if outside.any():
+            at = int(outside.nonzero()[0, 0])
+            raise IndexError(
+                f"{what} {at}: found node {int(nodes[at])}, expected 0 <= node < {rank.numel()}"
+            )
+        return look_up(rank, nodes, threads)
+
+    def nodes(self, name: str | None, rows: Tensor, threads: int = 0) -> Tensor:
+        """The user's nodes in some rows, ``int64 [n]`` both."""
+        order = self.order(name)
+        return rows if order is None else look_up(order, rows, threads)
 
     def ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
         """The node types an edge type is walked from (neighbours) and to (frontier)."""
@@ -71,7 +123,7 @@ class SampledGraph:
         return self.contents is not None and name not in self.arrays
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
-        """``indptr`` and ``indices`` of an edge type."""
+        """``indptr`` and ``indices`` of an edge type, by rows."""
         if name in self.arrays:
             return self.arrays[name]
         assert self.contents is not None
@@ -90,7 +142,7 @@ class SampledGraph:
                 builder.add_arrays(src, dst, indptr, indices, num_src, f"edge type {name}")
             else:
                 assert self.contents is not None
-                builder.add_file(src, dst, self.contents.topology(name))
+                builder.add_file(src, dst, self.contents.topology(name), self.paged.get(name))
             if name in self.orders:
                 order = self.orders[name]
                 builder.set_order(i, order.slots, order.times, order.cumulative)
@@ -112,14 +164,6 @@ class SampledGraph:
         return rows if ids is None else gather(rows, ids.to(torch.int64))
 
 
-def _node_stores(data: Any) -> dict[str | None, Any]:
-    return {None: data._store} if isinstance(data, Data) else dict(data._node_store_dict)
-
-
-def _edge_stores(data: Any) -> dict[EdgeType | None, Any]:
-    return {None: data._store} if isinstance(data, Data) else dict(data._edge_store_dict)
-
-
 def graph_of(data: Any, backward: bool = False) -> SampledGraph:
     """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
 
@@ -128,12 +172,20 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
     Raises:
         UnsupportedError: An edge type has no ``edge_index``.
         IndexError: An edge names a node that is not there.
+        ValueError: Somebody changed the number of nodes of an optimized store.
     """
-    node_types = {name: int(store.num_nodes) for name, store in _node_stores(data).items()}
+    node_types = {name: int(store.num_nodes) for name, store in node_storages(data).items()}
     on_disk = isinstance(data, (DiskData, DiskHeteroData))
     contents = data.__dict__["_contents"] if on_disk else None
     graph = SampledGraph(node_types, [], backward, contents)
-    for name, store in _edge_stores(data).items():
+    for node_type, count in node_types.items():
+        rank = graph.rank(node_type)
+        if rank is not None and rank.numel() != count:
+            raise ValueError(
+                f"num_nodes of {node_type!r}: found {count}, expected {rank.numel()}: the rows of "
+                "an optimized store are in an order of these nodes"
+            )
+    for name, store in edge_storages(data).items():
         edge_index = dict(raw_items(store)).get("edge_index")
         if edge_index is None:
             edge_index = _adjacency(store)
@@ -152,6 +204,7 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
         src, dst = graph.ends(name)
         if backward:
             row, col = col, row
+        row, col = graph.rows(src, row), graph.rows(dst, col)
         # By way of NumPy, as engine_array() says.
         indptr, order = _core.sort_by_destination(
             engine_array(row), engine_array(col), node_types[src], node_types[dst]
@@ -246,9 +299,10 @@ def add_order(
         if isinstance(data, tuple):
             node_times = _times_in(data[0], time_attr)
         else:
-            for node_type, store in _node_stores(data).items():
+            for node_type, store in node_storages(data).items():
                 if time_attr in store and store.is_node_attr(time_attr):
-                    node_times[node_type] = store[time_attr]
+                    value = dict(raw_items(store))[time_attr]
+                    node_times[node_type] = value.copy() if isinstance(value, OnDemand) else value
             edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
         if bool(node_times) == bool(edge_times):
             found = "both node and edge types" if node_times else "no node or edge type"
@@ -274,7 +328,10 @@ def add_order(
         if name in edge_times:
             times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
         elif src in graph.node_times:
-            times = gather(graph.node_times[src], indices.to(torch.int64))
+            order = graph.order(src)
+            of_rows = graph.node_times[src]
+            of_rows = of_rows if order is None else permuted(of_rows, order)
+            times = gather(of_rows, indices.to(torch.int64))
         if times is not None or name in weights:
             graph.orders[name] = rank_edges(
                 indptr,
@@ -294,10 +351,10 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
     if attr is None or record.time_order != attr:
         return False
     if attr in record.attrs:
-        file, storage = record.attrs[attr], _edge_stores(data)[name]
+        file, storage = record.attrs[attr], edge_storages(data)[name]
     else:
         source = None if name is None else name[0]
-        file, storage = graph.contents.node_type(source).attrs[attr], _node_stores(data)[source]
+        file, storage = graph.contents.node_type(source).attrs[attr], node_storages(data)[source]
     value = dict(raw_items(storage)).get(attr)
     if isinstance(value, OnDemand):
         return not value.is_built
@@ -320,7 +377,7 @@ def _edge_values(
 ) -> dict[EdgeType | None, Tensor]:
     """An edge attribute in CSC order, for the edge types that have it."""
     found = {}
-    stores = _edge_stores(data)
+    stores = edge_storages(data)
     for name in graph.edge_types:
         if attr not in stores[name]:
             continue

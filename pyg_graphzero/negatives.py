@@ -20,12 +20,14 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
     Args:
         graph: The graph, walked forward.
         name: The edge type.
-        src: ``int64 [n]``.
-        dst: ``int64 [n]``.
+        src: ``int64 [n]``, the user's nodes.
+        dst: Likewise.
 
     Returns:
         ``bool [n]``.
     """
+    src_type, dst_type = graph.ends(name)
+    src, dst = graph.rows(src_type, src), graph.rows(dst_type, dst)
     indptr, indices = graph.csc(name)
     first = gather(indptr, dst)
     degree = gather(indptr, dst + 1) - first

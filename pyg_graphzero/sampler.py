@@ -21,19 +21,15 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import engine_array, row_table
+from pyg_graphzero.columns import engine_array, look_up
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.graph import SampledGraph, add_order, graph_of, graph_of_stores
+from pyg_graphzero.keys import BatchKey, batch_number, random_key
 from pyg_graphzero.link_seeds import link_seeds
+from pyg_graphzero.methods import labor_of
 from pyg_graphzero.negatives import NonEdgeSampling
 from pyg_graphzero.schema import EdgeType
-
-
-def random_key(generator: torch.Generator | None = None) -> int:
-    """A key for one batch or epoch, drawn from torch's generator."""
-    return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
-
 
 # Seeds as the engine takes them: (number of the node type, nodes, their times or None) each.
 Seeds = list[tuple[int, Any, Any]]
@@ -44,7 +40,7 @@ class Sampled:
     """What was sampled, by the numbers of node and edge types.
 
     Attributes:
-        nodes: Node ids by node type, seeds first.
+        nodes: Rows by node type, seeds first; see ``SampledGraph``.
         trees: Seed numbers by node type; None unless disjoint.
         edges: ``edge_index`` within ``nodes``, and CSC slots (None: edges have no identity), by
             edge type.
@@ -143,17 +139,22 @@ class GraphSampler(BaseSampler):
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
         """Samples a batch; the same key gives the same sample."""
-        sampled = Sampled.of(self.recipe().make(prepared.seeds, key % 2**64, self.num_threads))
+        made = self.recipe().make(prepared.seeds, key % 2**64, self.num_threads, batch_number(key))
+        sampled = Sampled.of(made)
         return self.output(sampled, prepared.finish(sampled))
 
     def output(self, sampled: Sampled, metadata: Any) -> Any:
-        """A sample as PyG has it."""
+        """A sample as PyG has it, of the user's nodes."""
+        nodes = [
+            self.graph.nodes(name, rows, self.num_threads)
+            for name, rows in zip(self.graph.node_types, sampled.nodes, strict=True)
+        ]
         if not self.is_hetero:
             empty = torch.empty(0, dtype=torch.int64)
             edge_index, slots = sampled.edges[0] if sampled.edges else (empty.expand(2, 0), empty)
             num_edges = sampled.num_sampled_edges
             return SamplerOutput(
-                node=sampled.nodes[0],
+                node=nodes[0],
                 row=edge_index[0],
                 col=edge_index[1],
                 edge=slots,
@@ -168,7 +169,7 @@ class GraphSampler(BaseSampler):
             return None if values is None else dict(zip(keys, values, strict=True))
 
         return HeteroSamplerOutput(
-            node=by(types, sampled.nodes),
+            node=by(types, nodes),
             row=by(names, [edge_index[0] for edge_index, _ in sampled.edges]),
             col=by(names, [edge_index[1] for edge_index, _ in sampled.edges]),
             edge=by(names, [slots for _, slots in sampled.edges]),
@@ -187,7 +188,7 @@ class GraphSampler(BaseSampler):
 
             edges = [(torch.stack([out.row, out.col]), out.edge)] if self.graph.edge_types else []
             return Sampled(
-                [out.node], of(out.batch), edges, of(out.num_sampled_nodes),
+                [self._rows(None, out.node)], of(out.batch), edges, of(out.num_sampled_nodes),
                 of(out.num_sampled_edges) if edges else None,
             )  # fmt: skip
 
@@ -197,7 +198,7 @@ class GraphSampler(BaseSampler):
         types, names = self.graph.node_types, self.graph.edge_types
         slots = dict.fromkeys(names) if out.edge is None else out.edge
         return Sampled(
-            listed(types, out.node),
+            [self._rows(name, out.node[name]) for name in types],
             listed(types, out.batch),
             [(torch.stack([out.row[n], out.col[n]]), slots[n]) for n in names],
             listed(types, out.num_sampled_nodes),
@@ -228,10 +229,10 @@ class GraphSampler(BaseSampler):
     def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
         """Original edge ids (``int64``) of CSC slots."""
         ids = self.graph.edge_ids.get(name)
-        column = None if ids is None else row_table(ids)
-        if column is None or slots.numel() == 0:
-            return slots
-        return _core.gather_int64(column, engine_array(slots), self.num_threads)
+        return slots if ids is None else look_up(ids, slots, self.num_threads)
+
+    def _rows(self, node_type: str | None, nodes: Tensor) -> Tensor:
+        return self.graph.rows(node_type, nodes, threads=self.num_threads)
 
     def _seeds(self, node_type: str | None, nodes: Tensor) -> tuple[int, Tensor]:
         """The number of a node type and seeds of it as the engine takes them."""
@@ -240,7 +241,8 @@ class GraphSampler(BaseSampler):
             raise KeyError(f"input node type: found {node_type!r}, expected one of {types}")
         if nodes.dtype.is_floating_point or nodes.dtype.is_complex or nodes.dtype == torch.bool:
             raise TypeError(f"seeds: found {nodes.dtype}, expected integers")
-        return types.index(node_type), nodes.to(torch.int64).contiguous().view(-1)
+        nodes = nodes.to(torch.int64).contiguous().view(-1)
+        return types.index(node_type), self.graph.rows(node_type, nodes, "seed")
 
 
 class NeighborSampler(GraphSampler):
@@ -266,9 +268,19 @@ class NeighborSampler(GraphSampler):
         is_sorted: Neighbourhoods are sorted by time already.
         sample_direction: ``"forward"`` draws in-neighbours, ``"backward"`` out-neighbours.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
+        method: ``"uniform"``: every node draws for itself (in proportion to ``weight_attr``, where
+            there is one). ``"labor"``: it draws with the same probabilities, but all nodes of a hop
+            by the same random number for each neighbour, so that they share neighbours where they
+            can (Balin & Catalyurek 2023, "Layer-Neighbor Sampling"). Costs O(degree) a node; edges
+            of the same two nodes are drawn together.
+        layer_dependency: With ``"labor"``: the hops share these numbers too.
+        batch_dependency: With ``"labor"``: over how many consecutive batches of an epoch the
+            numbers drift from one set to the next (Balin et al. 2023, "Cooperative Minibatching in
+            Graph Neural Networks"); 1: each batch has its own. Needs a loader of this package.
 
     Raises:
-        ValueError: A fan-out below -1, lists of different length, an attribute that is not there.
+        ValueError: A fan-out below -1, lists of different length, an attribute that is not there,
+            ``"labor"`` with ``replace`` or with the ``"last"`` neighbours, its options without it.
 
     Example:
         >>> import torch, pyg_graphzero as gz
@@ -292,9 +304,14 @@ class NeighborSampler(GraphSampler):
         is_sorted: bool = False,
         sample_direction: str = "forward",
         num_threads: int = 0,
+        *,
+        method: str = "uniform",
+        layer_dependency: bool = False,
+        batch_dependency: int = 1,
     ) -> None:
         _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
         _one_of("sample_direction", sample_direction, ("forward", "backward"))
+        labor_of(method, layer_dependency, batch_dependency, replace, temporal_strategy)
         self.subgraph_type = SubgraphType(subgraph_type)
         if isinstance(data, tuple):
             if weight_attr is not None or sample_direction != "forward":
@@ -313,6 +330,9 @@ class NeighborSampler(GraphSampler):
         self.disjoint = disjoint or time_attr is not None
         self.temporal_strategy = temporal_strategy
         self.time_attr = time_attr
+        self.method = method
+        self.layer_dependency = layer_dependency
+        self.batch_dependency = batch_dependency
 
     def _build(self) -> _core.NeighborSampler:
         return _core.NeighborSampler(self.graph.builder())
@@ -359,7 +379,29 @@ class NeighborSampler(GraphSampler):
             plan=plan,
             # Walked backwards, messages still go along the edges.
             backward=self.graph.backward,
+            labor=labor_of(
+                self.method,
+                self.layer_dependency,
+                self.batch_dependency,
+                self.replace,
+                self.temporal_strategy,
+            ),
+            window=self.graph.window,
         )
+
+    def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples a batch; the same key gives the same sample.
+
+        Raises:
+            UnsupportedError: ``batch_dependency``, and a key that is not of a batch in an epoch.
+        """
+        if self.batch_dependency > 1 and not isinstance(key, BatchKey):
+            raise UnsupportedError(
+                f"batch_dependency={self.batch_dependency}: found a batch without its number in an "
+                "epoch, expected batches of gz.loader.NeighborLoader or LinkNeighborLoader, which "
+                "number them"
+            )
+        return super().sample(prepared, key)
 
     @property
     def is_final(self) -> bool:
@@ -462,11 +504,11 @@ class NeighborSampler(GraphSampler):
     def _typed_seeds(
         self, node_type: str | None, nodes: Tensor, times: Tensor | None
     ) -> tuple[int, Any, Any]:
-        number, nodes = self._seeds(node_type, nodes)
+        number, rows = self._seeds(node_type, nodes)
         if times is None and self.graph.float_times is not None:
             times = self._times_of(node_type, nodes)
         ready = None if times is None else engine_array(times.contiguous())
-        return number, engine_array(nodes), ready
+        return number, engine_array(rows), ready
 
     def _times_of(self, node_type: str | None, nodes: Tensor) -> Tensor:
         if node_type not in self.graph.node_times:
@@ -475,7 +517,7 @@ class NeighborSampler(GraphSampler):
                 f"seed times: found none, and {of} have no {self.time_attr!r} of their own; give "
                 "input_time (or edge_label_time)"
             )
-        own = self.graph.node_times[node_type]
+        own, nodes = self.graph.node_times[node_type], nodes.to(torch.int64).view(-1)
         outside = nodes[(nodes < 0) | (nodes >= own.numel())]
         if outside.numel():
             raise IndexError(

@@ -14,7 +14,10 @@ import xxhash
 from pyg_graphzero.errors import FormatError
 
 FORMAT_NAME = "pyg_graphzero"
-FORMAT_VERSION = 1
+# The first is written wherever it is enough, so that older readers can read it; the second has rows
+# in another order than nodes.
+PLAIN_VERSION, ORDERED_VERSION = 1, 2
+FORMAT_VERSIONS = (PLAIN_VERSION, ORDERED_VERSION)
 SCHEMA_FILE = "store.json"
 
 EdgeType: TypeAlias = tuple[str, str, str]
@@ -22,7 +25,11 @@ EdgeType: TypeAlias = tuple[str, str, str]
 
 @dataclass
 class NodeTypeSchema:
-    """One node type. ``name`` is None in a homogeneous store."""
+    """One node type. ``name`` is None in a homogeneous store.
+
+    ``order`` and ``rank`` are columns: the node of every row, and the row of every node. None: rows
+    are numbered as nodes are.
+    """
 
     name: str | None
     num_nodes: int
@@ -30,6 +37,8 @@ class NodeTypeSchema:
     index_sets: dict[str, str] = field(default_factory=dict)
     ids: str | None = None
     id_offsets: str | None = None
+    order: str | None = None
+    rank: str | None = None
 
 
 @dataclass
@@ -91,6 +100,13 @@ class StoreSchema:
     files: dict[str, FileRecord] = field(default_factory=dict)
     adopted: dict[str, AdoptedRecord] = field(default_factory=dict)
     created_by: str = ""
+    optimized: dict[str, Any] | None = None  # what the order of the rows was made for, for people
+
+    @property
+    def version(self) -> int:
+        """The oldest version of the format that can say all this."""
+        has_order = any(t.order is not None for t in self.node_types)
+        return ORDERED_VERSION if has_order else PLAIN_VERSION
 
     def node_type(self, name: str | None) -> NodeTypeSchema | None:
         """The node type called ``name``, or None."""
@@ -117,7 +133,7 @@ def dump(schema: StoreSchema, path: Path) -> None:
     """Writes ``schema`` as JSON with its own checksum and syncs the file."""
     body: dict[str, Any] = {
         "format": FORMAT_NAME,
-        "version": FORMAT_VERSION,
+        "version": schema.version,
         "created_by": schema.created_by,
         "is_hetero": schema.is_hetero,
         "node_types": [
@@ -128,6 +144,7 @@ def dump(schema: StoreSchema, path: Path) -> None:
                 "index_sets": t.index_sets,
                 "ids": t.ids,
                 "id_offsets": t.id_offsets,
+                **({} if t.order is None else {"order": t.order, "rank": t.rank}),
             }
             for t in schema.node_types
         ],
@@ -150,7 +167,18 @@ def dump(schema: StoreSchema, path: Path) -> None:
     }
     if schema.adopted:
         body["adopted"] = {name: asdict(record) for name, record in sorted(schema.adopted.items())}
-    body["checksum"] = _digest(body)
+    if schema.optimized is not None:
+        body["optimized"] = schema.optimized
+    write_document(body, path)
+
+
+def write_document(body: dict[str, Any], path: Path) -> None:
+    """Writes a JSON object with its own checksum as ``path`` and syncs the file.
+
+    Raises:
+        OSError: Nothing is left at ``path``.
+    """
+    body = {**body, "checksum": _digest(body)}
     text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
     try:
         with path.open("w", encoding="ascii") as file:
@@ -160,6 +188,12 @@ def dump(schema: StoreSchema, path: Path) -> None:
     except OSError as error:
         path.unlink(missing_ok=True)
         raise OSError(error.errno, f"cannot write: {error.strerror}", str(path)) from None
+
+
+def is_whole(body: dict[str, Any]) -> bool:
+    """Whether an object that :func:`write_document` wrote is as it was written."""
+    rest = {key: value for key, value in body.items() if key != "checksum"}
+    return body.get("checksum") == _digest(rest)
 
 
 class _Reader:
@@ -227,11 +261,13 @@ def load(directory: Path) -> StoreSchema:
         raise read.fail("document", f"no valid JSON ({error})", "a JSON object") from None
     if read.take(body, "format", str, "") != FORMAT_NAME:
         raise read.fail("format", repr(body["format"]), repr(FORMAT_NAME))
-    if read.take(body, "version", int, "") != FORMAT_VERSION:
+    version = read.take(body, "version", int, "")
+    if version not in FORMAT_VERSIONS:
+        known = " or ".join(map(str, FORMAT_VERSIONS))
         raise read.fail(
             "version",
-            body["version"],
-            f"{FORMAT_VERSION}; the store was written by another release: convert again or upgrade",
+            version,
+            f"{known}; the store was written by another release: convert again or upgrade",
         )
     stored = read.take(body, "checksum", str, "")
     actual = _digest({k: v for k, v in body.items() if k != "checksum"})
@@ -242,6 +278,7 @@ def load(directory: Path) -> StoreSchema:
         is_hetero=read.take(body, "is_hetero", bool, ""),
         graph_attrs=read.take(body, "graph_attrs", dict, ""),
         created_by=read.take(body, "created_by", str, ""),
+        optimized=read.take(body, "optimized", dict, "") if "optimized" in body else None,
     )
     for key, entry in schema.graph_attrs.items():
         if not isinstance(entry, dict) or ("file" in entry) == ("value" in entry):
@@ -260,6 +297,10 @@ def load(directory: Path) -> StoreSchema:
                 id_offsets=read.optional_file(entry, "id_offsets", where),
             )
         )
+        if version >= ORDERED_VERSION and "order" in entry:
+            schema.node_types[-1].order = read.optional_file(entry, "order", where)
+            schema.node_types[-1].rank = read.optional_file(entry, "rank", where)
+            _check_order(schema.node_types[-1], read, where)
     for i, entry in enumerate(read.take(body, "edge_types", list, "")):
         where = f"edge_types[{i}]"
         name = read.take(entry, "name", list, where, optional=True)
@@ -290,6 +331,12 @@ def load(directory: Path) -> StoreSchema:
         schema.adopted[read.file_name(name, "adopted")] = _adopted(read, entry, name)
     _check_types(schema, read)
     return schema
+
+
+def _check_order(node_type: NodeTypeSchema, read: _Reader, where: str) -> None:
+    if node_type.order is None or node_type.rank is None:
+        found = f"{node_type.order!r} and {node_type.rank!r}"
+        raise read.fail(f"{where}.order, rank", found, "two columns")
 
 
 def _adopted(read: _Reader, entry: Any, name: str) -> AdoptedRecord:
@@ -343,7 +390,8 @@ def named_files(schema: StoreSchema) -> list[str]:
     named: list[str] = []
     for node_type in schema.node_types:
         named += [*node_type.attrs.values(), *node_type.index_sets.values()]
-        named += [name for name in (node_type.ids, node_type.id_offsets) if name is not None]
+        columns = (node_type.ids, node_type.id_offsets, node_type.order, node_type.rank)
+        named += [name for name in columns if name is not None]
     for edge_type in schema.edge_types:
         named += [edge_type.topology, *edge_type.attrs.values()]
         named += [edge_type.edge_id] if edge_type.edge_id is not None else []

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
@@ -17,23 +16,31 @@ from torch_geometric.data.feature_store import _FieldStatus
 from torch_geometric.data.graph_store import EdgeLayout
 from typing_extensions import Self
 
-from pyg_graphzero.adopted import adopted_path
-from pyg_graphzero.columns import decoded, gather
+from pyg_graphzero.arguments import as_row_index, as_tensor
+from pyg_graphzero.budget import Division
+from pyg_graphzero.column_writer import Column, create_column
+from pyg_graphzero.columns import decoded, gather, look_up, permuted
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.data import DiskData, DiskHeteroData
 from pyg_graphzero.errors import ClosedStoreError, MissingAttributeError, ReadOnlyStoreError
 from pyg_graphzero.ids import StringIds, lookup
+from pyg_graphzero.info import info
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.verify import VerifyReport, verify
-from pyg_graphzero.writer import StoreEditor, as_tensor
+from pyg_graphzero.writer import StoreEditor
 
 # PyG's group name for the edge attributes of a homogeneous graph.
 HOMOGENEOUS_EDGES = (None, None)
 
 
 def open(
-    path: str | os.PathLike[str], mode: str = "r", *, keep_half: bool | Collection[str] = False
+    path: str | os.PathLike[str],
+    mode: str = "r",
+    *,
+    keep_half: bool | Collection[str] = False,
+    memory: int | str | None = None,
+    processes: int = 1,
 ) -> Store:
     """Opens a store. Costs milliseconds and no memory, whatever the size.
 
@@ -43,8 +50,19 @@ def open(
             ``remove_*``; one process at a time may hold it so.
         keep_half: Attributes stored as float16 or bfloat16 for float32 that are left in half
             precision: names (``"x"``, ``"paper.x"``), or True for all.
+        memory: What this process may keep in memory, in bytes or such as ``"8GB"`` (10⁹) and
+            ``"8GiB"`` (2³⁰): what it takes already, and what the store's loaders take for rows,
+            topologies and batches. What a model and its training take comes on top. None: what it
+            takes already and four fifths of what the machine and its cgroups leave. Loaders keep
+            what fits in memory and read the rest from disk, ahead and in large pieces; batches
+            are the same.
+        processes: How many processes of this machine share ``memory``, each with the store open:
+            under torchrun, ``LOCAL_WORLD_SIZE``. Each gets its part; files that are held whole are
+            in memory once for all, and counted so.
 
     Raises:
+        MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``. That
+            a batch does not is said when a loader begins.
         FileNotFoundError: There is no store.
         FormatError: A file is damaged, cut short, or of another format version; an adopted file
             was moved or changed.
@@ -56,7 +74,7 @@ def open(
         >>> store.data().num_nodes
         4
     """
-    return Store(path, mode, keep_half=keep_half)
+    return Store(path, mode, keep_half=keep_half, memory=memory, processes=processes)
 
 
 class Store:
@@ -76,14 +94,21 @@ class Store:
         mode: str = "r",
         *,
         keep_half: bool | Collection[str] = False,
+        memory: int | str | None = None,
+        processes: int = 1,
     ) -> None:
         if mode not in ("r", "r+"):
             raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
         self.path = Path(os.path.abspath(path))
         self.mode = mode
         self.keep_half = keep_half
-        self._open_contents: StoreContents | None = StoreContents(self.path, keep_half)
+        self.memory = memory
+        self.processes = processes
+        self._open_contents: StoreContents | None = self._open()
+        self._open_contents.check_budget()
         self._editor: StoreEditor | None = None
+        # Those that are being written, by node type and name.
+        self._columns: dict[tuple[str | None, str], Column] = {}
         if mode == "r+":
             self._editor = StoreEditor(self.path, self._open_contents.schema)
             # What another writer changed before this one had the lock.
@@ -92,7 +117,10 @@ class Store:
         self.graph_store = DiskGraphStore(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Store, keep_half=self.keep_half), (self.path, "r")
+        remake = partial(
+            Store, keep_half=self.keep_half, memory=self.memory, processes=self.processes
+        )
+        return remake, (self.path, "r")
 
     def __enter__(self) -> Self:
         return self
@@ -107,8 +135,11 @@ class Store:
         edges = sum(t.num_edges for t in self._contents.schema.edge_types)
         return f"Store({str(self.path)!r}, num_nodes={nodes}, num_edges={edges})"
 
+    def _open(self) -> StoreContents:
+        return StoreContents(self.path, self.keep_half, self.memory, self.processes)
+
     def _refresh(self) -> None:
-        self._open_contents = StoreContents(self.path, self.keep_half)
+        self._open_contents = self._open()
         if self._editor is not None:
             self._editor.use(self._open_contents.schema)
 
@@ -124,9 +155,20 @@ class Store:
         return self._open_contents is None
 
     def close(self) -> None:
-        """Lets go of the files. Tensors taken from the store stay valid."""
+        """Lets go of the files. Tensors taken from the store stay valid.
+
+        Columns that are being written stay unpublished, with what was committed of them.
+        """
+        for column in list(self._columns.values()):
+            column._end("the store was closed; open it again, and create_column(resume=True)")
         self._open_contents = None
         self._editor = None
+
+    @property
+    def division(self) -> Division | None:
+        """How the budget is divided; None before a loader has begun."""
+        pager = self._contents.pager
+        return None if pager is None else pager.division
 
     @property
     def is_hetero(self) -> bool:
@@ -182,74 +224,78 @@ class Store:
         return verify(self._contents.path, progress)
 
     def info(self) -> dict[str, Any]:
-        """What the store holds, as plain dictionaries: counts, shapes, dtypes, bytes.
+        """What the store holds, as plain dictionaries; see :func:`pyg_graphzero.info.info`."""
+        return info(self._contents)
 
-        A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
-        store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
+    def nodes_in_order(
+        self, node_type: str | None = None, start: int = 0, stop: int | None = None
+    ) -> Tensor:
+        """Nodes in the order in which their rows lie on disk.
+
+        Args:
+            node_type: Whose; None in a homogeneous store.
+            start: The first row.
+            stop: Behind the last row; None: all. Both as in a slice.
+
+        Returns:
+            ``int64 [stop - start]``: the node of every row, which is its own number unless the
+            store was optimized.
         """
-        contents = self._contents
+        rows = range(self._contents.node_type(node_type).num_nodes)[start:stop]
+        order = self._contents.order(node_type)
+        if order is None:
+            return torch.arange(rows.start, max(rows.start, rows.stop))
+        return order[rows.start : rows.stop].to(torch.int64)
 
-        def column(file: str) -> dict[str, Any]:
-            opened = contents.column(file)
-            found: dict[str, Any] = {
-                "shape": list(opened.shape),
-                "dtype": "float32" if opened.is_encoded else opened.dtype,
-            }
-            if file in contents.schema.adopted:
-                record = contents.schema.adopted[file]
-                path = str(adopted_path(self.path, record))
-                return found | {"bytes": 0, "adopted": path, "adopted_bytes": opened.data_bytes}
-            record_of_file = contents.schema.files[file]
-            found["bytes"] = record_of_file.bytes
-            if opened.is_encoded:
-                found["encoding"] = {"encoding": opened.dtype, **(record_of_file.encoding or {})}
-            return found
+    def create_column(
+        self,
+        name: str,
+        width: int | tuple[int, ...],
+        *,
+        node_type: str | None = None,
+        dtype: torch.dtype = torch.float32,
+        encoding: str | None = None,
+        resume: bool = False,
+        note: dict[str, Any] | None = None,
+    ) -> Column:
+        """Begins a node attribute that is written row by row, larger than memory if need be.
 
-        def columns(files: dict[str, str]) -> dict[str, Any]:
-            return {name: column(file) for name, file in files.items()}
+        The store must be open with ``mode="r+"``. Nobody sees the attribute before
+        ``Column.publish()``. One of the same name that was begun before and never published is
+        replaced.
 
-        return {
-            "path": str(self.path),
-            "format_version": 1,
-            "created_by": contents.schema.created_by,
-            "is_hetero": contents.schema.is_hetero,
-            "bytes": sum(record.bytes for record in contents.schema.files.values()),
-            "node_types": [
-                {
-                    "name": t.name,
-                    "num_nodes": t.num_nodes,
-                    "ids": None if t.ids is None else "string" if t.id_offsets else "int64",
-                    "attrs": columns(t.attrs),
-                    "index_sets": columns(t.index_sets),
-                }
-                for t in contents.schema.node_types
-            ],
-            "edge_types": [
-                {
-                    "name": None if t.name is None else list(t.name),
-                    "num_edges": t.num_edges,
-                    "index_bytes": contents.topology(t.name).index_bytes,
-                    "topology_bytes": contents.schema.files[t.topology].bytes,
-                    "has_edge_id": t.edge_id is not None,
-                    "attrs": columns(t.attrs),
-                }
-                for t in contents.schema.edge_types
-            ],
-            "graph_attrs": {
-                key: column(entry["file"]) if "file" in entry else entry["value"]
-                for key, entry in contents.schema.graph_attrs.items()
-            },
-        }
+        Args:
+            name: Of the attribute.
+            width: Items of a row, or the shape of one; ``()`` for one value.
+            node_type: Whose; None in a homogeneous store.
+            dtype: Of the rows that are given and read.
+            encoding: ``"float16"`` or ``"bfloat16"``: store float32 so.
+            resume: Go on with the column of that name that was begun before, if there is one:
+                what was committed of it is written already.
+            note: What to keep with the column until it is published (JSON); a resumed one must
+                have the same.
 
-    def _edit(self, change: Callable[[StoreEditor], None]) -> None:
-        """Applies one change to an open ``"r+"`` store and looks at the result."""
+        Raises:
+            ReadOnlyStoreError: The store is open for reading.
+            ValueError: The name is taken; or what is to be resumed has another shape, dtype,
+                encoding or note.
+            OSError: The disk is full or fails.
+        """
+        return create_column(self, name, width, node_type, dtype, encoding, resume, note)
+
+    def _require_editor(self) -> StoreEditor:
         self._contents  # noqa: B018 - a closed store says so
         if self._editor is None:
             raise ReadOnlyStoreError(
                 f"{self.path}: the store is open for reading; use gz.open(path, mode='r+')"
             )
+        return self._editor
+
+    def _edit(self, change: Callable[[StoreEditor], None]) -> None:
+        """Applies one change to an open ``"r+"`` store and looks at the result."""
+        editor = self._require_editor()
         try:
-            change(self._editor)
+            change(editor)
         finally:
             self._refresh()  # also after a failure, which leaves the store as it was
 
@@ -286,17 +332,17 @@ class DiskFeatureStore(FeatureStore):
     def __reduce__(self) -> tuple[Any, ...]:
         return _feature_store, (self.store,)
 
-    def _locate(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, bool]:
-        """The type record of an attribute and whether it is an edge type."""
+    def _locate(self, attr: TensorAttr) -> NodeTypeSchema | EdgeTypeSchema:
+        """The type that an attribute is of."""
         contents = self.store._contents
         group = attr.group_name
         if isinstance(group, (tuple, list)):
             name = None if tuple(group) == HOMOGENEOUS_EDGES else tuple(group)
-            return contents.edge_type(name), True
-        return contents.node_type(group), False
+            return contents.edge_type(name)
+        return contents.node_type(group)
 
-    def _find(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, bool, str]:
-        record, is_edge = self._locate(attr)
+    def _find(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, str]:
+        record = self._locate(attr)
         files = dict(record.attrs)
         if isinstance(record, NodeTypeSchema):
             files.update(record.index_sets)
@@ -305,26 +351,33 @@ class DiskFeatureStore(FeatureStore):
                 f"{self.store.path}: attribute {attr.attr_name!r} of {attr.group_name!r}: "
                 f"expected one of {sorted(files)}"
             )
-        return record, is_edge, files[attr.attr_name]
+        return record, files[attr.attr_name]
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
-        record, is_edge, file = self._find(attr)
-        table = self.store._contents.rows(file)
-        position = self.store._contents.edge_position(record.name) if is_edge else None
+        record, file = self._find(attr)
+        contents = self.store._contents
+        table = contents.rows(file)
         index = attr.index
+        position: Tensor | None = None
+        if isinstance(record, EdgeTypeSchema):
+            position = contents.edge_position(record.name)
+        elif attr.attr_name in record.attrs:
+            if index is None:
+                return contents.node_column(record.name, attr.attr_name)
+            position = contents.rank(record.name)
         if index is None:
             return decoded(table) if position is None else gather(table, position)
         if isinstance(index, (slice, int)):
             if position is None:
                 return table[index]
-            rows = position[index]
+            rows = position[index].to(torch.int64)
             return table[int(rows)] if isinstance(index, int) else gather(table, rows)
         rows = as_row_index(index, table.size(0))
-        return gather(table, rows if position is None else gather(position, rows))
+        return gather(table, rows if position is None else look_up(position, rows))
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         try:
-            _, _, file = self._find(attr)
+            _, file = self._find(attr)
         except MissingAttributeError:
             return None
         if attr.index is not None:
@@ -332,7 +385,12 @@ class DiskFeatureStore(FeatureStore):
         return tuple(self.store._contents.column(file).shape)
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
-        record, _ = self._locate(attr)
+        record = self._locate(attr)
+        if isinstance(record, NodeTypeSchema):
+            column = self.store._columns.get((record.name, attr.attr_name))
+            if column is not None:
+                column.put_tensor(tensor, attr.index)
+                return True
         value = as_tensor(tensor, f"attribute {attr.attr_name!r}")
         if attr.index is not None:
             whole = self._get_tensor(DiskTensorAttr(attr.group_name, attr.attr_name, None)).clone()
@@ -347,14 +405,18 @@ class DiskFeatureStore(FeatureStore):
                 ids = self.store._contents.edge_id(record.name)
                 in_slots = value if ids is None else gather(value, ids.to(torch.int64))
                 editor.put_edge_attr(record, attr.attr_name, in_slots)
-            else:
+                return
+            order = self.store._contents.order(record.name)
+            if order is not None and value.shape[:1] == order.shape:
+                editor.put_node_attr(record, attr.attr_name, permuted(value, order))
+            else:  # in order as it is, or about to be refused
                 editor.put_node_attr(record, attr.attr_name, value)
 
         self.store._edit(change)
         return True
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
-        record, _, _ = self._find(attr)
+        record, _ = self._find(attr)
         self.store._edit(lambda editor: editor.remove_attr(record, attr.attr_name))
         return True
 
@@ -407,7 +469,7 @@ class DiskGraphStore(GraphStore):
         if edge_attr.layout == EdgeLayout.CSR:
             row, col, _ = self._edge_to_layout(_csc_attr(self, edge_attr.edge_type), EdgeLayout.CSR)
             return row, col
-        indptr, indices = contents.csc(edge_attr.edge_type)
+        indptr, indices, _ = contents.user_csc(edge_attr.edge_type)
         return indices.to(torch.int64), indptr
 
     def _edge_to_layout(
@@ -418,6 +480,9 @@ class DiskGraphStore(GraphStore):
             row, col = contents.edge_index(attr.edge_type)
             return row, col, None
         row, col, perm = super()._edge_to_layout(attr, layout, store)
+        *_, slots = contents.user_csc(attr.edge_type)
+        if slots is not None:
+            perm = slots if perm is None else slots[perm]
         edge_id = contents.edge_id(attr.edge_type)
         if edge_id is not None:
             edge_id = edge_id.to(torch.int64)
@@ -427,8 +492,9 @@ class DiskGraphStore(GraphStore):
     def _put_edge_index(self, edge_index: tuple[Any, Any], edge_attr: EdgeAttr) -> bool:
         name = edge_attr.edge_type
         contents = self.store._contents
-        num_src = contents.node_type(None if name is None else name[0]).num_nodes
-        num_dst = contents.node_type(None if name is None else name[2]).num_nodes
+        src_type, dst_type = (None, None) if name is None else (name[0], name[2])
+        num_src = contents.node_type(src_type).num_nodes
+        num_dst = contents.node_type(dst_type).num_nodes
         if edge_attr.size is not None and tuple(edge_attr.size) != (num_src, num_dst):
             raise ValueError(
                 f"edge type {name!r}: size: found {tuple(edge_attr.size)}, expected "
@@ -439,6 +505,8 @@ class DiskGraphStore(GraphStore):
             row = torch.repeat_interleave(torch.arange(row.numel() - 1), row.diff())
         elif edge_attr.layout == EdgeLayout.CSC:
             col = torch.repeat_interleave(torch.arange(col.numel() - 1), col.diff())
+        ends = (contents.rank(src_type), row), (contents.rank(dst_type), col)
+        row, col = (ids if rank is None else look_up(rank, ids) for rank, ids in ends)
         chunk = EdgeChunk(row, col)
         self.store._edit(lambda editor: editor.put_edges(name, [chunk], num_src, num_dst))
         return True
@@ -450,28 +518,6 @@ class DiskGraphStore(GraphStore):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.store.path)!r})"
-
-
-def as_row_index(index: Any, num_rows: int) -> Tensor:
-    """A row index of any kind PyG allows, as ``int64 [n]``.
-
-    Args:
-        index: Integer tensor or array, or a boolean mask ``[num_rows]``.
-        num_rows: Number of rows.
-
-    Raises:
-        TypeError: Not an index.
-        IndexError: A mask of another length.
-    """
-    rows = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
-    rows = rows.cpu()
-    if rows.dtype == torch.bool:
-        if rows.shape != (num_rows,):
-            raise IndexError(f"mask: found shape {list(rows.shape)}, expected [{num_rows}]")
-        return rows.nonzero().view(-1)
-    if rows.dtype.is_floating_point or rows.dtype.is_complex:
-        raise TypeError(f"index: found {rows.dtype}, expected integers or a boolean mask")
-    return rows.to(torch.int64).reshape(-1)
 
 
 def _csc_attr(graph_store: DiskGraphStore, edge_type: EdgeType | None) -> EdgeAttr:

@@ -6,11 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import adopted_path, open_adopted
+from pyg_graphzero.columns import look_up, view_column
 from pyg_graphzero.errors import FormatError
+from pyg_graphzero.schema import NodeTypeSchema
 
 _BLOCKS_PER_STEP = 64
+_ROWS_PER_STEP = 1 << 20
 
 
 @dataclass
@@ -45,7 +50,7 @@ class VerifyReport:
 
 
 def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-    """Checks every header, size and block checksum of the store at ``path``.
+    """Checks every header, size and block checksum of the store at ``path``, and orders of nodes.
 
     Args:
         path: The store's directory.
@@ -80,6 +85,9 @@ def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> Ve
             report.bytes += record.bytes
         except FormatError as error:
             report.bad.append(str(error))
+    for node_type in store.node_types:
+        if node_type.order is not None and node_type.rank is not None and report.ok:
+            report.bad += _bad_orders(path, node_type)
     for name, adopted in store.adopted.items():
         report.adopted.append(str(adopted_path(path, adopted)))
         try:
@@ -89,3 +97,31 @@ def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> Ve
     if progress is not None:
         progress(total, total)
     return report
+
+
+def _bad_orders(path: Path, node_type: NodeTypeSchema) -> list[str]:
+    """Where an order and the ranks of a node type are not each other's inverse; the first place."""
+    assert node_type.order is not None
+    assert node_type.rank is not None
+    try:
+        order, rank = (
+            view_column(_core.Column.open(str(path / name)))
+            for name in (node_type.order, node_type.rank)
+        )
+        where, count = path / node_type.order, node_type.num_nodes
+        for file, column in ((node_type.order, order), (node_type.rank, rank)):
+            if list(column.shape) != [count] or column.dtype not in (torch.int32, torch.int64):
+                found, expected = f"{column.dtype} {list(column.shape)}", f"integers [{count}]"
+                return [str(FormatError.of(path / file, "dtype, shape", found, expected))]
+        for begin in range(0, count, _ROWS_PER_STEP):
+            nodes = order[begin : begin + _ROWS_PER_STEP].to(torch.int64)
+            rows = torch.arange(begin, begin + nodes.numel())
+            outside = (nodes < 0) | (nodes >= count)
+            bad = outside | (look_up(rank, nodes.masked_fill(outside, 0)) != rows)
+            if bad.any():
+                at = int(bad.nonzero()[0, 0])
+                expected = f"a node whose rank is {begin + at}"
+                return [str(FormatError.of(where, f"row {begin + at}", int(nodes[at]), expected))]
+    except FormatError as error:
+        return [str(error)]
+    return []

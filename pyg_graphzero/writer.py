@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -24,6 +23,7 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import adopt
+from pyg_graphzero.arguments import as_tensor, check_index_set, check_new_attr
 from pyg_graphzero.columns import write_column
 from pyg_graphzero.convert.csc import BuildRoom, Csc, CscOptions, EdgeChunk, build_csc
 from pyg_graphzero.convert.rows import ArrayRows, FileRows, Rows
@@ -31,34 +31,6 @@ from pyg_graphzero.convert.workspace import Workspace
 from pyg_graphzero.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
 from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
-
-
-def as_tensor(value: Any, what: str) -> Tensor:
-    """A CPU tensor over ``value``'s memory where possible.
-
-    Args:
-        value: ``torch.Tensor`` or ``np.ndarray``.
-        what: How to call it in an error.
-
-    Raises:
-        TypeError: ``value`` is neither, or of a dtype torch does not know.
-    """
-    if isinstance(value, Tensor):
-        if value.layout != torch.strided:
-            raise TypeError(f"{what}: found a {value.layout} tensor, expected a dense one")
-        return value.detach().cpu().resolve_conj().resolve_neg()
-    if not isinstance(value, np.ndarray):
-        raise TypeError(f"{what}: found {type(value).__name__}, expected a tensor or an array")
-    native = value.astype(value.dtype.newbyteorder("="), copy=False)
-    with warnings.catch_warnings():
-        # Read-only arrays (memory-mapped .npy) are only read here.
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        try:
-            return torch.from_numpy(native)
-        except TypeError:
-            raise TypeError(
-                f"{what}: found dtype {value.dtype}, expected a number or bool type"
-            ) from None
 
 
 def _safe(name: str) -> str:
@@ -86,9 +58,14 @@ class _FileSet:
         return path
 
     def _record(self, path: Path) -> str:
-        relative = path.relative_to(self.directory).as_posix()
-        self.schema.files[relative] = FileRecord(path.stat().st_size, schema.header_hash(path))
-        return relative
+        return self.add(path.relative_to(self.directory).as_posix(), None)
+
+    def add(self, file: str, loss: EncodingLoss | None) -> str:
+        """Records a file that is written and synced; ``loss`` is what encoding has cost."""
+        path = self.directory / file
+        cost = None if loss is None else loss.to_dict()
+        self.schema.files[file] = FileRecord(path.stat().st_size, schema.header_hash(path), cost)
+        return file
 
     @contextmanager
     def _placing(self, folder: str) -> Iterator[Callable[[str, str], Path]]:
@@ -106,6 +83,13 @@ class _FileSet:
                 path.unlink(missing_ok=True)
             raise
 
+    def made(self, folder: str, name: str, suffix: str, write: Callable[[Path], object]) -> str:
+        """Has a file written and synced by somebody else."""
+        with self._placing(folder) as place:
+            path = place(name, suffix)
+            write(path)
+        return self._record(path)
+
     def column(
         self,
         folder: str,
@@ -116,10 +100,14 @@ class _FileSet:
         with self._placing(folder) as place:
             path = place(name, ".gd")
             write_column(path, value, progress)
-        file = self._record(path)
-        if isinstance(value, ColumnEncoder):
-            self.schema.files[file].encoding = value.loss().to_dict()
-        return file
+        loss = value.loss() if isinstance(value, ColumnEncoder) else None
+        return self.add(path.relative_to(self.directory).as_posix(), loss)
+
+    def place(self, folder: str, name: str) -> str:
+        """The name of a column file that is about to be created, which nothing else has."""
+        path = self._place(folder, name, ".gd")
+        self._placed.discard(path)
+        return path.relative_to(self.directory).as_posix()
 
     def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
         stem, n = f"{folder}/{_safe(name)}", 1
@@ -289,6 +277,23 @@ class StoreWriter:
         record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
         record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
 
+    def add_node_order(self, node_type: str | None, order: Tensor, rank: Tensor) -> None:
+        """Says that rows, attributes and edges lie in another order than nodes.
+
+        Args:
+            node_type: Whose.
+            order: The node of every row, ``int32`` or ``int64 [num_nodes]``.
+            rank: The row of every node, likewise.
+        """
+        record, folder = self._node_type(node_type), node_folder(node_type)
+        what = f"order of {node_type!r}"
+        record.order = self._files.column(folder, "order", _rows(order, record.num_nodes, what))
+        record.rank = self._files.column(folder, "rank", _rows(rank, record.num_nodes, what))
+
+    def set_optimized(self, record: dict[str, Any]) -> None:
+        """Says what the order of the rows is good for."""
+        self._schema.optimized = record
+
     def add_edge_type(
         self,
         edge_type: EdgeType | None,
@@ -390,6 +395,22 @@ class StoreEditor:
         self._forget_order(attr, record)
         self._commit()
 
+    def place_node_attr(self, node_type: str | None, attr: str) -> str:
+        """The name of the file that a new node column is to be written to, in the store."""
+        return self._files.place(node_folder(node_type), attr)
+
+    def add_node_attr(
+        self, record: NodeTypeSchema, attr: str, file: str, loss: EncodingLoss | None
+    ) -> None:
+        """Makes a node column of a file that is written and synced.
+
+        Raises:
+            ValueError: The node type has an attribute or index set of that name.
+        """
+        check_new_attr(self._directory, record, attr)
+        record.attrs[attr] = self._files.add(file, loss)
+        self._commit()
+
     def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor) -> None:
         """Writes or replaces an edge column, rows in CSC order."""
         tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {record.name!r}")
@@ -440,25 +461,6 @@ class StoreEditor:
         _core.sync_directory(str(self._directory))
         for name in unused:  # readers that mapped them keep them
             (self._directory / name).unlink(missing_ok=True)
-
-
-def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
-    """``index`` as ``int64``, one-dimensional, every id a node.
-
-    Raises:
-        IndexError: An id is outside ``0 <= id < num_nodes``.
-        ValueError: The shape or dtype is not that of an index.
-    """
-    if index.dim() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
-        raise ValueError(
-            f"{name}: found {index.dtype} of shape {list(index.shape)}, expected integers [any]"
-        )
-    index = index.to(torch.int64)
-    bad = (index < 0) | (index >= num_nodes)
-    if bad.any():
-        at = int(bad.nonzero()[0, 0])
-        raise IndexError(f"{name}[{at}]: found {int(index[at])}, expected 0 <= id < {num_nodes}")
-    return index
 
 
 def _rows(value: Any, count: int, what: str) -> Any:

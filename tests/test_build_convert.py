@@ -27,8 +27,9 @@ from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
 from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.storage import Storage
-from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace, resident
+from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace
 from pyg_graphzero.convert.write import write_plan
+from pyg_graphzero.memory import resident
 
 RNG = np.random.default_rng(0)
 EDGES = RNG.integers(0, 100, (2, 3000))
@@ -210,7 +211,8 @@ KILLED = textwrap.dedent("""
     from test_build_convert import plan_of
     from pyg_graphzero.convert.progress import Progress
     from pyg_graphzero.convert.storage import Storage
-    from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace, resident
+    from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace
+    from pyg_graphzero.memory import resident
     from pyg_graphzero.convert.write import write_plan
 
     out = Path(sys.argv[1])

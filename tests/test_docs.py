@@ -5,60 +5,194 @@ from __future__ import annotations
 import doctest
 import importlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from documents import ROOT, commands, read_blocks, run_bash, run_python
+from papers100m_graph import PapersGraph, write_ogb
 from torch_geometric.data import Data
 
-from graphs import write_store
-
-ROOT = Path(__file__).resolve().parent.parent
+from graphs import heterogeneous, write_store
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.S)
+def nothing(directory: Path) -> None:
+    """A page that makes what it needs."""
+
+
+def my_graph(directory: Path) -> None:
+    """The store that pages about loading have, and a heterogeneous one."""
+    mask = torch.rand(1000) < 0.5
+    data = Data(
+        x=torch.randn(1000, 16),
+        edge_index=torch.randint(0, 1000, (2, 8000)),
+        train_mask=mask,
+        train_idx=mask.nonzero().view(-1),
+    )
+    write_store(data, directory / "my_graph")
+    write_store(heterogeneous(), directory / "academic")
+
+
+def labelled_graph(directory: Path) -> None:
+    """A store to train and to validate on."""
+    mask = torch.rand(1000) < 0.7
+    data = Data(
+        x=torch.randn(1000, 16),
+        y=torch.randint(0, 5, (1000,)),
+        edge_index=torch.randint(0, 1000, (2, 8000)),
+        train_mask=mask,
+        val_mask=~mask,
+    )
+    write_store(data, directory / "my_graph")
+
+
+def ogbn_papers100m(directory: Path) -> None:
+    """The dataset's directory in small, as it is after download."""
+    write_ogb(PapersGraph.of(2e-5), directory / "ogbn_papers100M")
+
+
+# Where the blocks of a page run: in a directory of their own, that this has prepared.
+PAGES: dict[str, Callable[[Path], None]] = {
+    "README.md": nothing,
+    "docs/api.md": nothing,
+    "docs/benchmarks.md": my_graph,
+    "docs/convert.md": nothing,
+    "docs/format.md": nothing,
+    "docs/index.md": nothing,
+    "docs/inference.md": my_graph,
+    "docs/loading.md": my_graph,
+    "docs/multi-process.md": labelled_graph,
+    "docs/out-of-core.md": my_graph,
+    "docs/papers100m.md": ogbn_papers100m,
+    "docs/performance.md": nothing,
+    "docs/pyg-compatibility.md": nothing,
+}
+
+# Commands that begin so are shown and not run here, for a reason.
+NOT_RUN = {
+    "pip install": "changes the environment of the tests; the Makefile installs it",
+    "make ": "the tests are run by make",
+    "torchrun --standalone --nproc-per-node 2 examples/": "tests/test_papers100m_example.py does",
+    "torchrun --nnodes": "needs several machines",
+    "graphzero bench": "takes from half a minute to hours; tests/test_bench.py runs its parts",
+    "python benchmarks/papers100m.py": "needs a control group; tests/test_papers100m.py",
+    "python benchmarks/out_of_core.py": "needs a control group; tests/test_out_of_core_bench.py",
+}
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def test_every_page_is_run():
+    found = {"README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))}
+    assert found == set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page, tmp_path, monkeypatch):
+    blocks = read_blocks(page, text_of(page))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no disk is known
+    directory = tmp_path / "page"
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    for name in ("examples", "benchmarks"):  # pages are read at the root of the repository
+        (directory / name).symlink_to(ROOT / name)
+    PAGES[page](directory)
+    names: dict[str, object] = {}
+    for block in blocks:
+        if block.language == "python":
+            run_python(block, names)
+        elif block.language == "bash":
+            run_bash(block, NOT_RUN)
+
+
+def test_what_is_not_run_is_shown():
+    shown = [
+        command
+        for page in PAGES
+        for block in read_blocks(page, text_of(page))
+        if block.language == "bash"
+        for command in commands(block)
+    ]
+    for prefix in NOT_RUN:
+        assert any(command.startswith(prefix) for command in shown), prefix
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("```\nx = 1\n```\n", "line 1: found ''"),
+        ("```sh\nls\n```\n", "found 'sh'"),
+        ("As here:\n\n    x = 1\n", "line 3: an indented block"),
+        ("```python\nx = 1\n", "line 2: a block that is not closed"),
+    ],
+)
+def test_blocks_that_nobody_would_run(text, message):
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        read_blocks("page.md", text)
+
+
+def test_blocks_fail_as_they_should(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "- An item,\n\n    its second paragraph.\n\n  ```bash\n  false | cat # why\n  ```\n"
+    text += "\n```python\n1 / 0\n```\n\n```bash\ngraphzero info nowhere\n```\n"
+    piped, divided, plain = read_blocks("page.md", text)
+    assert commands(piped) == ["false | cat"]
+    with pytest.raises(AssertionError, match=r"page\.md, line 6"):
+        run_bash(piped, ())
+    run_bash(piped, ["false"])
+    with pytest.raises(ZeroDivisionError) as error:
+        run_python(divided, {})
+    assert error.traceback[-1].lineno + 1 == 10
+    with pytest.raises(AssertionError, match="nowhere"):
+        run_bash(plain, ())
 
 
 def test_readme_example(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    (example,) = blocks("README.md")
-    assert len([line for line in example.splitlines() if line.strip()]) <= 15
-    exec(compile(example, "README.md", "exec"), {})
+    blocks = read_blocks("README.md", text_of("README.md"))
+    (example,) = (block for block in blocks if block.language == "python")
+    assert len([line for line in example.text.splitlines() if line.strip()]) <= 15
+    run_python(example, {})
     lines = capsys.readouterr().out.strip().splitlines()
     sizes = [int(line.split()[-1]) for line in lines]
     assert sum(sizes) == 500
 
 
-def test_loading_page(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    data = Data(
-        x=torch.randn(1000, 16),
-        edge_index=torch.randint(0, 1000, (2, 8000)),
-        train_mask=torch.rand(1000) < 0.5,
-    )
-    write_store(data, tmp_path / "my_graph")
-    scope: dict[str, object] = {}
-    for block in blocks("docs/loading.md"):
-        exec(compile(block, "docs/loading.md", "exec"), scope)
+@pytest.mark.parametrize("page", PAGES)
+def test_files_that_a_page_names_exist(page):
+    folders = "benchmarks|csrc|docs|examples|pyg_graphzero|tests|tools"
+    named = re.findall(rf"(?:\.\./|(?<![\w/]))((?:{folders})/[\w./*-]*\w)", text_of(page))
+    for name in named:
+        assert any(ROOT.glob(f"{name}*")), f"{page}: {name}"
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "pyg_graphzero",
+        "column_writer",
         "disk",
+        "doctor",
         "stores",
         "hgt",
+        "inference.run",
+        "inference.summary",
         "loader.hgt",
         "loader.neighbor",
         "loader.link",
         "loader.shadow",
+        "loader.sweep",
+        "optimize",
+        "ranking",
         "sampler",
         "convert",
     ],
 )
-def test_docstring_examples(name, tmp_path, request):
+def test_docstring_examples(name, tmp_path, request, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no disk is known
     edge_index = torch.tensor([[0, 1, 2, 0], [1, 2, 0, 2]])
     store = write_store(Data(x=torch.eye(4), edge_index=edge_index), tmp_path / "store")
     module = importlib.import_module(name if name == "pyg_graphzero" else f"pyg_graphzero.{name}")

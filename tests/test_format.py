@@ -374,7 +374,7 @@ class TestSchema:
         ("change", "expected"),
         [
             (_set("format", to="zarr"), "format: found 'zarr', expected 'pyg_graphzero'"),
-            (_set("version", to=2), "version: found 2, expected 1; the store was written by "
+            (_set("version", to=3), "version: found 3, expected 1 or 2; the store was written by "
              "another release: convert again or upgrade"),
             (_set("version", to="1"), "version: found '1', expected int"),
             (_set("version", to=True), "version: found True, expected int"),

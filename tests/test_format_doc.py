@@ -17,7 +17,7 @@ from pyg_graphzero.columns import DTYPE_NAMES, decoded, write_column
 from pyg_graphzero.encoding import ENCODINGS
 from pyg_graphzero.writer import StoreWriter
 
-GOLDEN = Path(__file__).parent / "golden" / "v1"
+GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def reader() -> dict[str, Any]:
     return names
 
 
-@pytest.fixture(params=["hetero", "homogeneous", "fresh", "encoded"])
+@pytest.fixture(params=["v1/hetero", "v1/homogeneous", "v2/ordered", "fresh", "encoded"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "encoded":
         with StoreWriter(tmp_path / "store", is_hetero=False) as writer:

@@ -11,7 +11,8 @@ from golden.make import make
 
 import pyg_graphzero as gz
 
-GOLDEN = Path(__file__).parent / "golden" / "v1"
+ALL = Path(__file__).parent / "golden"
+GOLDEN = ALL / "v1"
 
 
 def test_hetero_nodes() -> None:
@@ -88,18 +89,54 @@ def test_homogeneous() -> None:
     assert store.lookup([60, 10]).tolist() == [5, 0]
 
 
-@pytest.mark.parametrize("name", ["hetero", "homogeneous"])
+def test_ordered() -> None:
+    store = gz.open(ALL / "v2" / "ordered")
+    assert store.info()["format_version"] == 2
+    data = store.data()
+    paper = data["paper"]
+    assert all(paper.x[i, j] == i + j / 128 for i in range(8) for j in range(125))
+    assert paper.y.tolist() == list(range(8))
+    assert paper.train_idx.tolist() == [6, 0, 3]
+    assert store.ids("paper").tolist() == list(range(10, 90, 10))
+    assert store.lookup([40, 10], "paper").tolist() == [3, 0]
+    assert data["author"].age.tolist() == list(range(5))
+    cites, writes = data.edge_types
+    assert data[cites].edge_index.tolist() == [[1, 0, 0, 2, 0, 5, 4], [3, 1, 1, 2, 1, 0, 3]]
+    assert data[cites].time.tolist() == [0, 10, 20, 30, 40, 50, 60]
+    assert data[writes].edge_index.tolist() == [[4, 0, 1], [0, 2, 5]]
+    indices, indptr, perm = store.graph_store.csc()
+    assert indptr[cites].tolist() == [0, 1, 4, 5, 7, 7, 7, 7, 7]
+    assert indices[cites].tolist() == [5, 0, 0, 0, 2, 1, 4]
+    assert perm[cites].tolist() == [5, 1, 2, 4, 3, 0, 6]
+    # On disk it is by rows: papers 3, 1, 0, 4, 2 ...
+    indptr, indices = store._contents.csc(cites)
+    assert indptr.tolist() == [0, 2, 5, 6, 6, 7, 7, 7, 7]
+    assert indices.tolist() == [1, 3, 2, 2, 2, 5, 4]
+
+
+def test_ordered_batch() -> None:
+    """What ``test_hetero_batch`` has of the papers."""
+    loader = gz.loader.NeighborLoader(
+        gz.open(ALL / "v2" / "ordered"), [-1, -1], input_nodes=("paper", [3]), batch_size=1
+    )
+    batch = next(iter(loader))
+    assert batch["paper"].n_id.tolist() == [3, 1, 4, 0]
+    assert batch["paper", "cites", "paper"].e_id.tolist() == [0, 6, 1, 2, 4]
+    assert batch["paper"].x[:, 0].tolist() == [3, 1, 4, 0]
+
+
+@pytest.mark.parametrize("name", ["v1/hetero", "v1/homogeneous", "v2/ordered"])
 def test_checksums(name: str) -> None:
-    report = gz.open(GOLDEN / name).verify()
+    report = gz.open(ALL / name).verify()
     assert report.ok, str(report)
 
 
 def test_written_the_same(tmp_path: Path) -> None:
     make(tmp_path)
-    files = {p.relative_to(GOLDEN) for p in GOLDEN.rglob("*") if p.is_file()}
+    files = {p.relative_to(ALL) for p in ALL.glob("v[0-9]*/**/*") if p.is_file()}
     assert files == {p.relative_to(tmp_path) for p in tmp_path.rglob("*") if p.is_file()}
     for file in sorted(files):
-        old, new = (GOLDEN / file).read_bytes(), (tmp_path / file).read_bytes()
+        old, new = (ALL / file).read_bytes(), (tmp_path / file).read_bytes()
         if file.name == "store.json":
             was, now = json.loads(old), json.loads(new)
             for document in (was, now):  # they name the release that wrote them

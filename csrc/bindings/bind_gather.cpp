@@ -2,7 +2,10 @@
 #include "bindings/gathered.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
 
+#include <algorithm>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -50,6 +53,18 @@ RowTable encoded_rows(const ByteRows& stored, const std::string& dtype,
   return rows;
 }
 
+GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldTable& table,
+                             int paged, std::size_t column) {
+  if (paged >= 0) {
+    const auto p = static_cast<std::size_t>(paged);
+    if (p >= plan.paged.size() || plan.paged[p].by != by ||
+        column >= plan.paged[p].rows->num_columns()) {
+      throw std::invalid_argument("paged, column: expected paged rows that go by the same list");
+    }
+  }
+  return {by, table.rows, paged, column};
+}
+
 }  // namespace
 
 nb::tuple gathered_tensors(Gathered gathered) {
@@ -77,30 +92,68 @@ void init_gather(nb::module_& m) {
           "zero_point"_a = nb::none(),
           "Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, "
           "int8) to be decoded to float32, int8 as code * scale + zero_point.");
+  nb::class_<WindowRoom>(m, "WindowRoom", "What epochs under way may read ahead together.")
+      .def(nb::new_([](int max_batches, std::int64_t max_bytes) {
+             if (max_batches < 1) throw std::invalid_argument("max_batches: expected 1 or more");
+             return std::make_shared<WindowRoom>(WindowLimits{max_batches, max_bytes});
+           }),
+           "max_batches"_a, "max_bytes"_a)
+      .def("divide_among", &WindowRoom::divide_among, "epochs"_a,
+           "So many are under way: windows that begin from now on are of the size for that.")
+      .def_prop_ro(
+          "max_batches", [](const WindowRoom& room) { return room.max_batches(); },
+          "Of the next window, where it is the only one at a time.");
   nb::class_<GatherPlan>(m, "GatherPlan",
                          "What to gather for every batch: columns, each by one of its index lists.")
       .def(
           "__init__",
           [](GatherPlan* self, std::size_t num_lists, bool locked) {
-            new (self) GatherPlan{num_lists, {}, {}, locked, {}};
+            new (self) GatherPlan{};
+            self->num_lists = num_lists;
+            self->locked = locked;
           },
           "num_lists"_a, "locked"_a = false)
       .def(
+          "add_paged",
+          [](GatherPlan& self, std::size_t by, std::shared_ptr<PagedRows> rows) {
+            if (by >= self.num_lists) {
+              throw std::invalid_argument("by: expected a list that batches bring");
+            }
+            self.paged.push_back({by, std::move(rows)});
+            return static_cast<int>(self.paged.size()) - 1;
+          },
+          "by"_a, "rows"_a, "Paged rows that columns come from; their number.")
+      .def(
+          "read_into",
+          [](GatherPlan& self, std::shared_ptr<WindowRoom> windows, int max_batches) {
+            self.windows = std::move(windows);
+            self.max_window = std::max(1, max_batches);
+          },
+          "windows"_a, "max_batches"_a,
+          "For how many batches paged rows are read at once, and what they may take.")
+      .def(
           "add_lookup",
-          [](GatherPlan& self, std::size_t by, const HeldTable& ids) {
-            self.lookups.push_back({by, id_column(ids.rows)});
+          [](GatherPlan& self, std::size_t by, const HeldTable& ids, int paged,
+             std::size_t column) {
+            check_id_column(ids.rows);
+            self.lookups.push_back(source_of(self, by, ids, paged, column));
             self.owners.push_back(ids.owner);
             return self.num_lists + self.lookups.size() - 1;
           },
-          "by"_a, "ids"_a, "One more list: items of a column of int32 or int64; its number.")
+          "by"_a, "ids"_a, "paged"_a = -1, "column"_a = 0,
+          "One more list: items of a column of int32 or int64; its number.")
       .def(
           "add_column",
-          [](GatherPlan& self, std::size_t by, const HeldTable& table) {
-            self.columns.push_back({by, table.rows});
+          [](GatherPlan& self, std::size_t by, const HeldTable& table, int paged,
+             std::size_t column) {
+            self.columns.push_back(source_of(self, by, table, paged, column));
             self.owners.push_back(table.owner);
             return self.columns.size() - 1;
           },
-          "by"_a, "table"_a, "One more column: rows of a table; its number.")
+          "by"_a, "table"_a, "paged"_a = -1, "column"_a = 0,
+          "One more column: rows of a table; its number. With the number of `paged` rows, they "
+          "come "
+          "from there, and the table says what becomes of them.")
       .def(
           "gather",
           [](const GatherPlan& self, const std::vector<Int64Array>& lists, int num_threads) {
@@ -109,7 +162,7 @@ void init_gather(nb::module_& m) {
             Gathered gathered;
             {
               const nb::gil_scoped_release released;
-              gathered = gather(self, spans, num_threads);
+              gathered = gather_lists(self, spans, num_threads);
             }
             return gathered_tensors(std::move(gathered));
           },
@@ -135,11 +188,11 @@ void init_gather(nb::module_& m) {
   m.def(
       "gather_int64",
       [](const HeldTable& column, const Int64Array& index, int num_threads) {
-        const IdColumn ids = id_column(column.rows);
+        check_id_column(column.rows);
         Buffer<std::int64_t> out(static_cast<std::int64_t>(index.size()));
         {
           const nb::gil_scoped_release released;
-          gather_ids(ids, as_span(index), out.data(), num_threads);
+          gather_ids(column.rows, as_span(index), out.data(), num_threads);
         }
         return to_tensor(std::move(out));
       },

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "bindings/arrays.h"
+#include "ids/accesses.h"
 #include "ids/id_bits.h"
 #include "ids/row_index.h"
 
@@ -69,9 +70,39 @@ TextIds text_ids(const Int64Array& offsets, const Bytes& text) {
   return {bounds, reinterpret_cast<const char*>(text.data())};
 }
 
+using Counts = nb::ndarray<nb::pytorch, std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// Of int32 or int64.
+using Places = nb::ndarray<nb::pytorch, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::int64_t number_rows_of(const Int64Array& rows, const Places& places, std::int64_t next) {
+  const std::size_t size = places.size();
+  if (places.dtype() == nb::dtype<std::int32_t>()) {
+    return number_rows(as_span(rows), std::span{static_cast<std::int32_t*>(places.data()), size},
+                       next);
+  }
+  if (places.dtype() == nb::dtype<std::int64_t>()) {
+    return number_rows(as_span(rows), std::span{static_cast<std::int64_t*>(places.data()), size},
+                       next);
+  }
+  throw std::invalid_argument("places: expected int32 or int64");
+}
+
 }  // namespace
 
 void init_ids(nb::module_& m) {
+  m.def(
+      "count_rows",
+      [](const Int64Array& rows, const Counts& counts) {
+        const nb::gil_scoped_release released;
+        count_rows(as_span(rows), {counts.data(), counts.size()});
+      },
+      nb::arg("rows").noconvert(), nb::arg("counts").noconvert(),
+      "Adds 1 to the count of every row that occurs in `rows`, however often.");
+  m.def("number_rows", &number_rows_of, nb::arg("rows").noconvert(), nb::arg("places").noconvert(),
+        "next"_a, nb::call_guard<nb::gil_scoped_release>(),
+        "Numbers those of `rows` whose place is -1 in their order, from `next` on; returns the "
+        "number after the last.");
+
   nb::class_<IdBits>(m, "IdBits",
                      "Which of the ids low … low + span - 1 occur, and their numbers among those.")
       .def(nb::init<std::int64_t, std::uint64_t>(), "low"_a, "span"_a)

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -14,8 +15,10 @@
 
 #include "bindings/arrays.h"
 #include "gather/disk_gather.h"
+#include "gather/paged_rows.h"
 #include "gather/read_plan.h"
 #include "io/probe.h"
+#include "storage/column.h"
 
 namespace gz::python {
 
@@ -96,6 +99,20 @@ ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<I
   return result.stats;
 }
 
+ResidentRows resident_rows(std::int64_t num_rows, int group_bits, std::int64_t count,
+                           const std::optional<Int64Array>& groups) {
+  if (group_bits < 0 || group_bits > 20 || num_rows < 0) {
+    throw std::invalid_argument("group_bits: expected 0 to 20; num_rows: 0 or more");
+  }
+  return groups ? ResidentRows::of(num_rows, group_bits, as_span(*groups))
+                : ResidentRows::first(num_rows, group_bits, count);
+}
+
+// A rehearsal of paged rows: of a type of its own, so that nobody gathers from it.
+struct ReadForecast {
+  PagedRows rows;
+};
+
 }  // namespace
 
 void init_io(nb::module_& m) {
@@ -135,6 +152,8 @@ void init_io(nb::module_& m) {
 
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
+      .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,
+                  "The neighbours of a topology: row i is what lies in slot i.")
       .def_static(
           "open",
           [](const std::string& path, std::uint64_t data_offset, std::int64_t num_rows,
@@ -174,6 +193,78 @@ void init_io(nb::module_& m) {
            "Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, "
            "bytes per row]. Raises the OSError of the first list that a row could not be read "
            "for; the other lists are complete.");
+
+  nb::class_<PagedRows>(m, "PagedRows", "Rows of files, of which memory holds a part.")
+      .def(
+          "__init__",
+          [](PagedRows* self, std::int64_t num_rows, std::vector<ColumnFile> columns,
+             std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
+             const std::optional<Int64Array>& resident, int group_bits, std::uint64_t merge_gap,
+             std::uint64_t max_read) {
+            new (self) PagedRows(resident_rows(num_rows, group_bits, num_resident, resident),
+                                 std::move(columns), std::move(reader), {merge_gap, max_read, 1});
+          },
+          "num_rows"_a, "columns"_a, "reader"_a, "num_resident"_a = 0, "resident"_a = nb::none(),
+          "group_bits"_a = 0, "merge_gap"_a = std::uint64_t{16} << 10,
+          "max_read"_a = std::uint64_t{512} << 10,
+          "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
+          "first `num_resident`.")
+      .def_prop_ro("num_rows", &PagedRows::num_rows)
+      .def_prop_ro("row_bytes", &PagedRows::row_bytes)
+      .def_prop_ro("num_resident", [](const PagedRows& p) { return p.resident().num_kept(); })
+      .def(
+          "preload", [](PagedRows& self) { self.preload(); },
+          nb::call_guard<nb::gil_scoped_release>(), "Reads what is to stay in memory.");
+
+  nb::class_<ReadForecast>(m, "ReadForecast",
+                           "What PagedRows of one column would read. Reads nothing itself.")
+      .def(
+          "__init__",
+          [](ReadForecast* self, const Column& column, std::int64_t row_bytes,
+             std::int64_t num_resident, const std::optional<Int64Array>& resident, int group_bits,
+             std::uint64_t merge_gap, std::uint64_t max_read) {
+            const ColumnFile stored = ColumnFile::of(column);
+            RowLayout layout = stored.layout;
+            if (row_bytes > 0) {
+              layout.row_bytes = row_bytes;
+              layout.row_stride = static_cast<std::int64_t>(
+                  choose_row_stride(static_cast<std::uint64_t>(row_bytes), 1));
+              layout.file_bytes = layout.data_offset +
+                                  static_cast<std::uint64_t>(layout.num_rows * layout.row_stride);
+            }
+            const ReadLimits limits{merge_gap, max_read, stored.file->alignment()};
+            new (self) ReadForecast{
+                PagedRows(resident_rows(layout.num_rows, group_bits, num_resident, resident),
+                          std::vector<RowLayout>{layout}, limits)};
+          },
+          "column"_a, "row_bytes"_a = 0, "num_resident"_a = 0, "resident"_a = nb::none(),
+          "group_bits"_a = 0, "merge_gap"_a = std::uint64_t{16} << 10,
+          "max_read"_a = std::uint64_t{512} << 10,
+          "Which of a column's rows stay in memory, as for PagedRows; `row_bytes`: were they of "
+          "this size.")
+      .def_prop_ro("num_resident",
+                   [](const ReadForecast& f) { return f.rows.resident().num_kept(); })
+      .def(
+          "fill", [](ReadForecast& self) { self.rows.assume_present(); },
+          "All that stays in memory has been read.")
+      .def(
+          "read",
+          [](ReadForecast& self, const std::vector<Int64Array>& lists, std::int64_t max_bytes) {
+            std::vector<IdList> wanted;
+            for (const Int64Array& list : lists) wanted.emplace_back(as_span(list));
+            RowWindow window;
+            {
+              const nb::gil_scoped_release released;
+              window = self.rows.read(wanted, max_bytes);
+            }
+            const RowWindow::Stats& stats = window.stats;
+            return std::tuple(window.num_lists(), window.bytes(), stats.rows, stats.hits,
+                              stats.reads, stats.bytes, stats.useful_bytes);
+          },
+          "lists"_a, "max_bytes"_a,
+          "Of a window of batches that want these rows: how many first ones of them `max_bytes` "
+          "are enough for, what their rows take, and their rows, hits, reads, bytes read, and of "
+          "those bytes of rows asked for.");
 }
 
 }  // namespace gz::python

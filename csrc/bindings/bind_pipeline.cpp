@@ -27,7 +27,7 @@ using Fanouts = std::vector<std::vector<std::int64_t>>;
 // (node type, nodes, their times or None) each.
 using SeedArrays = std::vector<std::tuple<int, Int64Array, std::optional<Int64Array>>>;
 
-BatchRequest request_of(const SeedArrays& seeds, std::uint64_t key) {
+BatchRequest request_of(const SeedArrays& seeds, BatchKey key) {
   BatchRequest request;
   request.key = key;
   for (const auto& [type, nodes, times] : seeds) {
@@ -38,10 +38,16 @@ BatchRequest request_of(const SeedArrays& seeds, std::uint64_t key) {
   return request;
 }
 
+nb::tuple to_python(const RowWindow::Stats& read) {
+  return nb::make_tuple(read.rows, read.hits, read.reads, read.bytes, read.useful_bytes,
+                        read.seconds);
+}
+
 nb::tuple to_python(Batch batch) {
   const nb::tuple cost = nb::make_tuple(std::chrono::duration<double>(batch.sample_time).count(),
                                         std::chrono::duration<double>(batch.gather_time).count(),
-                                        batch.num_nodes(), batch.num_edges(), batch.bytes());
+                                        batch.num_nodes(), batch.num_edges(), batch.bytes(),
+                                        to_python(batch.read), to_python(batch.topology_read));
   nb::list nodes, trees, edges;
   for (auto& n : batch.nodes) nodes.append(to_tensor(std::move(n)));
   for (auto& t : batch.trees) trees.append(to_tensor(std::move(t)));
@@ -52,6 +58,35 @@ nb::tuple to_python(Batch batch) {
   }
   return nb::make_tuple(nodes, trees, edges, batch.num_sampled_nodes, batch.num_sampled_edges,
                         gathered_tensors(std::move(batch.gathered)), cost);
+}
+
+// (batches, bytes) of WindowLimits.
+using Window = std::tuple<int, std::int64_t>;
+const Window kWindow{Recipe::kSampledTogether.max_batches, Recipe::kSampledTogether.max_bytes};
+
+// `ask` makes a sampler's request of seeds, key and threads.
+template <class Sampler, class Ask>
+std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Ask ask,
+                                  std::shared_ptr<const GatherPlan> plan, bool backward,
+                                  const Window& window) {
+  Recipe recipe{{}, std::move(plan), backward};
+  std::tie(recipe.sampled.max_batches, recipe.sampled.max_bytes) = window;
+  if (recipe.sampled.max_batches < 1) {
+    throw std::invalid_argument("window: found " + std::to_string(recipe.sampled.max_batches) +
+                                " batches, expected 1 or more");
+  }
+  if (sampler->reads()) {
+    recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](std::vector<Seeds> seeds,
+                                                                        BatchKey key, int threads) {
+      return sampler->begin(ask(std::move(seeds), key, threads));
+    };
+  } else {
+    recipe.sample = [sampler = std::move(sampler), ask = std::move(ask)](
+                        std::vector<Seeds> seeds, BatchKey key, int threads) {
+      return sampler->sample(ask(std::move(seeds), key, threads));
+    };
+  }
+  return std::make_shared<Recipe>(std::move(recipe));
 }
 
 // Waits in slices: a signal is seen between them.
@@ -75,7 +110,8 @@ std::unique_ptr<Batch> wait(Pipeline& pipeline, double timeout) {
 #define GZ_BATCH_TUPLE                                                                      \
   "tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], " \
   "list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], "       \
-  "tuple[float, float, int, int, int]]"
+  "tuple[float, float, int, int, int, tuple[int, int, int, int, int, float], "              \
+  "tuple[int, int, int, int, int, float]]]"
 
 }  // namespace
 
@@ -102,45 +138,53 @@ void init_pipeline(nb::module_& m) {
       "memory "
       "for a device.");
 
+  nb::class_<Labor>(m, "Labor", "Sampling by variates that destinations share.")
+      .def(nb::init<bool, std::uint64_t>(), "layer_dependent"_a = false, "batch_dependency"_a = 1);
+
   nb::class_<Recipe>(m, "Recipe", "How every batch of an epoch is made.")
       .def_static(
           "neighbors",
           [](std::shared_ptr<const NeighborSampler> sampler, Fanouts num_neighbors, bool replace,
              bool disjoint, bool last, bool induced, std::shared_ptr<const GatherPlan> plan,
-             bool backward) {
+             bool backward, std::optional<Labor> labor, const Window& window) {
             SampleRequest request;
             request.num_neighbors = std::move(num_neighbors);
             request.replace = replace;
             request.disjoint = disjoint;
             request.last = last;
             request.induced = induced;
-            auto sample = [sampler = std::move(sampler), request = std::move(request)](
-                              std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+            request.labor = labor;
+            auto ask = [request = std::move(request)](std::vector<Seeds> seeds, BatchKey key,
+                                                      int threads) {
               SampleRequest one = request;
               one.seeds = std::move(seeds);
               one.key = key;
               one.threads = threads;
-              return sampler->sample(one);
+              return one;
             };
-            return std::make_shared<Recipe>(Recipe{std::move(sample), std::move(plan), backward});
+            return recipe_of(std::move(sampler), std::move(ask), std::move(plan), backward, window);
           },
           "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
-          "last"_a = false, "induced"_a = false, "plan"_a.none() = nb::none(), "backward"_a = false)
+          "last"_a = false, "induced"_a = false, "plan"_a.none() = nb::none(), "backward"_a = false,
+          "labor"_a.none() = nb::none(), "window"_a = kWindow,
+          "`window`: of a topology that is not all in memory, for how many batches neighbours are "
+          "read at once, and how many bytes.")
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,
-             std::shared_ptr<const GatherPlan> plan) {
-            auto sample = [sampler = std::move(sampler), num_samples = std::move(num_samples)](
-                              std::vector<Seeds> seeds, std::uint64_t key, int threads) {
-              return sampler->sample({std::move(seeds), num_samples, key, threads});
+             std::shared_ptr<const GatherPlan> plan, const Window& window) {
+            auto ask = [num_samples = std::move(num_samples)](std::vector<Seeds> seeds,
+                                                              BatchKey key, int threads) {
+              return HgtRequest{std::move(seeds), num_samples, key.value, threads};
             };
-            return std::make_shared<Recipe>(Recipe{std::move(sample), std::move(plan), false});
+            return recipe_of(std::move(sampler), std::move(ask), std::move(plan), false, window);
           },
-          "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none())
+          "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none(), "window"_a = kWindow)
       .def(
           "make",
-          [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads) {
-            const BatchRequest request = request_of(seeds, key);
+          [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads,
+             std::uint64_t number) {
+            const BatchRequest request = request_of(seeds, {key, number});
             Batch batch;
             {
               const nb::gil_scoped_release released;
@@ -149,13 +193,15 @@ void init_pipeline(nb::module_& m) {
             }
             return to_python(std::move(batch));
           },
-          "seeds"_a, "key"_a, "num_threads"_a = 0,
+          "seeds"_a, "key"_a, "num_threads"_a = 0, "number"_a = 0,
           nb::sig("def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], "
-                  "key: int, num_threads: int = 0) -> " GZ_BATCH_TUPLE),
-          "One batch, made at once by the caller: (nodes per node type, their trees if disjoint, "
+                  "key: int, num_threads: int = 0, number: int = 0) -> " GZ_BATCH_TUPLE),
+          "One batch, the `number`th of its epoch, made at once by the caller: (nodes per node "
+          "type, their trees if disjoint, "
           "(edge_index, slot) per edge type, nodes sampled per node type and hop, edges sampled "
           "per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, "
-          "nodes, edges, bytes)).");
+          "nodes, edges, bytes, what was read for its window: (rows asked for, hits, reads, "
+          "bytes, useful bytes, seconds), and what of the topology, for those sampled with it)).");
 
   nb::class_<Pipeline>(m, "Pipeline", nb::is_weak_referenceable(),
                        "Batches made ahead by threads, in the order asked for.")
@@ -163,10 +209,13 @@ void init_pipeline(nb::module_& m) {
       .def(
           "submit",
           [](Pipeline& self, std::shared_ptr<const Recipe> recipe, const SeedArrays& seeds,
-             std::uint64_t key) { self.submit(std::move(recipe), request_of(seeds, key)); },
-          "recipe"_a, "seeds"_a, "key"_a,
+             std::uint64_t key, std::uint64_t number) {
+            self.submit(std::move(recipe), request_of(seeds, {key, number}));
+          },
+          "recipe"_a, "seeds"_a, "key"_a, "number"_a = 0,
           nb::sig("def submit(self, recipe: Recipe, seeds: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None"))
+                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, "
+                  "number: int = 0) -> None"))
       .def(
           "next",
           [](Pipeline& self, double timeout) -> nb::object {
@@ -178,6 +227,10 @@ void init_pipeline(nb::module_& m) {
           nb::sig("def next(self, timeout: float = 0.0) -> " GZ_BATCH_TUPLE " | None"),
           "The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, "
           "unless that is 0.")
+      .def("flush", &Pipeline::flush, nb::call_guard<nb::gil_scoped_release>(),
+           "Nothing follows for now: what was submitted does not wait for a full window.")
+      .def("give_up_windows", &Pipeline::give_up_windows, nb::call_guard<nb::gil_scoped_release>(),
+           "Forgets rows that were read and are not gathered; they are read again.")
       .def("close", &Pipeline::close, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("is_ready", &Pipeline::is_ready, "Whether `next` would not wait.")
       .def_prop_ro("num_pending", &Pipeline::num_pending)

@@ -64,11 +64,13 @@ void init_sampling(nb::module_& m) {
       .def(nb::init<std::vector<std::int64_t>>(), "num_nodes"_a)
       .def(
           "add_file",
-          [](SamplerBuilder& self, int src_type, int dst_type,
-             std::shared_ptr<const Topology> file) {
-            self.edge_types.push_back({src_type, dst_type, csc_of(std::move(file))});
+          [](SamplerBuilder& self, int src_type, int dst_type, std::shared_ptr<const Topology> file,
+             std::shared_ptr<PagedRows> paged) {
+            self.edge_types.push_back(
+                {src_type, dst_type, csc_of(std::move(file), std::move(paged))});
           },
-          "src_type"_a, "dst_type"_a, "topology"_a)
+          "src_type"_a, "dst_type"_a, "topology"_a, "paged"_a.none() = nb::none(),
+          "`paged`: ColumnFile.of_indices of the topology, of which memory holds a part.")
       .def(
           "add_arrays",
           [](SamplerBuilder& self, int src_type, int dst_type, const Int64Array& indptr,

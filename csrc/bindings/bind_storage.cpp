@@ -13,6 +13,7 @@
 #include "build/encode.h"
 #include "io/publish.h"
 #include "storage/column.h"
+#include "storage/column_draft.h"
 #include "storage/topology.h"
 
 namespace gz::python {
@@ -27,6 +28,13 @@ const DType& dtype_named(const std::string& name) {
     throw std::invalid_argument("dtype: found '" + name + "', expected one format v1 stores");
   }
   return *dtype;
+}
+
+DraftLayout draft_layout(const std::string& path, const std::string& rows_path,
+                         const std::string& dtype, const std::vector<std::uint64_t>& shape,
+                         bool rounded) {
+  return {path, rows_path, dtype_named(dtype), shape,
+          rounded ? Encoding::kRounded : Encoding::kNone};
 }
 
 std::vector<std::uint64_t> shape_of(const Column& column) {
@@ -71,6 +79,8 @@ void init_storage(nb::module_& m) {
                      return std::vector<float>(c.zero_point().begin(), c.zero_point().end());
                    })
       .def_prop_ro("shape", &shape_of)
+      .def_prop_ro("row_bytes", &Column::row_bytes, "Bytes of one row, as it is stored.")
+      .def_prop_ro("data_offset", &Column::data_offset, "Where the first row lies in the file.")
       .def_prop_ro("row_stride", &Column::row_stride, "Bytes from one row to the next.")
       .def_prop_ro("data_bytes", &Column::data_bytes)
       .def(
@@ -98,6 +108,13 @@ void init_storage(nb::module_& m) {
           },
           "path"_a, "dtype"_a, "shape"_a, nb::arg("encoder") = nb::none(),
           "The shape is that of what is stored; `encoder` is what makes its rows, if one does.")
+      .def_static(
+          "like",
+          [](const std::string& path, const Column& model) {
+            return std::make_unique<ColumnWriter>(path, model);
+          },
+          "path"_a, "model"_a,
+          "For a column of the same shape, dtype and encoding, whose rows are given as stored.")
       .def(
           "append",
           [](ColumnWriter& self, const Bytes& rows) {
@@ -107,6 +124,50 @@ void init_storage(nb::module_& m) {
           nb::arg("rows").noconvert(), "Appends whole rows, given as their bytes.")
       .def("finish", &ColumnWriter::finish, nb::call_guard<nb::gil_scoped_release>());
 
+  nb::class_<ColumnDraft>(m, "ColumnDraft", "A .gd file whose rows are written in any order.")
+      .def_static(
+          "create",
+          [](const std::string& path, const std::string& rows_path, const std::string& dtype,
+             const std::vector<std::uint64_t>& shape, bool rounded) {
+            return ColumnDraft::create(draft_layout(path, rows_path, dtype, shape, rounded));
+          },
+          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "rounded"_a,
+          "Creates the file, and the one that says which rows are durable. `rounded`: the rows are "
+          "halves that stand for float32.")
+      .def_static(
+          "resume",
+          [](const std::string& path, const std::string& rows_path, const std::string& dtype,
+             const std::vector<std::uint64_t>& shape, bool rounded) {
+            return ColumnDraft::resume(draft_layout(path, rows_path, dtype, shape, rounded));
+          },
+          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "rounded"_a,
+          "Goes on with what create() made and a commit() left.")
+      .def(
+          "write",
+          [](ColumnDraft& self, std::uint64_t first, const Bytes& rows) {
+            const nb::gil_scoped_release released;
+            self.write(first, rows.data(), rows.size());
+          },
+          "first"_a, nb::arg("rows").noconvert(), "Whole rows from `first` on, as their bytes.")
+      .def(
+          "put",
+          [](ColumnDraft& self, const Int64Array& places, const Bytes& rows) {
+            const nb::gil_scoped_release released;
+            self.put(as_span(places), rows.data(), rows.size());
+          },
+          nb::arg("places").noconvert(), nb::arg("rows").noconvert(),
+          "Whole rows in any places, as their bytes; of equal places the last counts.")
+      .def("commit", &ColumnDraft::commit, nb::call_guard<nb::gil_scoped_release>(),
+           "Makes durable what was written.")
+      .def("finish", &ColumnDraft::finish, nb::call_guard<nb::gil_scoped_release>(),
+           "Makes a column of it, once every row is written.")
+      .def_prop_ro("durable_front", &ColumnDraft::durable_front,
+                   "Rows before this one are durable.")
+      .def_prop_ro("first_missing", &ColumnDraft::first_missing,
+                   "The first rows that are not written, [begin, end).")
+      .def_prop_ro("num_rows", &ColumnDraft::num_rows)
+      .def_prop_ro("row_bytes", &ColumnDraft::row_bytes, "Bytes of one row, as it is stored.");
+
   nb::class_<Topology>(m, "Topology", "An opened .gl file: CSC over one edge type.")
       .def_static("open", &Topology::open, "path"_a)
       .def_prop_ro("path", &Topology::path)
@@ -114,6 +175,12 @@ void init_storage(nb::module_& m) {
       .def_prop_ro("num_dst", &Topology::num_dst)
       .def_prop_ro("num_edges", &Topology::num_edges)
       .def_prop_ro("index_bytes", &Topology::index_bytes)
+      .def_prop_ro("indptr_offset", &Topology::indptr_offset, "Where the array lies in the file.")
+      .def_prop_ro("indices_offset", &Topology::indices_offset, "Likewise.")
+      .def("forget_pages", &Topology::forget_pages,
+           "Lets go of what samplers have touched, until they touch it again: it no longer counts "
+           "as "
+           "this process's memory.")
       .def(
           "view",
           [](const Topology& t) {

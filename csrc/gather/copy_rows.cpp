@@ -11,18 +11,36 @@ constexpr std::int64_t kLine = 64;
 // The hardware follows a row once it is started; its first lines are what it cannot foresee.
 constexpr std::int64_t kPrefetchedBytes = 4 * kLine;
 
-// Calls copy(from, to) for every row, fetching rows ahead.
+// Calls copy(from, to) for every row, fetching rows ahead; row_at(i) is where row i lies.
+template <class RowAt, class Copy>
+void for_rows(const RowAt& row_at, const std::int64_t* index, std::int64_t count, std::byte* out,
+              std::int64_t row_bytes, std::int64_t fetched, const Copy& copy) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (i + kPrefetchAhead < count) {
+      const std::byte* const ahead = row_at(index[i + kPrefetchAhead]);
+      for (std::int64_t at = 0; at < fetched; at += kLine) __builtin_prefetch(ahead + at);
+    }
+    copy(row_at(index[i]), out + i * row_bytes);
+  }
+}
+
 template <class Copy>
 void for_rows(const RowTable& table, const std::int64_t* index, std::int64_t count, std::byte* out,
               std::int64_t row_bytes, const Copy& copy) {
   const std::int64_t fetched = std::min({row_bytes, table.row_stride, kPrefetchedBytes});
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) {
-      const std::byte* const ahead = table.data + index[i + kPrefetchAhead] * table.row_stride;
-      for (std::int64_t at = 0; at < fetched; at += kLine) __builtin_prefetch(ahead + at);
-    }
-    copy(table.data + index[i] * table.row_stride, out + i * row_bytes);
+  const std::byte* const data = table.data;
+  const std::int64_t stride = table.row_stride;
+  if (table.rest == nullptr) {
+    return for_rows([=](std::int64_t row) { return data + row * stride; }, index, count, out,
+                    row_bytes, fetched, copy);
   }
+  const std::byte* const rest = table.rest;
+  const std::int64_t split = table.split;
+  for_rows(
+      [=](std::int64_t row) {
+        return row < split ? data + row * stride : rest + (row - split) * stride;
+      },
+      index, count, out, row_bytes, fetched, copy);
 }
 
 // Rows of a size known at compile time.

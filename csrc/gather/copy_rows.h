@@ -8,7 +8,7 @@
 
 namespace gz {
 
-// A table of rows somewhere in memory, mapped or not.
+// A table of rows somewhere in memory, mapped or not; in one place or in two.
 struct RowTable {
   const std::byte* data;
   std::int64_t num_rows;
@@ -18,6 +18,9 @@ struct RowTable {
   DecodeItems decode = nullptr;
   const float* scale = nullptr;
   const float* zero_point = nullptr;
+  // From this row on, rows lie one behind the other at `rest`. Null: all of them are at `data`.
+  std::int64_t split = 0;
+  const std::byte* rest = nullptr;
 };
 
 // Puts rows index[0 … count) one behind the other at `out`.

@@ -37,6 +37,13 @@ ColumnFile ColumnFile::of(const Column& column, bool direct) {
   return found;
 }
 
+ColumnFile ColumnFile::of_indices(const Topology& topology, bool direct) {
+  ColumnFile found{DirectFile::of(topology.file(), direct), {}};
+  found.layout = {topology.indices_offset(), static_cast<std::int64_t>(topology.num_edges()),
+                  topology.index_bytes(), topology.index_bytes(), found.file->size()};
+  return found;
+}
+
 // What the threads of one call share.
 struct DiskGather::Job {
   const ColumnFile& column;

@@ -15,6 +15,7 @@
 #include "io/direct_file.h"
 #include "io/origin.h"
 #include "storage/column.h"
+#include "storage/topology.h"
 
 namespace gz {
 
@@ -24,6 +25,8 @@ struct ColumnFile {
   RowLayout layout;
 
   static ColumnFile of(const Column& column, bool direct = true);
+  // The neighbours in the slots of a topology, a row each.
+  static ColumnFile of_indices(const Topology& topology, bool direct = true);
 };
 
 // How rows of the file become rows of the destination: `rows` of them, row_stride bytes apart, to

@@ -1,8 +1,10 @@
 #include "gather/gather.h"
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "base/parallel.h"
 #include "io/fault_guard.h"
@@ -32,39 +34,60 @@ std::int64_t grain_for(std::int64_t row_bytes) {
   return std::clamp<std::int64_t>((256 << 10) / std::max<std::int64_t>(row_bytes, 1), 16, 16384);
 }
 
-// A table and where its rows go.
+// A table, which of its rows, and where they go.
 struct Target {
-  const RowTable* table;
+  RowTable table;
+  std::span<const std::int64_t> index;
   std::byte* out;
 };
 
-// All targets by one index list, range by range: a range's indices are read from memory once.
-void gather_targets(std::span<const Target> targets, std::span<const std::int64_t> index,
-                    int threads) {
-  const auto n = static_cast<std::int64_t>(index.size());
-  std::int64_t row_bytes = 0;
-  for (const Target& target : targets) row_bytes += target.table->row_bytes;
-  parallel_for(n, grain_for(row_bytes), threads, [&](std::int64_t begin, std::int64_t end) {
-    for (const auto& [table, out] : targets) {
-      check_index(index, begin, end, table->num_rows);
-      guarded([&] {
-        copy_rows(*table, index.data() + begin, end - begin, out + begin * table->row_bytes);
-      });
-    }
-  });
+// Those by one index list together, range by range: a range's indices are read from memory once.
+void gather_targets(std::span<Target> targets, int threads) {
+  const auto by = [](const Target& target) { return target.index.data(); };
+  std::stable_sort(targets.begin(), targets.end(),
+                   [&](const Target& a, const Target& b) { return std::less{}(by(a), by(b)); });
+  for (auto first = targets.begin(); first != targets.end();) {
+    const auto last = std::find_if(first, targets.end(),
+                                   [&](const Target& target) { return by(target) != by(*first); });
+    const std::span<Target> group(first, last);
+    std::int64_t row_bytes = 0;
+    for (const Target& target : group) row_bytes += target.table.row_bytes;
+    const std::span<const std::int64_t> index = first->index;
+    parallel_for(std::ssize(index), grain_for(row_bytes), threads,
+                 [&](std::int64_t begin, std::int64_t end) {
+                   for (const Target& target : group) {
+                     const RowTable& table = target.table;
+                     check_index(index, begin, end, table.num_rows);
+                     guarded([&] {
+                       copy_rows(table, index.data() + begin, end - begin,
+                                 target.out + begin * table.row_bytes);
+                     });
+                   }
+                 });
+    first = last;
+  }
 }
 
 template <class Item>
-void widen(const Item* column, const std::int64_t* index, std::int64_t count, std::int64_t* out) {
+void widen(const RowTable& column, const std::int64_t* index, std::int64_t count,
+           std::int64_t* out) {
+  const auto* const items = reinterpret_cast<const Item*>(column.data);
+  if (column.rest == nullptr) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i + kPrefetchAhead < count) __builtin_prefetch(items + index[i + kPrefetchAhead]);
+      out[i] = items[index[i]];
+    }
+    return;
+  }
+  const auto* const rest = reinterpret_cast<const Item*>(column.rest);
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) __builtin_prefetch(column + index[i + kPrefetchAhead]);
-    out[i] = column[index[i]];
+    out[i] = index[i] < column.split ? items[index[i]] : rest[index[i] - column.split];
   }
 }
 
 }  // namespace
 
-IdColumn id_column(const RowTable& table) {
+void check_id_column(const RowTable& table) {
   if (table.row_bytes != 4 && table.row_bytes != 8) {
     throw std::invalid_argument("column: found items of " + std::to_string(table.row_bytes) +
                                 " bytes, expected int32 or int64");
@@ -72,58 +95,81 @@ IdColumn id_column(const RowTable& table) {
   if (table.num_rows > 1 && table.row_stride != table.row_bytes) {
     throw std::invalid_argument("column: expected contiguous items");
   }
-  return {table.data, table.num_rows, static_cast<int>(table.row_bytes)};
 }
 
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> given,
-                int threads) {
-  if (given.size() != plan.num_lists) {
+                int threads, const WindowPart& part) {
+  if (given.size() != plan.num_lists || part.windows.size() != plan.paged.size()) {
     throw std::invalid_argument("gather: found " + std::to_string(given.size()) +
-                                " index lists, expected " + std::to_string(plan.num_lists));
+                                " index lists, expected " + std::to_string(plan.num_lists) +
+                                ", and a window for each of the paged rows");
   }
   std::vector<std::span<const std::int64_t>> lists(given.begin(), given.end());
+  std::vector<Buffer<std::int64_t>> places;
+  for (std::size_t p = 0; p < plan.paged.size(); ++p) {
+    const std::span<const std::int64_t> rows = lists[plan.paged[p].by];
+    places.emplace_back(std::ssize(rows));
+    plan.paged[p].rows->find_places(rows, part.windows[p], part.list, places.back().data());
+  }
+  // A source's table, and the list that its rows are found by.
+  const auto resolve = [&](const GatherPlan::Source& source) {
+    if (source.paged < 0) return std::pair{source.table, lists.at(source.by)};
+    const auto p = static_cast<std::size_t>(source.paged);
+    RowTable table = plan.paged[p].rows->table(source.column, part.windows[p]);
+    table.row_bytes = source.table.row_bytes;
+    table.decode = source.table.decode;
+    table.scale = source.table.scale;
+    table.zero_point = source.table.zero_point;
+    return std::pair{table, places[p].span()};
+  };
+
   Gathered out;
-  for (const GatherPlan::Lookup& lookup : plan.lookups) {
-    const std::span<const std::int64_t> by = lists.at(lookup.by);
-    Buffer<std::int64_t> ids(static_cast<std::int64_t>(by.size()));
-    gather_ids(lookup.ids, by, ids.data(), threads);
+  for (const GatherPlan::Source& lookup : plan.lookups) {
+    const auto [column, by] = resolve(lookup);
+    Buffer<std::int64_t> ids(std::ssize(by));
+    gather_ids(column, by, ids.data(), threads);
     lists.push_back(ids.span());
     out.lists.push_back(std::move(ids));
   }
-  for (const auto& [by, table] : plan.columns) {
-    const auto rows = static_cast<std::int64_t>(lists.at(by).size());
-    out.columns.push_back(
-        {Buffer<std::byte>(rows * table.row_bytes, plan.locked), table.row_bytes});
-  }
   std::vector<Target> targets;
-  for (std::size_t list = 0; list < lists.size(); ++list) {
-    targets.clear();
-    for (std::size_t c = 0; c < plan.columns.size(); ++c) {
-      if (plan.columns[c].by != list) continue;
-      targets.push_back({&plan.columns[c].table, out.columns[c].rows.data()});
-    }
-    if (!targets.empty()) gather_targets(targets, lists[list], threads);
+  for (const GatherPlan::Source& source : plan.columns) {
+    const auto [table, by] = resolve(source);
+    out.columns.push_back(
+        {Buffer<std::byte>(std::ssize(by) * table.row_bytes, plan.locked), table.row_bytes});
+    targets.push_back({table, by, out.columns.back().rows.data()});
   }
+  gather_targets(targets, threads);
   return out;
+}
+
+Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
+                      int threads) {
+  std::vector<RowWindow> windows;
+  for (const auto& [by, rows] : plan.paged) {
+    const IdList wanted[] = {lists[by]};
+    windows.push_back(rows->read(wanted, 0));
+    if (windows.back().errors.front()) std::rethrow_exception(windows.back().errors.front());
+  }
+  return gather(plan, lists, threads, {windows, 0});
 }
 
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,
                  int threads) {
-  const Target target{&table, out};
-  gather_targets({&target, 1}, index, threads);
+  Target target{table, index, out};
+  gather_targets({&target, 1}, threads);
 }
 
-void gather_ids(const IdColumn& column, std::span<const std::int64_t> index, std::int64_t* out,
+void gather_ids(const RowTable& column, std::span<const std::int64_t> index, std::int64_t* out,
                 int threads) {
   const auto n = static_cast<std::int64_t>(index.size());
   parallel_for(n, grain_for(8), threads, [&](std::int64_t begin, std::int64_t end) {
     check_index(index, begin, end, column.num_rows);
     guarded([&] {
       const std::int64_t* at = index.data() + begin;
-      if (column.item_bytes == 4) {
-        widen(reinterpret_cast<const std::int32_t*>(column.data), at, end - begin, out + begin);
+      if (column.row_bytes == 4) {
+        widen<std::int32_t>(column, at, end - begin, out + begin);
       } else {
-        widen(reinterpret_cast<const std::int64_t*>(column.data), at, end - begin, out + begin);
+        widen<std::int64_t>(column, at, end - begin, out + begin);
       }
     });
   });

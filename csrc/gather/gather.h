@@ -3,41 +3,44 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "gather/copy_rows.h"
+#include "gather/paged_rows.h"
+#include "gather/window_room.h"
 
 namespace gz {
 
-// A column of int32 or int64 numbers.
-struct IdColumn {
-  const std::byte* data;
-  std::int64_t num_rows;
-  int item_bytes;  // 4 or 8
-};
-
-// Raises std::invalid_argument where rows are not 4 or 8 bytes, or do not touch.
-IdColumn id_column(const RowTable& table);
+// Raises std::invalid_argument unless rows are int32 or int64 numbers that touch.
+void check_id_column(const RowTable& table);
 
 // What to gather for every batch: columns of tables, each by one of the batch's index lists.
 struct GatherPlan {
-  struct Lookup {
+  // A table in memory; or a column of paged rows, of which `table` says only what becomes of them:
+  // row_bytes, decode, scale and zero_point.
+  struct Source {
     std::size_t by;  // number of a list
-    IdColumn ids;
-  };
-  struct Column {
-    std::size_t by;
     RowTable table;
+    int paged = -1;  // number of the paged rows, which then go by the same list
+    std::size_t column = 0;
+  };
+  struct Paged {
+    std::size_t by;
+    std::shared_ptr<PagedRows> rows;
   };
 
   std::size_t num_lists = 0;    // how many lists a batch brings
-  std::vector<Lookup> lookups;  // lookup l makes one more list, number num_lists + l
-  std::vector<Column> columns;
-  bool locked = false;                              // rows go to page-locked memory
-  std::vector<std::shared_ptr<const void>> owners;  // keep the tables alive
+  std::vector<Source> lookups;  // columns of ids; lookup l makes one more list, num_lists + l
+  std::vector<Source> columns;
+  std::vector<Paged> paged;             // by lists that the batch brings
+  std::shared_ptr<WindowRoom> windows;  // what is read ahead; null: one batch at a time
+  int max_window = std::numeric_limits<int>::max();  // batches of one, at most
+  bool locked = false;                               // rows go to page-locked memory
+  std::vector<std::shared_ptr<const void>> owners;   // keep the tables alive
 };
 
 struct Gathered {
@@ -49,18 +52,29 @@ struct Gathered {
   std::vector<Column> columns;              // [column]
 };
 
+// Where a batch finds what was read of a plan's paged rows.
+struct WindowPart {
+  std::span<const RowWindow> windows;  // [paged]
+  std::size_t list = 0;                // which list of them is the batch's
+};
+
 // Gathers a batch's columns on `threads` threads (0: as many as torch uses). Raises
 // std::out_of_range naming the first bad position of a list, and OsError when a table's file was
 // truncated under its map.
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
-                int threads);
+                int threads, const WindowPart& part = {});
+
+// The same for a batch that no window was read for: reads what it lacks first. Raises OsError where
+// that fails.
+Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
+                      int threads);
 
 // Copies row index[i] of `table` to out + i * row_bytes, for every i; otherwise as gather().
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,
                  int threads);
 
-// Items index[i] of `column`, widened to int64; otherwise as gather().
-void gather_ids(const IdColumn& column, std::span<const std::int64_t> index, std::int64_t* out,
+// Items index[i] of a column of ids, widened to int64; otherwise as gather().
+void gather_ids(const RowTable& column, std::span<const std::int64_t> index, std::int64_t* out,
                 int threads);
 
 }  // namespace gz

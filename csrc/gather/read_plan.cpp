@@ -1,17 +1,14 @@
 #include "gather/read_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <stdexcept>
 #include <string>
-#include <utility>
+
+#include "base/radix_sort.h"
 
 namespace gz {
 namespace {
-
-constexpr int kDigitBits = 11;  // the counters of a digit stay in the first-level cache
-constexpr std::uint64_t kDigits = 1U << kDigitBits;
 
 int bits_for(std::uint64_t largest) { return static_cast<int>(std::bit_width(largest)); }
 
@@ -52,7 +49,7 @@ void ReadPlan::build(const RowLayout& layout, std::span<const RowRequest> reques
   index_mask_ = low_bits(index_bits);
   request_mask_ = low_bits(request_bits);
   collect(layout, requests);
-  sort(row_bits);
+  radix_sort(keys_, scratch_, row_shift_, row_bits);  // requests come in order already
   merge(layout, limits);
 }
 
@@ -75,24 +72,6 @@ void ReadPlan::collect(const RowLayout& layout, std::span<const RowRequest> requ
               static_cast<std::uint64_t>(k) << request_shift_ | i;
     }
   }
-}
-
-// Radix sort by row, lowest digit first; it is stable, and requests come in order already.
-void ReadPlan::sort(int row_bits) {
-  std::uint64_t* from = keys_.data();
-  const std::int64_t n = keys_.size();
-  if (n == 0 || std::is_sorted(from, from + n)) return;
-  scratch_.resize(n);
-  std::uint64_t* to = scratch_.data();
-  for (int shift = row_shift_; shift < row_shift_ + row_bits; shift += kDigitBits) {
-    std::array<std::int64_t, kDigits> place{};
-    for (std::int64_t i = 0; i < n; ++i) ++place[from[i] >> shift & (kDigits - 1)];
-    std::int64_t before = 0;
-    for (std::int64_t& count : place) before += std::exchange(count, before);
-    for (std::int64_t i = 0; i < n; ++i) to[place[from[i] >> shift & (kDigits - 1)]++] = from[i];
-    std::swap(from, to);
-  }
-  if (from != keys_.data()) std::swap(keys_, scratch_);
 }
 
 void ReadPlan::merge(const RowLayout& layout, const ReadLimits& limits) {

@@ -74,7 +74,6 @@ class ReadPlan {
 
  private:
   void collect(const RowLayout& layout, std::span<const RowRequest> requests);
-  void sort(int row_bits);
   void merge(const RowLayout& layout, const ReadLimits& limits);
 
   // A target is one number: row, request, index, from the top bits to the lowest.

@@ -40,6 +40,10 @@ File File::create(const std::string& path) {
   return File(open_retrying(path, O_RDWR | O_CREAT | O_EXCL), path);
 }
 
+File File::open_for_update(const std::string& path) {
+  return File(open_retrying(path, O_RDWR), path);
+}
+
 File File::temporary(const std::string& path) {
   File file = create(path);
   if (::unlink(path.c_str()) != 0) throw OsError("cannot remove", path, errno);
@@ -108,11 +112,42 @@ void File::write_at(const void* from, std::size_t size, std::uint64_t offset) {
 }
 
 void File::will_need(std::uint64_t offset, std::uint64_t size) const noexcept {
+  if (size == 0) return;  // to the kernel 0 is everything up to the end
   ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
+}
+
+void File::resize(std::uint64_t size) {
+  int result;
+  do {
+    result = ::ftruncate(fd_, static_cast<off_t>(size));
+  } while (result != 0 && errno == EINTR);
+  if (result != 0) throw OsError("cannot resize", path_, errno);
+}
+
+void File::start_writing(std::uint64_t offset, std::uint64_t size) {
+  write_out(offset, size, SYNC_FILE_RANGE_WRITE);
+}
+
+void File::finish_writing(std::uint64_t offset, std::uint64_t size) {
+  write_out(offset, size,
+            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+}
+
+void File::write_out(std::uint64_t offset, std::uint64_t size, unsigned flags) {
+  const auto at = static_cast<off_t>(offset);
+  if (::sync_file_range(fd_, at, static_cast<off_t>(size), flags) == 0) return;
+  // Filesystems that cannot are left to their own pace.
+  if (errno != ENOSYS && errno != EINVAL && errno != ESPIPE) {
+    throw OsError("cannot write", path_, errno);
+  }
 }
 
 void File::sync() {
   if (::fsync(fd_) != 0) throw OsError("cannot sync", path_, errno);
+}
+
+void File::sync_data() {
+  if (::fdatasync(fd_) != 0) throw OsError("cannot sync", path_, errno);
 }
 
 }  // namespace gz

@@ -60,6 +60,8 @@ Mapping::~Mapping() {
   ::munmap(data_, size_);
 }
 
+void Mapping::forget_pages() const noexcept { ::madvise(data_, size_, MADV_DONTNEED); }
+
 MappedPlace find_mapped(const void* address) {
   const auto* const at = static_cast<const std::byte*>(address);
   const std::lock_guard lock(registry().mutex);

@@ -31,6 +31,9 @@ class Mapping {
   std::byte* data() const noexcept { return data_; }
   std::uint64_t size() const noexcept { return size_; }
   const std::string& path() const noexcept { return path_; }
+  // Lets go of the pages that are in memory, for the kernel to find or read again at the next
+  // touch: they no longer count as this process's. REQUIRES a map that nobody wrote to.
+  void forget_pages() const noexcept;
   // False when copy-on-write was asked for and the kernel's strict overcommit refused it.
   bool writable() const noexcept { return writable_; }
 

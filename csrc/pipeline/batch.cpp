@@ -1,5 +1,6 @@
 #include "pipeline/batch.h"
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 #include <utility>
@@ -33,6 +34,51 @@ std::int64_t bytes_of(const std::vector<Buffer<T>>& buffers) noexcept {
   return bytes;
 }
 
+// The lists that a plan gathers by.
+std::vector<std::span<const std::int64_t>> index_lists(const Batch& batch) {
+  std::vector<std::span<const std::int64_t>> lists;
+  for (const auto& nodes : batch.nodes) lists.push_back(nodes.span());
+  for (const Batch::Edges& e : batch.edges) lists.push_back(e.slot.span());
+  return lists;
+}
+
+// One of them, of a batch that is packed or not.
+IdList index_list(const Batch& batch, std::size_t number) {
+  if (batch.packed == nullptr) return index_lists(batch)[number];
+  const std::size_t num_node_types = batch.packed->nodes.size();
+  if (number < num_node_types) return batch.packed->nodes[number];
+  return batch.packed->edges[number - num_node_types].second;
+}
+
+void unpack(Batch& batch, bool locked) {
+  if (batch.packed == nullptr) return;
+  for (NarrowIds& nodes : batch.packed->nodes) batch.nodes.push_back(std::move(nodes).widen());
+  for (NarrowIds& trees : batch.packed->trees) batch.trees.push_back(std::move(trees).widen());
+  for (auto& [index, slot] : batch.packed->edges) {
+    batch.edges.push_back({std::move(index).widen(locked), std::move(slot).widen()});
+  }
+  batch.packed.reset();
+}
+
+std::vector<Seeds> seeds_of(const BatchRequest& request) {
+  std::vector<Seeds> seeds;
+  for (const auto& [type, nodes, times] : request.seeds) seeds.push_back({type, nodes, times});
+  return seeds;
+}
+
+// The arrays of a sample, as batches have them.
+void take_sample(const Recipe& recipe, Sample sample, Batch& batch) {
+  const bool locked = recipe.plan != nullptr && recipe.plan->locked;
+  for (Sample::Edges& e : sample.edges) {
+    const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
+    batch.edges.push_back({stacked(src, dst, locked), std::move(e.slot)});
+  }
+  batch.nodes = std::move(sample.nodes);
+  batch.trees = std::move(sample.trees);
+  batch.num_sampled_nodes = std::move(sample.num_sampled_nodes);
+  batch.num_sampled_edges = std::move(sample.num_sampled_edges);
+}
+
 }  // namespace
 
 std::int64_t Batch::num_nodes() const noexcept {
@@ -55,31 +101,101 @@ std::int64_t Batch::bytes() const noexcept {
 }
 
 Batch sample_batch(const Recipe& recipe, const BatchRequest& request, int threads) {
-  const Clock::time_point begin = Clock::now();
-  std::vector<Seeds> seeds;
-  for (const auto& [type, nodes, times] : request.seeds) seeds.push_back({type, nodes, times});
-  Sample sample = recipe.sample(std::move(seeds), request.key, threads);
-  const bool locked = recipe.plan != nullptr && recipe.plan->locked;
   Batch batch;
-  for (Sample::Edges& e : sample.edges) {
-    const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
-    batch.edges.push_back({stacked(src, dst, locked), std::move(e.slot)});
+  if (recipe.samples_together()) {
+    const BatchToSample alone{&recipe, &request, &batch};
+    const auto errors = sample_together({&alone, 1}, threads);
+    if (errors.front()) std::rethrow_exception(errors.front());
+    return batch;
   }
-  batch.nodes = std::move(sample.nodes);
-  batch.trees = std::move(sample.trees);
-  batch.num_sampled_nodes = std::move(sample.num_sampled_nodes);
-  batch.num_sampled_edges = std::move(sample.num_sampled_edges);
+  const Clock::time_point begin = Clock::now();
+  take_sample(recipe, recipe.sample(seeds_of(request), request.key, threads), batch);
   batch.sample_time = Clock::now() - begin;
   return batch;
 }
 
+std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> batches, int threads,
+                                                std::stop_token stop) {
+  const Clock::time_point begin = Clock::now();
+  std::vector<SamplingRun> runs;
+  for (const auto& [recipe, request, batch] : batches) {
+    runs.push_back(recipe->begin(seeds_of(*request), request->key, threads));
+  }
+  SampleWindow window =
+      sample_window(runs, batches.front().recipe->sampled.max_bytes, std::move(stop));
+  if (window.stopped) return {};
+  RowWindow::Stats* read = &window.read;
+  for (std::size_t k = 0; k < batches.size(); ++k) {
+    if (window.errors[k]) continue;
+    Batch& batch = *batches[k].batch;
+    take_sample(*batches[k].recipe, std::move(window.samples[k]), batch);
+    if (read != nullptr) batch.topology_read = *std::exchange(read, nullptr);
+  }
+  const Clock::duration each = (Clock::now() - begin) / std::ssize(batches);
+  for (const BatchToSample& made : batches) made.batch->sample_time = each;
+  return std::move(window.errors);
+}
+
+std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batch* const> batches,
+                                            std::stop_token stop, int at_once) {
+  const std::vector<GatherPlan::Paged>& paged = recipe.plan->paged;
+  auto window = std::make_shared<BatchWindow>();
+  if (recipe.plan->windows != nullptr) window->room = recipe.plan->windows->take(at_once);
+  std::size_t count = std::min(batches.size(), recipe.max_window(at_once));
+  std::int64_t room = window->room.bytes();
+  std::vector<std::exception_ptr> errors;
+  for (const auto& [by, rows] : paged) {
+    std::vector<IdList> lists;
+    for (const Batch* batch : batches.first(count)) lists.push_back(index_list(*batch, by));
+    window->rows.push_back(rows->read(lists, room, stop));
+    const RowWindow& part = window->rows.back();
+    if (part.stopped) return {};
+    count = part.num_lists();
+    room = std::max<std::int64_t>(0, room - part.bytes());
+  }
+  window->room.shrink(window->room.bytes() - room);
+  errors.resize(count);
+  RowWindow::Stats stats;
+  for (const RowWindow& part : window->rows) {
+    stats += part.stats;
+    for (std::size_t k = 0; k < count; ++k) {
+      if (!errors[k]) errors[k] = part.errors[k];
+    }
+  }
+  batches.front()->read += stats;
+  for (std::size_t k = 0; k < count; ++k) {
+    batches[k]->window = window;
+    batches[k]->place_in_window = k;
+  }
+  return errors;
+}
+
+void pack_batch(Batch& batch) {
+  auto packed = std::make_unique<Batch::Packed>();
+  for (auto& nodes : batch.nodes) packed->nodes.emplace_back(std::move(nodes));
+  for (auto& trees : batch.trees) packed->trees.emplace_back(std::move(trees));
+  for (auto& [index, slot] : batch.edges) {
+    packed->edges.emplace_back(std::move(index), std::move(slot));
+  }
+  batch.nodes.clear();
+  batch.trees.clear();
+  batch.edges.clear();
+  batch.packed = std::move(packed);
+}
+
 void gather_batch(const Recipe& recipe, Batch& batch, int threads) {
   if (recipe.plan == nullptr) return;
+  unpack(batch, recipe.plan->locked);
+  if (recipe.reads() && batch.window == nullptr) {
+    Batch* const alone[] = {&batch};
+    const auto errors = read_window(recipe, alone);
+    if (errors.front()) std::rethrow_exception(errors.front());
+  }
   const Clock::time_point begin = Clock::now();
-  std::vector<std::span<const std::int64_t>> lists;
-  for (const auto& nodes : batch.nodes) lists.push_back(nodes.span());
-  for (const Batch::Edges& e : batch.edges) lists.push_back(e.slot.span());
-  batch.gathered = gather(*recipe.plan, lists, threads);
+  WindowPart part;
+  if (batch.window != nullptr) part = {batch.window->rows, batch.place_in_window};
+  batch.gathered = gather(*recipe.plan, index_lists(batch), threads, part);
+  batch.window.reset();
   batch.gather_time = Clock::now() - begin;
 }
 

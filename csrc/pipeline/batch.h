@@ -1,16 +1,23 @@
-// One batch on its way from seeds to arrays, in two stages: sample, gather.
+// One batch on its way from seeds to arrays: sampled, with others given what is not in memory,
+// gathered.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/narrow_ids.h"
 #include "gather/gather.h"
 #include "sampling/sample.h"
+#include "sampling/sample_window.h"
 
 namespace gz {
 
@@ -22,11 +29,14 @@ struct BatchRequest {
     std::vector<std::int64_t> times;  // one per seed, or none
   };
   std::vector<SeedArrays> seeds;
-  std::uint64_t key = 0;  // names the batch; the same key gives the same batch
+  BatchKey key;
 };
 
 // Any sampler with its fan-out: samples around seeds, on so many threads.
-using SampleStage = std::function<Sample(std::vector<Seeds> seeds, std::uint64_t key, int threads)>;
+using SampleStage = std::function<Sample(std::vector<Seeds> seeds, BatchKey key, int threads)>;
+
+// The same for a sampler that reads its topology: begins what goes on in a window of batches.
+using BeginStage = std::function<SamplingRun(std::vector<Seeds> seeds, BatchKey key, int threads)>;
 
 // How every batch of an epoch is made. Immutable; used by several threads at once.
 struct Recipe {
@@ -35,6 +45,28 @@ struct Recipe {
   // are left as they were sampled.
   std::shared_ptr<const GatherPlan> plan;
   bool backward = false;  // edges were walked from source to destination: they are turned round
+
+  // Instead of `sample`, where the topology does not fit in memory; so many batches are sampled
+  // together then.
+  BeginStage begin = {};
+  WindowLimits sampled = kSampledTogether;
+
+  static constexpr WindowLimits kSampledTogether{16, 64 << 20};
+
+  bool samples_together() const noexcept { return begin != nullptr; }
+  bool reads() const noexcept { return plan != nullptr && !plan->paged.empty(); }
+  // For how many batches rows are read at once now.
+  std::size_t max_window(int at_once) const noexcept {
+    if (plan->windows == nullptr) return 1;
+    const int most = plan->windows->max_batches(at_once);
+    return static_cast<std::size_t>(std::min(most, plan->max_window));
+  }
+};
+
+// What was read for a window of batches, by the plan's paged rows.
+struct BatchWindow {
+  std::vector<RowWindow> rows;  // [paged]
+  WindowRoom::Part room;        // that they take
 };
 
 // A finished batch, and what it cost.
@@ -50,7 +82,18 @@ struct Batch {
   std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]
   Gathered gathered;
 
-  std::chrono::nanoseconds sample_time{0};
+  // While it waits to be read for, in place of nodes, trees and edges.
+  struct Packed {
+    std::vector<NarrowIds> nodes, trees;
+    std::vector<std::pair<NarrowIds, NarrowIds>> edges;  // index, slot
+  };
+  std::unique_ptr<Packed> packed;
+  std::shared_ptr<const BatchWindow> window;  // until it is gathered
+  std::size_t place_in_window = 0;
+
+  RowWindow::Stats read;                    // of the whole window, in the first of its batches
+  RowWindow::Stats topology_read;           // the same for the batches that were sampled together
+  std::chrono::nanoseconds sample_time{0};  // of those, the share of one
   std::chrono::nanoseconds gather_time{0};
 
   std::int64_t num_nodes() const noexcept;
@@ -58,9 +101,32 @@ struct Batch {
   std::int64_t bytes() const noexcept;  // of all arrays
 };
 
-// The stages, in this order; each on `threads` threads (0: as many as torch uses). Raise what the
-// sampler and gather() do.
+// The stages, in this order; `threads` 0: as many as torch uses. Raise what the sampler and
+// gather() do.
 Batch sample_batch(const Recipe& recipe, const BatchRequest& request, int threads);
+
+// One of the batches that are sampled together.
+struct BatchToSample {
+  const Recipe* recipe;
+  const BatchRequest* request;
+  Batch* batch;
+};
+
+// Samples all of these, whose recipes may differ. Returns for each why it cannot be made, or null;
+// none at all if stopped. REQUIRES samples_together(), and one batch or more.
+std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> batches, int threads,
+                                                std::stop_token stop = {});
+
+// Reads what these batches lack, or as many first ones of them as the recipe's limits allow.
+// Returns for each of those why it cannot be made, or null; none at all if stopped. REQUIRES
+// recipe.reads(), and one batch or more. `at_once`: windows that are to be there at a time.
+std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batch* const> batches,
+                                            std::stop_token stop = {}, int at_once = 1);
+
+// Halves what a batch takes that has to wait. It is read for and gathered all the same.
+void pack_batch(Batch& batch);
+
+// Reads for this batch alone what no window brought.
 void gather_batch(const Recipe& recipe, Batch& batch, int threads);
 
 }  // namespace gz

@@ -19,7 +19,16 @@
 namespace gz {
 namespace {
 
-enum class Stage { kToSample, kToGather, kDone };
+enum class Stage { kToSample, kToRead, kReading, kToGather, kDone };
+
+// Windows of batches that are sampled at the same time: one computes while the other reads.
+constexpr int kSampledAtOnce = 2;
+// Batches of a window of which two halves are worth reading by turns.
+constexpr std::size_t kLeastToOverlap = 4;
+// Of the consumer's time for a batch, how much one more says.
+constexpr int kSmooth = 4;
+
+using Clock = std::chrono::steady_clock;
 
 struct Entry {
   std::shared_ptr<const Recipe> recipe;
@@ -28,6 +37,8 @@ struct Entry {
   std::exception_ptr error;
   Stage stage = Stage::kToSample;
   bool running = false;
+  bool is_last = false;  // of what is to come for now
+  bool is_in_window = false;
 };
 
 // Signals are for the threads that know what to do about them; faults are a thread's own.
@@ -47,33 +58,102 @@ struct Pipeline::State {
     block_signals();
     std::unique_lock lock(mutex);
     while (true) {
-      Entry* entry = nullptr;
-      to_do.wait(lock, [&] { return closing || (entry = oldest_to_do()) != nullptr; });
+      std::vector<Entry*> work;
+      to_do.wait(lock, [&] { return closing || !(work = oldest_to_do()).empty(); });
       if (closing) return;
-      entry->running = true;
+      for (Entry* entry : work) entry->running = true;
+      if (is_window(*work.front())) {
+        sample(work, lock);
+        continue;
+      }
       lock.unlock();
-      run(*entry);
+      run(*work.front());
       lock.lock();
-      entry->running = false;
-      advance(*entry);
+      work.front()->running = false;
+      advance(*work.front());
     }
   }
 
-  // REQUIRES the lock.
-  Entry* oldest_to_do() {
+  static bool is_window(const Entry& entry) {
+    return entry.stage == Stage::kToSample && entry.recipe->samples_together();
+  }
+
+  // Takes entries that are sampled together to their next stage. REQUIRES the lock, which is open
+  // meanwhile.
+  void sample(const std::vector<Entry*>& window, std::unique_lock<std::mutex>& lock) {
+    ++sampling;
+    lock.unlock();
+    std::vector<std::exception_ptr> errors = sample_for(window);
+    lock.lock();
+    --sampling;
+    if (closing) return;
+    for (std::size_t k = 0; k < window.size(); ++k) {
+      Entry& entry = *window[k];
+      entry.running = false;
+      if (errors[k]) {
+        entry.error = errors[k];
+        entry.batch = Batch{};
+      }
+      advance(entry);
+    }
+    to_do.notify_all();
+  }
+
+  // REQUIRES the lock. An entry, or those that are sampled together. Rows are what takes memory: a
+  // batch that waits for others, as it is sampled or read for, is bounded by it when it is
+  // gathered, others before they are sampled, so that what is sampled can be gathered at once.
+  std::vector<Entry*> oldest_to_do() {
     std::int64_t begun = 0;  // and not done, so that what it takes is a guess
-    for (const auto& entry : entries) {
-      if (entry->stage == Stage::kDone) continue;
-      if (entry->running) {
-        ++begun;
+    bool may_sample = sampling < kSampledAtOnce;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      Entry* const entry = entries[i].get();
+      const Recipe& recipe = *entry->recipe;
+      const bool waits = recipe.reads() || (recipe.samples_together() && recipe.plan != nullptr);
+      if (entry->running && (!waits || entry->stage == Stage::kToGather)) ++begun;
+      if (entry->running) continue;
+      if (is_window(*entry)) {
+        if (!may_sample) continue;
+        const std::int64_t most = waits ? recipe.sampled.max_batches : room_for(recipe, begun, i);
+        if (most == 0) {
+          waits_for_room = true;
+          return {};
+        }
+        std::vector<Entry*> window = next_to_sample(i, most);
+        if (!window.empty()) return window;
+        may_sample = false;  // those behind it are part of it
         continue;
       }
-      const bool fits = entry == entries.front() || entry->stage == Stage::kToGather ||
-                        held_bytes + (begun + 1) * largest <= max_bytes;
-      if (!fits) waits_for_room = true;
-      return fits ? entry.get() : nullptr;
+      const bool is_light = entry->stage == (waits ? Stage::kToSample : Stage::kToGather);
+      if (is_light) return {entry};
+      if (entry->stage != Stage::kToSample && entry->stage != Stage::kToGather) continue;
+      const bool fits = i == 0 || held_bytes + (begun + 1) * largest <= max_bytes;
+      if (fits) return {entry};
+      waits_for_room = true;
+      if (!waits) return {};
     }
-    return nullptr;
+    return {};
+  }
+
+  // REQUIRES the lock. How many batches that are done when they are sampled may be sampled together
+  // from number i on.
+  std::int64_t room_for(const Recipe& recipe, std::int64_t begun, std::size_t i) const {
+    const std::int64_t room = (max_bytes - held_bytes) / std::max<std::int64_t>(largest, 1) - begun;
+    return std::clamp<std::int64_t>(room, i == 0 ? 1 : 0, recipe.sampled.max_batches);
+  }
+
+  // REQUIRES the lock. The entries from number i on that are sampled together, or none as long as
+  // they should wait for more.
+  std::vector<Entry*> next_to_sample(std::size_t i, std::int64_t most) {
+    std::vector<Entry*> window;
+    const bool is_wanted = awaited && i == 0;
+    for (; i < entries.size(); ++i) {
+      Entry* const entry = entries[i].get();
+      if (entry->running || !is_window(*entry)) return window;
+      window.push_back(entry);
+      if (std::ssize(window) >= most || entry->is_last) return window;
+    }
+    waits_for_more = !is_wanted;
+    return is_wanted ? window : std::vector<Entry*>{};
   }
 
   // REQUIRES the lock.
@@ -86,6 +166,7 @@ struct Pipeline::State {
     try {
       if (entry.stage == Stage::kToSample) {
         entry.batch = sample_batch(*entry.recipe, entry.request, 1);
+        if (entry.recipe->reads()) pack_batch(entry.batch);
       } else {
         gather_batch(*entry.recipe, entry.batch, 1);
       }
@@ -99,25 +180,175 @@ struct Pipeline::State {
   void advance(Entry& entry) {
     const bool sampled = entry.stage == Stage::kToSample;
     if (sampled && entry.error == nullptr && entry.recipe->plan != nullptr) {
-      entry.stage = Stage::kToGather;  // for this thread: to wake another would leave it idle
+      if (entry.recipe->reads()) {
+        entry.stage = Stage::kToRead;
+        to_read.notify_one();
+      } else {
+        entry.stage = Stage::kToGather;  // for this thread: to wake another would leave it idle
+      }
       return;
     }
+    finish(entry);
+  }
+
+  // REQUIRES the lock.
+  void finish(Entry& entry) {
     entry.stage = Stage::kDone;
+    if (entry.is_in_window) {
+      --in_window;
+      to_read.notify_one();
+    }
+    entry.is_in_window = false;
     const std::int64_t bytes = entry.batch.bytes();
     held_bytes += bytes;
     largest = std::max(largest, bytes);
     if (&entry == entries.front().get()) done.notify_all();
   }
 
+  // The one thread that reads.
+  void read() {
+    block_signals();
+    std::unique_lock lock(mutex);
+    while (true) {
+      std::vector<Entry*> window;
+      to_read.wait(lock, [&] { return closing || !(window = next_window()).empty(); });
+      if (closing) return;
+      for (Entry* entry : window) entry->stage = Stage::kReading;
+      const int together = at_once(*window.front());
+      lock.unlock();
+      const Clock::time_point begin = Clock::now();
+      std::vector<std::exception_ptr> errors = read_for(window, together);
+      const Clock::duration took = Clock::now() - begin;
+      lock.lock();
+      if (closing) return;
+      read_time = took / std::max<std::ptrdiff_t>(1, std::ssize(errors));
+      if (std::exchange(gives_up, false)) {
+        for (Entry* entry : window) {
+          entry->stage = Stage::kToRead;
+          entry->batch.window.reset();
+        }
+        continue;
+      }
+      in_window += errors.size();
+      for (std::size_t k = 0; k < window.size(); ++k) {
+        Entry& entry = *window[k];
+        if (k >= errors.size()) {
+          entry.stage = Stage::kToRead;  // the window was full without it
+          continue;
+        }
+        entry.stage = Stage::kToGather;
+        entry.is_in_window = true;
+        if (errors[k] == nullptr) continue;
+        entry.error = errors[k];
+        const RowWindow::Stats stats = entry.batch.read;
+        entry.batch = Batch{};
+        entry.batch.read = stats;
+        finish(entry);
+      }
+      to_do.notify_all();
+    }
+  }
+
+  // REQUIRES the lock. The next entries to read for, or none as long as they should wait for more:
+  // for those that are being sampled, and for those to come unless the consumer waits already.
+  std::vector<Entry*> next_window() {
+    std::vector<Entry*> window;
+    for (const auto& entry : entries) {
+      const bool is_read = entry->stage != Stage::kToSample && entry->stage != Stage::kToRead;
+      if (window.empty() && (is_read || !entry->recipe->reads())) continue;
+      if (entry->stage == Stage::kToSample && (entry->running || !is_window(*entry))) return {};
+      if (entry->stage != Stage::kToRead) break;
+      if (window.empty() && in_window > 0 && !may_overlap(*entry)) return {};
+      if (!window.empty() && window.front()->recipe->plan != entry->recipe->plan) return window;
+      window.push_back(entry.get());
+      const bool is_full = window.size() >= entry->recipe->max_window(at_once(*entry));
+      if (is_full || entry->is_last) return window;
+    }
+    const bool is_wanted = awaited && !window.empty() && window.front() == entries.front().get();
+    return is_wanted ? window : std::vector<Entry*>{};
+  }
+
+  // REQUIRES the lock. How many windows are to be there at a time: one, as long as it can be, where
+  // the consumer waits for the disk; two, so that one is read while the other is consumed, where it
+  // has enough to do itself meanwhile.
+  int at_once(const Entry& entry) const {
+    const bool is_long = entry.recipe->max_window(1) >= kLeastToOverlap;
+    return is_long && 2 * own_time > read_time ? 2 : 1;
+  }
+
+  bool may_overlap(const Entry& entry) const {
+    return at_once(entry) > 1 && entry.recipe->plan->windows->has_half();
+  }
+
+  // REQUIRES the lock. Forgets what is read and not gathered.
+  void give_up_windows() {
+    for (const auto& entry : entries) {
+      if (entry->stage == Stage::kReading) gives_up = true;
+      if (entry->stage != Stage::kToGather || !entry->is_in_window || entry->running) continue;
+      entry->stage = Stage::kToRead;
+      entry->batch.window.reset();
+      entry->is_in_window = false;
+      --in_window;
+    }
+    to_read.notify_one();
+  }
+
+  std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window) noexcept {
+    const Job job;
+    std::vector<BatchToSample> batches;
+    for (Entry* entry : window) {
+      batches.push_back({entry->recipe.get(), &entry->request, &entry->batch});
+    }
+    try {
+      std::vector<std::exception_ptr> errors = sample_together(batches, 1, stop.get_token());
+      for (std::size_t k = 0; k < errors.size(); ++k) {
+        if (!errors[k] && window[k]->recipe->reads()) pack_batch(window[k]->batch);
+      }
+      return errors;
+    } catch (...) {
+      return std::vector<std::exception_ptr>(window.size(), std::current_exception());
+    }
+  }
+
+  std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window,
+                                           int together) noexcept {
+    const Job job;
+    std::vector<Batch*> batches;
+    for (Entry* entry : window) batches.push_back(&entry->batch);
+    try {
+      return read_window(*window.front()->recipe, batches, stop.get_token(), together);
+    } catch (...) {
+      // Whose fault it is cannot be told: each for itself, the first one now.
+      if (batches.size() == 1) return {std::current_exception()};
+    }
+    try {
+      return read_window(*window.front()->recipe, std::span(batches).first(1), stop.get_token(),
+                         together);
+    } catch (...) {
+      return {std::current_exception()};
+    }
+  }
+
   std::mutex mutex;
   std::condition_variable to_do;
+  std::condition_variable to_read;
   std::condition_variable done;
   std::deque<std::unique_ptr<Entry>> entries;  // the oldest first
   std::vector<std::thread> threads;
   const std::int64_t max_bytes;
-  std::int64_t held_bytes = 0;  // of the batches that are done
-  std::int64_t largest = 0;     // of the batches so far
-  bool waits_for_room = false;  // some thread found work that would take too much
+  std::int64_t held_bytes = 0;   // of the batches that are done
+  std::int64_t largest = 0;      // of the batches so far
+  bool waits_for_room = false;   // some thread found work that would take too much
+  std::size_t in_window = 0;     // entries that were read for and are not gathered
+  bool gives_up = false;         // what is being read is not to be kept
+  bool waits_for_more = false;   // some thread found too few entries to sample together
+  int sampling = 0;              // windows that are being sampled
+  bool awaited = false;          // the consumer waits
+  Clock::time_point returned;    // when the consumer last got a batch
+  Clock::duration own_time{0};   // that it takes for one, on average of the last ones
+  Clock::duration read_time{0};  // of a batch, in the last window
+  std::thread reader;            // begun with the first batch that reads
+  std::stop_source stop;         // of what it reads
   bool closing = false;
 };
 
@@ -150,9 +381,12 @@ void Pipeline::close() noexcept {
   {
     const std::lock_guard lock(state_->mutex);
     state_->closing = true;
+    state_->stop.request_stop();
     threads.swap(state_->threads);
+    if (state_->reader.joinable()) threads.push_back(std::move(state_->reader));
   }
   state_->to_do.notify_all();
+  state_->to_read.notify_all();
   state_->done.notify_all();
   for (std::thread& thread : threads) thread.join();
   std::deque<std::unique_ptr<Entry>> dropped;
@@ -175,9 +409,27 @@ void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request
   {
     const std::lock_guard lock(state->mutex);
     if (state->closing) throw std::logic_error("the pipeline is closed");
+    if (entry->recipe->reads() && !state->reader.joinable()) {
+      state->reader = std::thread([own = state.get()] { own->read(); });
+    }
     state->entries.push_back(std::move(entry));
   }
   state->to_do.notify_one();
+}
+
+void Pipeline::flush() {
+  const std::shared_ptr<State> state = live();
+  const std::lock_guard lock(state->mutex);
+  if (state->entries.empty()) return;
+  state->entries.back()->is_last = true;
+  state->to_read.notify_one();
+  state->to_do.notify_one();
+}
+
+void Pipeline::give_up_windows() {
+  const std::shared_ptr<State> state = live();
+  const std::lock_guard lock(state->mutex);
+  state->give_up_windows();
 }
 
 std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
@@ -186,13 +438,26 @@ std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
   bool makes_room = false;
   {
     std::unique_lock lock(state->mutex);
-    if (!state->done.wait_for(lock, patience, [&] { return state->is_ready(); })) return nullptr;
+    if (state->returned != Clock::time_point{}) {
+      const Clock::duration own = Clock::now() - state->returned;
+      state->own_time += (own - state->own_time) / kSmooth;
+      state->returned = {};
+    }
+    if (!state->is_ready()) {
+      state->awaited = true;
+      state->to_read.notify_one();
+      if (std::exchange(state->waits_for_more, false)) state->to_do.notify_one();
+    }
+    const bool is_ready = state->done.wait_for(lock, patience, [&] { return state->is_ready(); });
+    state->awaited = false;
+    if (!is_ready) return nullptr;
     if (state->closing) throw std::logic_error("the pipeline is closed");
     if (state->entries.empty()) throw std::logic_error("no batch was asked for");
     entry = std::move(state->entries.front());
     state->entries.pop_front();
     state->held_bytes -= entry->batch.bytes();
     makes_room = std::exchange(state->waits_for_room, false);
+    state->returned = Clock::now();
   }
   if (makes_room) state->to_do.notify_all();
   if (entry->error) std::rethrow_exception(entry->error);

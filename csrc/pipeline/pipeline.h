@@ -13,7 +13,19 @@ namespace gz {
 // Each thread takes the oldest stage that is to be done, of any batch, and does it alone: OpenMP
 // would start a team per thread.
 //
-// Thread safety: submit() and next() are one consumer's; close() may come from another thread.
+// Batches whose rows are not all in memory wait, sampled, until one more thread has read for a
+// window of them. A window is full (GatherPlan::windows), or ends where nothing more is to come; it
+// is cut short only where the consumer waits for its first batch and all that was submitted is
+// sampled. The next one is read when all batches of the last are gathered, which the consumer may
+// be a few behind of: one large window needs fewer reads than two small ones. But where the
+// consumer takes its time for each batch, windows are half as large, and one is read while it is
+// busy with the other.
+//
+// Batches whose topology is not all in memory are sampled so many together (Recipe::sampled), by
+// the same rules; two such windows at a time, one of which computes while the other reads.
+//
+// Thread safety: submit() and next() are one consumer's; close() and give_up_windows() may come
+// from another thread.
 // After it, and in a forked child, which has none of the threads (orphaned() says so), submit() and
 // next() raise std::logic_error.
 class Pipeline {
@@ -31,6 +43,13 @@ class Pipeline {
   // is done. Rethrows what its stages raised; the batch after it is then the oldest.
   // Raises std::logic_error where none is left.
   std::unique_ptr<Batch> next(std::chrono::milliseconds patience);
+
+  // Says that for now nothing follows what was submitted: it is not to wait for a full window.
+  void flush();
+
+  // Forgets rows that were read for batches and are not gathered: another epoch begins that has
+  // nothing to read into. They are read again, for a window of the size that is right by then.
+  void give_up_windows();
 
   // Whether next() would return, or raise, at once.
   bool is_ready() const;

@@ -1,21 +1,33 @@
 #include "sampling/graph.h"
 
+#include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "base/errors.h"
 
 namespace gz {
 
-Csc csc_of(std::shared_ptr<const Topology> file) {
+Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged) {
+  const auto num_edges = static_cast<std::int64_t>(file->num_edges());
+  if (paged != nullptr && (paged->num_columns() != 1 || paged->num_rows() != num_edges ||
+                           paged->row_bytes() != std::int64_t{file->index_bytes()})) {
+    throw std::invalid_argument(
+        file->path() + ": paged: found " + std::to_string(paged->num_columns()) + " columns of " +
+        std::to_string(paged->num_rows()) + " rows, " + std::to_string(paged->row_bytes()) +
+        " bytes each, expected one of " + std::to_string(num_edges) + " rows of " +
+        std::to_string(file->index_bytes()) + " bytes");
+  }
   return {file->indptr(),
-          file->indices(),
+          paged != nullptr ? nullptr : file->indices(),
           file->index_bytes(),
           static_cast<std::int64_t>(file->num_src()),
           static_cast<std::int64_t>(file->num_dst()),
-          static_cast<std::int64_t>(file->num_edges()),
+          num_edges,
           file->path(),
           file,
-          nullptr};
+          nullptr,
+          std::move(paged)};
 }
 
 void check_edge_types(const std::vector<std::int64_t>& num_nodes,
@@ -40,8 +52,13 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
 
 void check_files(const std::vector<SampledEdgeType>& edge_types) {
   for (const SampledEdgeType& type : edge_types) {
-    if (type.csc.file != nullptr) type.csc.file->check_size();
+    if (type.csc.file != nullptr && type.csc.paged == nullptr) type.csc.file->check_size();
   }
+}
+
+bool is_paged(const std::vector<SampledEdgeType>& edge_types) noexcept {
+  return std::any_of(edge_types.begin(), edge_types.end(),
+                     [](const SampledEdgeType& type) { return type.csc.paged != nullptr; });
 }
 
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {

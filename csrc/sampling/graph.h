@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "gather/paged_rows.h"
 #include "sampling/edge_order.h"
 #include "storage/topology.h"
 
@@ -14,7 +15,7 @@ namespace gz {
 // The in-neighbours of one edge type, wherever they lie.
 struct Csc {
   const std::int64_t* indptr;  // [num_dst + 1]
-  const void* indices;         // [num_edges], uint32 or int64 as index_bytes says
+  const void* indices;         // [num_edges], uint32 or int64 as index_bytes says; null if paged
   std::uint32_t index_bytes;
   std::int64_t num_src;
   std::int64_t num_dst;
@@ -22,7 +23,11 @@ struct Csc {
   std::string name;                      // file path, or what else to call it in an error
   std::shared_ptr<const Topology> file;  // null for arrays in memory
   std::shared_ptr<const void> owner;     // keeps arrays in memory alive
+  // The indices, a row each, where memory does not hold all of them. Who samples then asks for the
+  // sources of slots (sample_window.h); indptr is in memory or mapped all the same.
+  std::shared_ptr<PagedRows> paged = {};
 
+  // REQUIRES, as what follows, that it is not paged.
   std::int64_t source(std::int64_t slot) const noexcept {
     return index_bytes == 4
                ? static_cast<std::int64_t>(static_cast<const std::uint32_t*>(indices)[slot])
@@ -34,8 +39,9 @@ struct Csc {
   }
 };
 
-// The arrays of an opened file, which it keeps open.
-Csc csc_of(std::shared_ptr<const Topology> file);
+// The arrays of an opened file, which it keeps open; `paged` has the one column
+// ColumnFile::of_indices(). Raises std::invalid_argument where that is of something else.
+Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged = {});
 
 struct SampledEdgeType {
   int src_type;
@@ -50,8 +56,10 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
                       const std::vector<SampledEdgeType>& edge_types);
 
 // Raises FormatError where a file was cut short since it was opened: cheap against a batch, and a
-// better message than the fault that would follow.
+// better message than the fault that would follow. Of paged ones the reader says what is lost.
 void check_files(const std::vector<SampledEdgeType>& edge_types);
+
+bool is_paged(const std::vector<SampledEdgeType>& edge_types) noexcept;
 
 // Raises std::out_of_range unless 0 <= node < num_nodes; `i` is the seed's place.
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "base/buffer.h"
 #include "base/parallel.h"
 #include "sampling/id_map.h"
+#include "sampling/induce.h"
 #include "sampling/read_csc.h"
 #include "sampling/rng.h"
 #include "sampling/subset.h"
@@ -83,7 +86,7 @@ struct HgtSampler::Workspace {
   Buffer<std::int64_t> source;
 };
 
-// One call of sample(): the request, what has been sampled, and the budgets.
+// One batch: the request, what has been sampled, and the budgets.
 class HgtSampler::Run {
  public:
   Run(const HgtSampler& sampler, const HgtRequest& request, Workspace& workspace)
@@ -96,30 +99,66 @@ class HgtSampler::Run {
     out_.num_sampled_edges.resize(sampler.edge_types_.size());
   }
 
-  Sample run() {
+  void add_seeds() {
     for (const Seeds& seeds : request_.seeds) add_seeds(seeds);
-    const std::size_t num_types = out_.nodes.size();
-    std::vector<std::int64_t> begin(num_types, 0);
-    for (std::size_t t = 0; t < num_types; ++t) {
+    begin_.resize(out_.nodes.size());
+    for (std::size_t t = 0; t < begin_.size(); ++t) {
       out_.num_sampled_nodes[t].push_back(out_.nodes[t].size());
     }
-    const std::size_t hops = request_.num_samples.empty() ? 0 : request_.num_samples.front().size();
-    for (std::size_t hop = 0; hop < hops; ++hop) {
-      const std::uint64_t key = derive_key(request_.key, hop);
-      // The types take turns only between these two steps: their order does not matter.
-      for (std::size_t e = 0; e < sampler_.edge_types_.size(); ++e) {
-        const auto dst = static_cast<std::size_t>(sampler_.edge_types_[e].dst_type);
-        fill_budget(sampler_.edge_types_[e], begin[dst], derive_key(key, num_types + e));
-      }
-      for (std::size_t t = 0; t < num_types; ++t) {
-        begin[t] = out_.nodes[t].size();
-        take(t, request_.num_samples[t][hop], derive_key(key, t));
-        out_.num_sampled_nodes[t].push_back(out_.nodes[t].size() - begin[t]);
-      }
-    }
-    for (std::size_t e = 0; e < sampler_.edge_types_.size(); ++e) join(e);
-    return std::move(out_);
   }
+
+  std::size_t num_hops() const {
+    return request_.num_samples.empty() ? 0 : request_.num_samples.front().size();
+  }
+
+  // The neighbours that the destinations of an edge type let into the budget this hop; returns what
+  // is to be read before fill_budget(). The types take turns only between the hop's two halves:
+  // their order does not matter.
+  std::span<const SourceList> choose(std::size_t e, std::size_t hop) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const auto dst = static_cast<std::size_t>(type.dst_type);
+    choose(type, begin_[dst], derive_key(derive_key(request_.key, hop), out_.nodes.size() + e));
+    wanted_.clear();
+    fetch_sources(type, workspace_.slot.data(), workspace_.source.data(), workspace_.slot.size(),
+                  request_.threads, wanted_);
+    return wanted_;
+  }
+
+  void fill_budget(std::size_t e) { fill_budget(sampler_.edge_types_[e]); }
+
+  void take_nodes(std::size_t hop) {
+    for (std::size_t t = 0; t < begin_.size(); ++t) {
+      begin_[t] = out_.nodes[t].size();
+      take(t, request_.num_samples[t][hop], derive_key(derive_key(request_.key, hop), t));
+      out_.num_sampled_nodes[t].push_back(out_.nodes[t].size() - begin_[t]);
+    }
+  }
+
+  // All edges of one type that join sampled nodes. Those of a paged type in stretches, which the
+  // caller goes on with until list_edges() says false.
+  void join(std::size_t e) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    look_up(type, 0, 0);
+    const std::int64_t count = workspace_.degree.size();
+    if (type.csc.paged != nullptr) {
+      stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
+      return;
+    }
+    induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(), count,
+           request_.threads, known_sources(type), out_.edges[e]);
+  }
+
+  bool list_edges() {
+    wanted_.clear();
+    return stretches_->list(request_.threads, wanted_);
+  }
+  std::span<const SourceList> wanted() const { return wanted_; }
+
+  void keep_edges(std::size_t e) {
+    stretches_->keep(known_sources(sampler_.edge_types_[e]), out_.edges[e]);
+  }
+
+  Sample take() { return std::move(out_); }
 
  private:
   void add_seeds(const Seeds& seeds) {
@@ -134,10 +173,13 @@ class HgtSampler::Run {
     }
   }
 
-  // Adds the neighbours of the destinations from position `begin` on to the budget of their type.
-  void fill_budget(const SampledEdgeType& type, std::int64_t begin, std::uint64_t key) {
+  const Known& known_sources(const SampledEdgeType& type) const {
+    return workspace_.known[static_cast<std::size_t>(type.src_type)];
+  }
+
+  // Fills slot with neighbours of the destinations from position `begin` on.
+  void choose(const SampledEdgeType& type, std::int64_t begin, std::uint64_t key) {
     const std::int64_t total = look_up(type, begin, kMaxNeighbors);
-    if (total == 0) return;
     workspace_.slot.resize(total);
     workspace_.source.resize(total);
     const std::int64_t count = workspace_.offset.size() - 1;
@@ -154,8 +196,12 @@ class HgtSampler::Run {
         }
       }
     });
-    fetch_sources(type, workspace_.slot.data(), workspace_.source.data(), total, request_.threads);
+  }
 
+  // Adds them to the budget of their type.
+  void fill_budget(const SampledEdgeType& type) {
+    const std::int64_t total = workspace_.slot.size();
+    const std::int64_t count = workspace_.offset.size() - 1;
     Known& known = workspace_.known[static_cast<std::size_t>(type.src_type)];
     known.reserve(total);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -198,15 +244,6 @@ class HgtSampler::Run {
     }
   }
 
-  // All edges of one type that join sampled nodes.
-  void join(std::size_t e) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
-    look_up(type, 0, 0);
-    const Known& known = workspace_.known[static_cast<std::size_t>(type.src_type)];
-    induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(),
-           workspace_.degree.size(), request_.threads, known, out_.edges[e]);
-  }
-
   // Fills first, degree, and where up to `most` neighbours of each go, for the destinations from
   // position `begin` on; returns how many neighbours that are.
   std::int64_t look_up(const SampledEdgeType& type, std::int64_t begin, std::int64_t most) {
@@ -228,6 +265,9 @@ class HgtSampler::Run {
   const HgtRequest& request_;
   Workspace& workspace_;
   Sample out_;
+  std::vector<std::int64_t> begin_;  // [node type]: the destinations of this hop
+  std::vector<SourceList> wanted_;
+  std::optional<InducedStretches> stretches_;
 };
 
 HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types)
@@ -238,7 +278,7 @@ HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledE
 
 HgtSampler::~HgtSampler() = default;
 
-Sample HgtSampler::sample(const HgtRequest& request) const {
+void HgtSampler::check(const HgtRequest& request) const {
   if (request.num_samples.size() != num_nodes_.size()) {
     throw std::invalid_argument("num_samples: found " + std::to_string(request.num_samples.size()) +
                                 " lists, expected one per node type (" +
@@ -257,10 +297,35 @@ Sample HgtSampler::sample(const HgtRequest& request) const {
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
   check_files(edge_types_);
-  std::unique_ptr<Workspace> workspace = workspaces_.borrow();
-  Sample sample = Run(*this, request, *workspace).run();
-  workspaces_.give_back(std::move(workspace));
-  return sample;
 }
+
+bool HgtSampler::reads() const noexcept { return is_paged(edge_types_); }
+
+SamplingRun HgtSampler::begin(HgtRequest request) const {
+  check(request);
+  std::unique_ptr<Workspace> workspace = workspaces_.borrow();
+  Run run(*this, request, *workspace);
+  run.add_seeds();
+  for (std::size_t hop = 0; hop < run.num_hops(); ++hop) {
+    for (std::size_t e = 0; e < edge_types_.size(); ++e) {
+      const std::span<const SourceList> wanted = run.choose(e, hop);
+      if (!wanted.empty()) co_yield wanted;
+      run.fill_budget(e);
+    }
+    run.take_nodes(hop);
+  }
+  for (std::size_t e = 0; e < edge_types_.size(); ++e) {
+    run.join(e);
+    if (edge_types_[e].csc.paged == nullptr) continue;
+    while (run.list_edges()) {
+      co_yield run.wanted();
+      run.keep_edges(e);
+    }
+  }
+  workspaces_.give_back(std::move(workspace));
+  co_return run.take();
+}
+
+Sample HgtSampler::sample(const HgtRequest& request) const { return sample_alone(begin(request)); }
 
 }  // namespace gz

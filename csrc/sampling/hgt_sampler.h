@@ -7,6 +7,7 @@
 
 #include "sampling/graph.h"
 #include "sampling/sample.h"
+#include "sampling/sample_window.h"
 #include "sampling/workspace_pool.h"
 
 namespace gz {
@@ -43,9 +44,15 @@ class HgtSampler {
   // Raises as NeighborSampler::sample.
   Sample sample(const HgtRequest& request) const;
 
+  // As NeighborSampler's.
+  SamplingRun begin(HgtRequest request) const;
+  bool reads() const noexcept;
+
  private:
   struct Workspace;
   class Run;
+
+  void check(const HgtRequest& request) const;
 
   std::vector<std::int64_t> num_nodes_;
   std::vector<SampledEdgeType> edge_types_;

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <utility>
 
 #include "sampling/draw.h"
 #include "sampling/id_map.h"
+#include "sampling/induce.h"
+#include "sampling/labor.h"
 #include "sampling/read_csc.h"
 #include "sampling/rng.h"
 
@@ -40,13 +44,16 @@ struct NeighborSampler::Workspace {
   Buffer<std::int64_t> offset;          // [frontier + 1]: where its drawn edges go
 };
 
-// One call of sample(): the request, what has been sampled, and the hop that is being expanded.
+// One batch: the request, what has been sampled, and the hop that is being expanded.
 class NeighborSampler::Run {
  public:
   Run(const NeighborSampler& sampler, const SampleRequest& request, Workspace& workspace)
       : sampler_(sampler), request_(request), workspace_(workspace) {
     const std::size_t num_node_types = sampler.num_nodes_.size();
     const std::size_t num_edge_types = sampler.edge_types_.size();
+    begin_.resize(num_node_types);
+    end_.resize(num_node_types);
+    base_.resize(num_edge_types);
     out_.nodes.resize(num_node_types);
     if (request.disjoint) out_.trees.resize(num_node_types);
     out_.edges.resize(num_edge_types);
@@ -70,33 +77,74 @@ class NeighborSampler::Run {
     }
   }
 
-  Sample run() {
+  void add_seeds() {
     for (const Seeds& seeds : request_.seeds) add_seeds(seeds);
-    std::vector<std::int64_t> begin(out_.nodes.size(), 0);
-    std::vector<std::int64_t> end(out_.nodes.size());
-    for (std::size_t t = 0; t < end.size(); ++t) {
-      end[t] = out_.nodes[t].size();
-      out_.num_sampled_nodes[t].push_back(end[t]);
+    for (std::size_t t = 0; t < end_.size(); ++t) {
+      end_[t] = out_.nodes[t].size();
+      out_.num_sampled_nodes[t].push_back(end_[t]);
     }
-    const std::size_t hops =
-        request_.num_neighbors.empty() ? 0 : request_.num_neighbors.front().size();
-    for (std::size_t hop = 0; hop < hops; ++hop) {
-      for (std::size_t e = 0; e < sampler_.edge_types_.size(); ++e) {
-        const auto dst = static_cast<std::size_t>(sampler_.edge_types_[e].dst_type);
-        const std::int64_t before = out_.edges[e].row.size();
-        expand(e, hop, begin[dst], end[dst]);
-        out_.num_sampled_edges[e].push_back(out_.edges[e].row.size() - before);
-      }
-      for (std::size_t t = 0; t < end.size(); ++t) {
-        begin[t] = std::exchange(end[t], out_.nodes[t].size());
-        out_.num_sampled_nodes[t].push_back(end[t] - begin[t]);
-      }
-    }
-    if (request_.induced) {
-      for (std::size_t e = 0; e < sampler_.edge_types_.size(); ++e) induce(e);
-    }
-    return std::move(out_);
   }
+
+  std::size_t num_hops() const {
+    return request_.num_neighbors.empty() ? 0 : request_.num_neighbors.front().size();
+  }
+
+  // Begins a hop: over each edge type in turn as far as memory has the sources. Returns what is to
+  // be read before relabel_rest().
+  std::span<const SourceList> expand(std::size_t hop) {
+    wanted_.clear();
+    relabelled_ = 0;
+    for (std::size_t e = 0; e < base_.size(); ++e) {
+      choose(e, hop);
+      fetch(e);
+      if (!wanted_.empty()) continue;
+      relabel(e);
+      ++relabelled_;
+    }
+    return wanted_;
+  }
+
+  // New nodes are numbered in the order of edge types, whatever was read.
+  void relabel_rest() {
+    for (; relabelled_ < base_.size(); ++relabelled_) relabel(relabelled_);
+    for (std::size_t t = 0; t < end_.size(); ++t) {
+      begin_[t] = std::exchange(end_[t], out_.nodes[t].size());
+      out_.num_sampled_nodes[t].push_back(end_[t] - begin_[t]);
+    }
+  }
+
+  // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
+  // not later than its seed, if timed), grouped by destination. Those of a paged type in stretches,
+  // which the caller goes on with until list_induced() says false.
+  void induce(std::size_t e) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const auto dst = static_cast<std::size_t>(type.dst_type);
+    out_.num_sampled_edges[e].clear();
+    out_.edges[e].resize(0);
+    const std::int64_t count = type.csc.num_edges == 0 ? 0 : out_.nodes[dst].size();
+    look_up_degrees(type, 0, count, -1);
+    if (type.csc.paged != nullptr) {
+      stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
+    } else if (count > 0) {
+      with_positions(type, [&](const auto& positions) {
+        gz::induce(type, workspace_.first.data(), workspace_.degree.data(),
+                   workspace_.offset.data(), count, request_.threads, positions, out_.edges[e]);
+      });
+    }
+  }
+
+  bool list_induced() {
+    wanted_.clear();
+    return stretches_->list(request_.threads, wanted_);
+  }
+  std::span<const SourceList> wanted() const { return wanted_; }
+
+  void keep_induced(std::size_t e) {
+    with_positions(sampler_.edge_types_[e],
+                   [&](const auto& positions) { stretches_->keep(positions, out_.edges[e]); });
+  }
+
+  Sample take() { return std::move(out_); }
 
  private:
   // Keys of a node type fit 32 bits. A node of a tree is a pair, for which 64 are taken.
@@ -140,18 +188,24 @@ class NeighborSampler::Run {
     }
   }
 
-  void expand(std::size_t e, std::size_t hop, std::int64_t begin, std::int64_t end) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
-    const std::int64_t k = request_.num_neighbors[e][hop];
-    if (begin == end || k == 0 || type.csc.num_edges == 0) return;
-    const std::int64_t total = look_up_degrees(type, begin, end - begin, k);
-    const auto src = static_cast<std::size_t>(type.src_type);
-    // Positions are 32-bit, and each edge may bring a new node.
-    if (total >= std::numeric_limits<std::uint32_t>::max() - out_.nodes[src].size()) {
+  // Positions are 32-bit, and each edge may bring a new node.
+  void check_room(std::size_t src, std::int64_t num_edges) const {
+    if (num_edges >= std::numeric_limits<std::uint32_t>::max() - out_.nodes[src].size()) {
       throw_too_many();
     }
+  }
+
+  // A hop has three steps for each edge type. The first: which edges the frontier takes.
+  void choose(std::size_t e, std::size_t hop) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const std::int64_t begin = begin_[static_cast<std::size_t>(type.dst_type)];
+    const std::int64_t end = end_[static_cast<std::size_t>(type.dst_type)];
+    const std::int64_t k = request_.num_neighbors[e][hop];
     Sample::Edges& edges = out_.edges[e];
-    const std::int64_t base = edges.row.size();
+    const std::int64_t base = base_[e] = edges.row.size();
+    if (begin == end || k == 0 || type.csc.num_edges == 0) return;
+    const std::int64_t total = look_up_degrees(type, begin, end - begin, k);
+    check_room(static_cast<std::size_t>(type.src_type), total);
     edges.resize(base + total);
     workspace_.edge_room[e] = base + total;
     const Draw draw{.order = type.order,
@@ -165,14 +219,34 @@ class NeighborSampler::Run {
                     .col = begin,
                     .ranks = edges.slot.data() + base,
                     .cols = edges.col.data() + base};
-    if (!draw_ranks(draw, request_.threads)) drop_missing(edges, base);
-    fetch_sources(type, edges.slot.data() + base, edges.row.data() + base, edges.slot.size() - base,
-                  request_.threads);
+    const bool complete =
+        request_.labor && k > 0
+            ? draw_by_variates(draw, type, {*request_.labor, request_.key, hop, type.src_type},
+                               request_.threads)
+            : draw_ranks(draw, request_.threads);
+    if (!complete) drop_missing(edges, base);
+  }
+
+  // The second: their sources, from memory or to be read.
+  void fetch(std::size_t e) {
+    Sample::Edges& edges = out_.edges[e];
+    fetch_sources(sampler_.edge_types_[e], edges.slot.data() + base_[e],
+                  edges.row.data() + base_[e], edges.slot.size() - base_[e], request_.threads,
+                  wanted_);
+  }
+
+  // The third: their positions in the batch, which grows by the nodes that are new.
+  void relabel(std::size_t e) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const auto src = static_cast<std::size_t>(type.src_type);
+    Sample::Edges& edges = out_.edges[e];
+    check_room(src, edges.row.size() - base_[e]);
     if (narrow(src)) {
-      relabel(type, workspace_.ids[src].narrow, edges, base);
+      relabel(type, workspace_.ids[src].narrow, edges, base_[e]);
     } else {
-      relabel(type, workspace_.ids[src].wide, edges, base);
+      relabel(type, workspace_.ids[src].wide, edges, base_[e]);
     }
+    out_.num_sampled_edges[e].push_back(edges.row.size() - base_[e]);
   }
 
   // Fills first, degree and offset for `count` nodes from `begin` on; returns how many edges they
@@ -283,37 +357,28 @@ class NeighborSampler::Run {
     void prefetch(std::int64_t col, std::int64_t source) const { ids.prefetch(key(col, source)); }
   };
 
-  // Replaces the drawn edges of one type by all that join sampled nodes (of one tree, if disjoint;
-  // not later than its seed, if timed), grouped by destination.
-  void induce(std::size_t e) {
-    const SampledEdgeType& type = sampler_.edge_types_[e];
+  // call(where the sources of an edge type are in the batch)
+  template <class Call>
+  void with_positions(const SampledEdgeType& type, const Call& call) {
     const auto src = static_cast<std::size_t>(type.src_type);
-    out_.num_sampled_edges[e].clear();
-    out_.edges[e].resize(0);
-    const std::int64_t count = out_.nodes[static_cast<std::size_t>(type.dst_type)].size();
-    if (count == 0 || type.csc.num_edges == 0) return;
-    look_up_degrees(type, 0, count, -1);
-    if (narrow(src)) {
-      induce(type, workspace_.ids[src].narrow, out_.edges[e], count);
-    } else {
-      induce(type, workspace_.ids[src].wide, out_.edges[e], count);
-    }
-  }
-
-  template <class Key>
-  void induce(const SampledEdgeType& type, const IdMap<Key>& ids, Sample::Edges& edges,
-              std::int64_t count) {
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const trees = request_.disjoint ? out_.trees[dst].data() : nullptr;
-    const Positions<Key> positions{*this, ids, trees, type.csc.num_src};
-    gz::induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(),
-               count, request_.threads, positions, edges);
+    if (narrow(src)) {
+      call(Positions<std::uint32_t>{*this, workspace_.ids[src].narrow, trees, type.csc.num_src});
+    } else {
+      call(Positions<std::uint64_t>{*this, workspace_.ids[src].wide, trees, type.csc.num_src});
+    }
   }
 
   const NeighborSampler& sampler_;
   const SampleRequest& request_;
   Workspace& workspace_;
   Sample out_;
+  std::vector<std::int64_t> begin_, end_;  // [node type]: the frontier
+  std::vector<std::int64_t> base_;         // [edge type]: where the hop's edges begin
+  std::vector<SourceList> wanted_;
+  std::size_t relabelled_ = 0;  // edge types of this hop that are done
+  std::optional<InducedStretches> stretches_;
   std::int64_t num_trees_ = 0;            // seeds so far
   std::vector<std::int64_t> tree_times_;  // [seed], if seeds have times
 };
@@ -326,7 +391,7 @@ NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
 
 NeighborSampler::~NeighborSampler() = default;
 
-Sample NeighborSampler::sample(const SampleRequest& request) const {
+void NeighborSampler::check(const SampleRequest& request) const {
   if (request.num_neighbors.size() != edge_types_.size()) {
     throw std::invalid_argument(
         "num_neighbors: found " + std::to_string(request.num_neighbors.size()) +
@@ -343,6 +408,17 @@ Sample NeighborSampler::sample(const SampleRequest& request) const {
       }
     }
   }
+  if (request.labor && request.replace) {
+    throw std::invalid_argument("labor: found drawing with replacement, expected without");
+  }
+  if (request.labor && reads()) {
+    throw std::invalid_argument(
+        "method='labor': found a topology that is not all in memory, expected one that is: every "
+        "neighbour of every frontier node is looked at; raise memory=, or sample uniformly");
+  }
+  if (request.labor && request.labor->batch_dependency == 0) {
+    throw std::invalid_argument("batch_dependency: found 0, expected a number of batches");
+  }
   for (const Seeds& seeds : request.seeds) {
     if (!seeds.times.empty() && seeds.times.size() != seeds.nodes.size()) {
       throw std::invalid_argument("seed times: found " + std::to_string(seeds.times.size()) +
@@ -358,10 +434,36 @@ Sample NeighborSampler::sample(const SampleRequest& request) const {
     }
   }
   check_files(edge_types_);
+}
+
+bool NeighborSampler::reads() const noexcept { return is_paged(edge_types_); }
+
+SamplingRun NeighborSampler::begin(SampleRequest request) const {
+  check(request);
   std::unique_ptr<Workspace> workspace = workspaces_.borrow();
-  Sample sample = Run(*this, request, *workspace).run();
+  Run run(*this, request, *workspace);
+  run.add_seeds();
+  for (std::size_t hop = 0; hop < run.num_hops(); ++hop) {
+    const std::span<const SourceList> wanted = run.expand(hop);
+    if (!wanted.empty()) co_yield wanted;
+    run.relabel_rest();
+  }
+  if (request.induced) {
+    for (std::size_t e = 0; e < edge_types_.size(); ++e) {
+      run.induce(e);
+      if (edge_types_[e].csc.paged == nullptr) continue;
+      while (run.list_induced()) {
+        co_yield run.wanted();
+        run.keep_induced(e);
+      }
+    }
+  }
   workspaces_.give_back(std::move(workspace));
-  return sample;
+  co_return run.take();
+}
+
+Sample NeighborSampler::sample(const SampleRequest& request) const {
+  return sample_alone(begin(request));
 }
 
 }  // namespace gz

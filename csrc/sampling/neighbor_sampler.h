@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sampling/graph.h"
 #include "sampling/sample.h"
+#include "sampling/sample_window.h"
 #include "sampling/workspace_pool.h"
 
 namespace gz {
@@ -19,7 +21,8 @@ struct SampleRequest {
   bool disjoint = false;  // every seed grows a tree of its own; trees share no node
   bool last = false;      // where edges have times: the newest instead of any
   bool induced = false;   // afterwards: all edges among the sampled nodes instead of those drawn
-  std::uint64_t key = 0;  // names the batch; the same key gives the same sample
+  std::optional<Labor> labor = {};  // draw by variates that destinations share
+  BatchKey key;                     // the same key gives the same sample
   int threads = 0;
 };
 
@@ -43,15 +46,25 @@ class NeighborSampler {
   // - with weights, each draw is in proportion to weight; an edge of weight 0 is never drawn,
   // unless
   //   all neighbours are asked for;
+  // - by LABOR each destination draws as if alone, in proportion to weight too, but all by the same
+  //   variates of a node type's vertices (trees and occurrences of a seed as well, so that the same
+  //   vertices serve all of them), at a cost of O(degree); without replacement only;
   // - the result depends on the request alone, not on `threads`.
   // Raises std::out_of_range for a seed that is not a node, std::invalid_argument for a bad
   // fan-out, FormatError for a topology that contradicts itself, OsError when its file was cut
   // short.
   Sample sample(const SampleRequest& request) const;
 
+  // The same for sample_window(), step by step; the sampler and the seeds outlive it.
+  SamplingRun begin(SampleRequest request) const;
+  // Whether some edge type is paged: then batches cost less together.
+  bool reads() const noexcept;
+
  private:
   struct Workspace;
   class Run;
+
+  void check(const SampleRequest& request) const;
 
   std::vector<std::int64_t> num_nodes_;
   std::vector<SampledEdgeType> edge_types_;

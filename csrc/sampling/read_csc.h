@@ -5,22 +5,20 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <vector>
 
 #include "base/parallel.h"
 #include "io/fault_guard.h"
 #include "sampling/graph.h"
-#include "sampling/id_map.h"
-#include "sampling/sample.h"
+#include "sampling/sample_window.h"
 
 namespace gz {
 
 // How far ahead reads are announced. As many as memory serves at a time, which is more than a core
 // foresees: at 24 a random read took 5 ns, at 128 it takes 2 to 4.
 inline constexpr std::int64_t kPrefetchAhead = 128;
-inline constexpr std::int64_t kRanksAhead = 32;  // within one neighbourhood
-inline constexpr std::int64_t kNodesAhead = 8;   // where each node is several reads
+inline constexpr std::int64_t kNodesAhead = 8;  // where each node is several reads
 inline constexpr std::int64_t kFrontierGrain = 2048;
-inline constexpr std::int64_t kInduceGrain = 256;
 inline constexpr std::int64_t kEdgeGrain = 16384;
 
 // Calls visit(i) for all i in [from, to), announce(i) well before it.
@@ -72,18 +70,23 @@ inline std::int64_t sum_offsets(std::int64_t* offset, std::int64_t count) {
 
 namespace detail {
 
+// REQUIRES: runs inside guarded().
+inline void ranks_to_slots(const EdgeOrder& order, std::int64_t* slot, std::int64_t from,
+                           std::int64_t to) {
+  const std::int64_t* const slots = order.slots;
+  if (slots == nullptr) return;
+  visit_announced(
+      from, to, [&](std::int64_t j) { __builtin_prefetch(slots + slot[j]); },
+      [&](std::int64_t j) { slot[j] = slots[slot[j]]; });
+}
+
 template <class Index>
 void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t* source,
                    std::int64_t count, int threads) {
   const auto* const indices = static_cast<const Index*>(type.csc.indices);
-  const std::int64_t* const slots = type.order.slots;
   parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
     guarded([&] {
-      if (slots != nullptr) {
-        visit_announced(
-            from, to, [&](std::int64_t j) { __builtin_prefetch(slots + slot[j]); },
-            [&](std::int64_t j) { slot[j] = slots[slot[j]]; });
-      }
+      ranks_to_slots(type.order, slot, from, to);
       visit_announced(
           from, to, [&](std::int64_t j) { __builtin_prefetch(indices + slot[j]); },
           [&](std::int64_t j) { source[j] = static_cast<std::int64_t>(indices[slot[j]]); });
@@ -91,75 +94,31 @@ void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t
   });
 }
 
-// Calls visit(col, how many before it at this col, slot, row) for every edge among sampled nodes.
-template <class Positions, class Visit>
-void visit_induced(const SampledEdgeType& type, const std::int64_t* first,
-                   const std::int64_t* degree, std::int64_t count, int threads,
-                   const Positions& positions, const Visit& visit) {
-  std::atomic<bool> outside{false};
-  std::atomic<std::int64_t> bad{0};
-  const auto visit_range = [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t i = from; i < to; ++i) {
-      if (i + kNodesAhead < to) type.csc.prefetch_source(first[i + kNodesAhead]);
-      std::int64_t found = 0;
-      const std::int64_t last = first[i] + degree[i];
-      for (std::int64_t rank = first[i]; rank < last; ++rank) {
-        if (rank + kRanksAhead < last) {
-          positions.prefetch(i, type.csc.source(type.order.slot(rank + kRanksAhead)));
-        }
-        const std::int64_t slot = type.order.slot(rank);
-        const std::int64_t source = type.csc.source(slot);
-        if (static_cast<std::uint64_t>(source) >= static_cast<std::uint64_t>(type.csc.num_src)) {
-          bad.store(source, std::memory_order_relaxed);
-          outside.store(true, std::memory_order_relaxed);
-          return;
-        }
-        const std::uint32_t at = positions.find(i, source);
-        if (at != IdMap<std::uint32_t>::kNone) visit(i, found++, slot, at);
-      }
-    }
-  };
-  parallel_for(count, kInduceGrain, threads, [&](std::int64_t from, std::int64_t to) {
-    guarded([&] { visit_range(from, to); });
-  });
-  if (outside.load()) throw_bad_index(type.csc, bad.load());
-}
-
 }  // namespace detail
 
-// Ranks in slot[0 … count) to slots, and the neighbours in them.
+// Ranks in slot[0 … count) to slots, and the neighbours in them to `source`. Those of a paged edge
+// type are added to `wanted` instead, for whoever reads them.
 inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t* source,
-                          std::int64_t count, int threads) {
-  if (type.csc.index_bytes == 4) {
+                          std::int64_t count, int threads, std::vector<SourceList>& wanted) {
+  if (type.csc.paged != nullptr) {
+    parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
+      guarded([&] { detail::ranks_to_slots(type.order, slot, from, to); });
+    });
+    wanted.push_back({&type.csc, {slot, static_cast<std::size_t>(count)}, source});
+  } else if (type.csc.index_bytes == 4) {
     detail::fetch_sources<std::uint32_t>(type, slot, source, count, threads);
   } else {
     detail::fetch_sources<std::int64_t>(type, slot, source, count, threads);
   }
 }
 
-// Sets `edges` to all that join sampled nodes, grouped by destination. Destination i of `count` has
-// the ranks first[i] … + degree[i]; positions.find(i, source) is where a neighbour of it is, or
-// kNone, and positions.prefetch(i, source) announces that; offset [count + 1] is room to work in.
-// REQUIRES: neither owns anything, see guarded().
-template <class Positions>
-void induce(const SampledEdgeType& type, const std::int64_t* first, const std::int64_t* degree,
-            std::int64_t* offset, std::int64_t count, int threads, const Positions& positions,
-            Sample::Edges& edges) {
-  // Counted first, then written: nothing may grow where a fault can interrupt.
-  std::fill_n(offset, count + 1, 0);
-  detail::visit_induced(type, first, degree, count, threads, positions,
-                        [&](std::int64_t col, std::int64_t found, std::int64_t, std::uint32_t) {
-                          offset[col + 1] = found + 1;
-                        });
-  edges.resize(sum_offsets(offset, count));
-  detail::visit_induced(
-      type, first, degree, count, threads, positions,
-      [&](std::int64_t col, std::int64_t found, std::int64_t slot, std::uint32_t row) {
-        const std::int64_t at = offset[col] + found;
-        edges.row[at] = row;
-        edges.col[at] = col;
-        edges.slot[at] = slot;
-      });
+// Raises FormatError unless all of source[0 … count) are nodes that edges may come from.
+inline void check_sources(const Csc& csc, const std::int64_t* source, std::int64_t count) {
+  for (std::int64_t j = 0; j < count; ++j) {
+    if (static_cast<std::uint64_t>(source[j]) >= static_cast<std::uint64_t>(csc.num_src)) {
+      throw_bad_index(csc, source[j]);
+    }
+  }
 }
 
 }  // namespace gz

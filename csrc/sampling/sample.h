@@ -9,6 +9,25 @@
 
 namespace gz {
 
+// Names a batch: the same key gives the same batch. Implicit both ways: what does not care which
+// batch of its epoch it is sees a number.
+struct BatchKey {
+  BatchKey(std::uint64_t key = 0, std::uint64_t place = 0) noexcept  // NOLINT
+      : value(key), number(place) {}
+  operator std::uint64_t() const noexcept { return value; }  // NOLINT
+
+  std::uint64_t value;
+  std::uint64_t number;  // of the batch in its epoch, whose key is value - number
+};
+
+// Sampling by variates that destinations share; see labor.h.
+struct Labor {
+  bool layer_dependent = false;  // hops share their variates
+  // Over how many batches the variates of a vertex drift from one set to the next (Balin et al.
+  // 2023, "Cooperative Minibatching in Graph Neural Networks"); 1: each batch has its own.
+  std::uint64_t batch_dependency = 1;
+};
+
 struct Seeds {
   int node_type;
   std::span<const std::int64_t> nodes;

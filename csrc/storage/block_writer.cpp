@@ -73,23 +73,27 @@ void BlockWriter::flush() {
 void BlockWriter::finish(void* header, std::size_t header_size) {
   align();
   flush();
-  const std::size_t table_bytes = 8 * hashes_.size();
-  file_->write_at(hashes_.data(), table_bytes, offset());
+  finish_file(*file_, offset(), hashes_, header, header_size);
+}
+
+void finish_file(File& file, std::uint64_t checksums_offset, std::span<const std::uint64_t> hashes,
+                 void* header, std::size_t header_size) {
+  file.write_at(hashes.data(), hashes.size_bytes(), checksums_offset);
 
   CommonHeader common;
   std::memcpy(&common, header, sizeof common);
   common.version = kFormatVersion;
   common.byte_order = kByteOrderMark;
-  common.file_bytes = offset() + table_bytes;
+  common.file_bytes = checksums_offset + hashes.size_bytes();
   common.header_bytes = kHeaderBytes;
   common.section_alignment = kSectionAlignment;
   common.block_bytes = kBlockBytes;
-  common.checksums_offset = offset();
-  common.num_blocks = hashes_.size();
-  common.checksums_hash = xxh64(hashes_.data(), table_bytes);
+  common.checksums_offset = checksums_offset;
+  common.num_blocks = hashes.size();
+  common.checksums_hash = xxh64(hashes.data(), hashes.size_bytes());
   std::memcpy(header, &common, sizeof common);
-  write_header(*file_, header, header_size);
-  file_->sync();
+  write_header(file, header, header_size);
+  file.sync();
 }
 
 namespace {

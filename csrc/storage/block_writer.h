@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,12 @@ class BlockWriter {
   std::uint64_t start_ = 0;
   std::vector<std::uint64_t> hashes_;
 };
+
+// Completes a file whose body is written up to `checksums_offset`: writes the checksum table,
+// completes the header's common fields, writes the header last, and syncs. `header` starts with a
+// CommonHeader whose magic is set.
+void finish_file(File& file, std::uint64_t checksums_offset, std::span<const std::uint64_t> hashes,
+                 void* header, std::size_t header_size);
 
 // One block whose bytes do not match their checksum. `block` is -1 for the checksum table itself.
 struct BadBlock {

@@ -77,6 +77,20 @@ std::uint64_t choose_row_stride(std::uint64_t row_bytes, std::uint64_t item_byte
   return cheap && padded % item_bytes == 0 ? padded : row_bytes;
 }
 
+ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> shape,
+                           Encoding encoding, const std::string& path) {
+  ColumnHeader header{};
+  std::memcpy(header.common.magic, ColumnHeader::kMagic, sizeof header.common.magic);
+  header.dtype = dtype.code;
+  set_shape(header, dtype, shape, path);
+  header.encoding = static_cast<std::uint32_t>(encoding);
+  check_encoding(header.encoding, dtype, path);
+  header.row_stride = choose_row_stride(header.row_bytes, dtype.item_bytes);
+  header.data_offset = kHeaderBytes;
+  header.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header.row_stride, path, "shape");
+  return header;
+}
+
 std::shared_ptr<const Column> Column::open(const std::string& path) {
   std::shared_ptr<Column> column(new Column(File::open(path)));
   ColumnHeader& h = column->header_;
@@ -176,22 +190,22 @@ std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
 ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
                            std::vector<std::uint64_t> shape, Encoding encoding,
                            std::vector<float> scale, std::vector<float> zero_point)
-    : out_(path), scale_(std::move(scale)), zero_point_(std::move(zero_point)) {
-  std::memcpy(header_.common.magic, ColumnHeader::kMagic, sizeof header_.common.magic);
-  header_.dtype = dtype.code;
-  set_shape(header_, dtype, shape, path);
-  header_.encoding = static_cast<std::uint32_t>(encoding);
-  check_encoding(header_.encoding, dtype, path);
+    : out_(path),
+      header_(column_header(dtype, shape, encoding, path)),
+      scale_(std::move(scale)),
+      zero_point_(std::move(zero_point)) {
   const std::uint64_t scales = encoding == Encoding::kAffine ? header_.row_bytes : 0;
   if (scale_.size() != scales || zero_point_.size() != scales) {
     throw std::invalid_argument(path + ": found " + std::to_string(scale_.size()) + " scales and " +
                                 std::to_string(zero_point_.size()) + " zero points, expected " +
                                 std::to_string(scales));
   }
-  header_.row_stride = choose_row_stride(header_.row_bytes, dtype.item_bytes);
-  header_.data_offset = kHeaderBytes;
-  header_.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header_.row_stride, path, "shape");
 }
+
+ColumnWriter::ColumnWriter(const std::string& path, const Column& model)
+    : ColumnWriter(path, model.dtype(), {model.shape().begin(), model.shape().end()},
+                   model.encoding(), {model.scale().begin(), model.scale().end()},
+                   {model.zero_point().begin(), model.zero_point().end()}) {}
 
 void ColumnWriter::set_num_rows(std::uint64_t num_rows) {
   header_.shape[0] = num_rows;

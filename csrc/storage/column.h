@@ -18,6 +18,12 @@ namespace gz {
 // costs at most 1/32 of the row, so that a row does not straddle pages; else row_bytes itself.
 std::uint64_t choose_row_stride(std::uint64_t row_bytes, std::uint64_t item_bytes) noexcept;
 
+// The header of a column that is about to be written, but for what finish_file() completes and the
+// places of scales. Raises FormatError for sizes beyond 64 bits or an encoding that the dtype is
+// not for, std::invalid_argument for more than kMaxDims dimensions.
+ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> shape,
+                           Encoding encoding, const std::string& path);
+
 // Where rows lie in a file that is not a store's.
 struct Placement {
   std::uint64_t file_bytes;
@@ -75,6 +81,10 @@ class ColumnWriter {
   ColumnWriter(const std::string& path, const DType& dtype, std::vector<std::uint64_t> shape,
                Encoding encoding = Encoding::kNone, std::vector<float> scale = {},
                std::vector<float> zero_point = {});
+
+  // A column of the same shape, dtype and encoding as `model`; rows are appended as they are
+  // stored.
+  ColumnWriter(const std::string& path, const Column& model);
 
   // Replaces the number of rows declared, where it is known at the end only.
   void set_num_rows(std::uint64_t num_rows);

@@ -26,6 +26,7 @@ class Topology {
   std::uint64_t num_edges() const noexcept { return header_.num_edges; }
   std::uint32_t index_bytes() const noexcept { return header_.index_bytes; }
   const std::string& path() const noexcept { return file_.path(); }
+  const File& file() const noexcept { return file_; }
 
   // [num_dst + 1]: the neighbours of v are indices[indptr[v] … indptr[v + 1]).
   const std::int64_t* indptr() const noexcept {
@@ -35,6 +36,8 @@ class Topology {
 
   // Raises FormatError when the file has another size than when it was opened.
   void check_size() const;
+  // The engine's own map, out of this process's memory until it is touched again.
+  void forget_pages() const noexcept { map_->forget_pages(); }
   // A fresh copy-on-write map for views that users may write to, and where the arrays lie in it.
   std::shared_ptr<const Mapping> map_for_user() const;
   std::uint64_t indptr_offset() const noexcept { return header_.indptr_offset; }

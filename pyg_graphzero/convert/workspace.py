@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 
@@ -11,12 +10,9 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core
 
+from ..memory import free_memory, parse_size, resident
 from ..scratch import make_scratch, remove_abandoned
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 # What inputs may keep in memory instead of in temporary files.
 _HELD_SHARE = 0.25
 # What is left of the machine's free memory for its other programs and the page cache.
@@ -25,43 +21,6 @@ _DEFAULT_SHARE = 0.5
 # half for sorting.
 READ_ROOM = 64 << 20
 MIN_ROOM = READ_ROOM + (64 << 20)
-
-
-def parse_size(value: int | str, option: str) -> int:
-    """Bytes of ``8_000_000_000``, ``"8GB"`` (10⁹) or ``"8GiB"`` (2³⁰).
-
-    Raises:
-        ValueError: It is no size.
-    """
-    if isinstance(value, str):
-        match = _SIZE.fullmatch(value)
-        factor = None if match is None else _UNITS.get(match[2].upper())
-        if match is None or factor is None:
-            raise ValueError(f"{option}={value!r}: expected a size such as 4GB, 512MiB or bytes")
-        value = int(float(match[1]) * factor)
-    if value <= 0:
-        raise ValueError(f"{option}={value}: expected a positive size")
-    return value
-
-
-def free_memory() -> int:
-    """Bytes this process may still take: of the machine, and of its cgroup."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines)
-    free = int(fields["MemAvailable"].split()[0]) << 10
-    for path in _LIMITS:
-        try:
-            limit = int(Path(path).read_text())
-        except (OSError, ValueError):  # no such cgroup version, or "max"
-            continue
-        free = min(free, limit - resident())
-    return max(free, 0)
-
-
-def resident() -> int:
-    """Bytes of this process in memory, mapped files included."""
-    pages = Path("/proc/self/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 class Workspace:

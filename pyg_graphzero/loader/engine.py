@@ -10,14 +10,18 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero import _core
-from pyg_graphzero.convert.workspace import free_memory
+from pyg_graphzero.budget import MAX_WINDOW
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.keys import batch_number, random_key
+from pyg_graphzero.leases import Lease
 from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
 from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
 from pyg_graphzero.loader.pipeline import BatchIterator, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.sampler import GraphSampler, Prepared, Sampled, random_key
+from pyg_graphzero.memory import free_memory
+from pyg_graphzero.pager import Pager, pager_of
+from pyg_graphzero.sampler import GraphSampler, Prepared, Sampled
 
 # What batches that wait for the consumer may take of the memory that is free.
 _SHARE_AHEAD = 0.25
@@ -38,6 +42,9 @@ class EngineLoader(KeyedLoader):
     transform: Any = None
     transform_sampler_output: Any = None
     filter_per_worker: bool | None
+    edge_ids: bool = True  # batches have e_id
+    node_ids: bool = True  # n_id are the user's nodes; else rows of the store
+    is_sweep: bool = False  # an epoch takes the neighbours of each node once, in the store's order
     # Made when they are first wanted; they stay behind when the loader is pickled.
     _plan: BatchPlan | None = None
     _idle_pipeline: _core.Pipeline | None = None
@@ -60,11 +67,11 @@ class EngineLoader(KeyedLoader):
 
     def collate_fn(self, index: Any) -> Any:
         """Samples one batch, and gathers its features if that is this process's job."""
-        index, key = split_key(index)
+        index, given = split_key(index)
         if not isinstance(self._sampler, GraphSampler):
             stock: Any = super()
             return stock.collate_fn(index)
-        key = random_key() if key is None else key
+        key = random_key() if given is None else given
         out = self._sampler.sample(self._prepare(index, key), key)
         return self.filter_fn(out) if self.filter_per_worker else out
 
@@ -94,10 +101,36 @@ class EngineLoader(KeyedLoader):
             or plan.data is not self.data
             or plan.graph is not sampler.graph
             or plan.locks_pages != self._locks_pages
+            or plan.pager is not self._pager()
             or not plan.is_current()
         ):
-            plan = self._plan = BatchPlan(self.data, sampler, self._locks_pages)
+            pager = self._pager()
+            if pager is not None:
+                pager.settle(self)
+                pager.apply(self)
+            plan = self._plan = BatchPlan(
+                self.data, sampler, self._locks_pages, self.edge_ids, pager, self.node_ids
+            )
         return plan
+
+    def _pager(self) -> Pager | None:
+        return pager_of(self._sampler.graph.contents)
+
+    def _lease(self) -> Lease | None:
+        """What an epoch may use of a budget of memory; None where all is in memory."""
+        if isinstance(self.data, tuple):
+            return None
+        plan = self._current_plan()
+        if plan.pager is None or plan.pager.division is None or plan.pager.division.is_whole:
+            return None
+        loader: Any = self  # a DataLoader
+        try:
+            epoch = len(loader)
+        except TypeError:  # a batch sampler that does not say
+            epoch = 2 * MAX_WINDOW
+        window = plan.pager.division.window_of(epoch)
+        plan.columns.read_into(plan.pager.leases.windows, window)
+        return plan.pager.leases.begin(self.num_workers)
 
     def _request(self, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
@@ -110,7 +143,7 @@ class EngineLoader(KeyedLoader):
         )
         plan = self._current_plan() if gathers else None
         recipe = self._sampler.recipe(None if plan is None else plan.columns)
-        return Request(recipe, prepared.seeds, key, (plan, prepared))
+        return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key))
 
     def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
         """What the consumer gets, from what the engine made of a request."""
@@ -158,7 +191,10 @@ class EngineLoader(KeyedLoader):
             )
         return self._stats or LoaderStats(self.num_workers)
 
-    def _take_pipeline(self) -> _core.Pipeline:
+    def _take_pipeline(self, lease: Lease | None) -> _core.Pipeline:
+        if lease is not None:
+            lease.pipeline = start_pipeline(lease.threads, lease.ready_bytes)
+            return lease.pipeline
         pipeline, self._idle_pipeline = self._idle_pipeline, None
         if pipeline is None or pipeline.orphaned:
             pipeline = start_pipeline(self.num_workers, int(_SHARE_AHEAD * free_memory()))

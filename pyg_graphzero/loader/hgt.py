@@ -9,6 +9,7 @@ from torch_geometric.loader import NodeLoader
 
 from pyg_graphzero.hgt import HGTSampler
 from pyg_graphzero.loader.inputs import check_input_nodes, resolve
+from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
 
 
@@ -32,6 +33,9 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         transform_sampler_output: Called with every sampler output.
         filter_per_worker: Taken for PyG's sake: the engine gathers ahead.
         device: Where batches are delivered; see ``NeighborLoader``.
+        edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
+            edge, and reads where the ids do not fit in memory.
+        locality: Shuffle groups of neighbouring seeds; see ``NeighborLoader``.
         **kwargs: ``input_id`` (what ``batch[type].input_id`` shows for each seed), and the
             arguments of ``torch.utils.data.DataLoader``.
 
@@ -62,9 +66,13 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         filter_per_worker: bool | None = None,
         *,
         device: Any = None,
+        edge_ids: bool = True,
+        locality: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.device = device
+        self.edge_ids = edge_ids
+        self.locality = check_locality(locality, kwargs)
         data = resolve(data)
         # Not PyG's constructor, which asks for torch-sparse.
         NodeLoader.__init__(

@@ -7,7 +7,7 @@ that a batch is the same in whichever process it is made.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,14 +15,24 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 from torch_geometric.loader.base import DataLoaderIterator
 
-from pyg_graphzero.sampler import random_key
+from pyg_graphzero.keys import BatchKey, random_key
+from pyg_graphzero.loader.locality import grouped_order
 
 
 class KeyedIndex(NamedTuple):
     """What one batch is made from: its seeds' positions, and the key of its randomness."""
 
     index: Any
-    key: int
+    key: BatchKey
+
+
+# What shuffles: how many positions, and from which generator.
+Shuffle = Callable[[int, torch.Generator | None], Tensor]
+
+
+def plain_shuffle(size: int, generator: torch.Generator | None) -> Tensor:
+    """All positions in an order of which each is equally likely."""
+    return torch.randperm(size, generator=generator)
 
 
 class KeyedSampler:
@@ -41,15 +51,17 @@ class KeyedSampler:
         loader = self._loader()
         assert loader is not None, "the iterator in use holds on to the loader"
         # Read now, not at the first batch: another iteration may have begun by then.
-        return self._from(loader._num_batches, loader.generator)
+        return self._from(loader._num_batches, loader.generator, loader._shuffle())
 
-    def _from(self, done: int, generator: torch.Generator | None) -> Iterator[KeyedIndex]:
+    def _from(
+        self, done: int, generator: torch.Generator | None, shuffle: Shuffle
+    ) -> Iterator[KeyedIndex]:
         epoch_key = 0
-        for number, index in enumerate(index_batches(self.base)):
+        for number, index in enumerate(index_batches(self.base, shuffle)):
             if number == 0:  # after the shuffle has drawn, whose order is then stock PyG's
                 epoch_key = random_key(generator)
             if number >= done:
-                yield KeyedIndex(index, (epoch_key + number) % 2**64)
+                yield KeyedIndex(index, BatchKey(epoch_key, number))
 
     def __len__(self) -> int:
         return len(self.base)
@@ -99,6 +111,17 @@ class KeyedLoader:
     _epoch_start: Tensor | None = None
     _num_batches: int = 0
     _resumes: bool = False
+    locality: int | None = None
+
+    def _seed_rows(self) -> Tensor | None:
+        """Where the seeds lie in the store; None: in the order of their positions."""
+        return None
+
+    def _shuffle(self) -> Shuffle:
+        if self.locality is None:
+            return plain_shuffle
+        rows, group = self._seed_rows(), self.locality
+        return lambda size, generator: grouped_order(rows, size, group, generator)
 
     def __setattr__(self, name: str, value: Any) -> None:
         # PyG hands DataLoader a range; DataLoader forbids changing it later.
@@ -157,7 +180,7 @@ class KeyedLoader:
         return f"{type(self).__name__}()"  # as PyG's loaders print
 
 
-def split_key(index: Any) -> tuple[Tensor, int | None]:
+def split_key(index: Any) -> tuple[Tensor, BatchKey | None]:
     """The positions of a batch, and its key; None where somebody else chose them."""
     key = None
     if isinstance(index, KeyedIndex):
@@ -171,8 +194,8 @@ def as_positions(index: Any) -> Tensor:
     return index.to(torch.int64) if index.numel() == 0 else index
 
 
-def index_batches(base: Any) -> Iterator[Any]:
-    """The positions of each batch, as ``base`` gives them.
+def index_batches(base: Any, shuffle: Shuffle = plain_shuffle) -> Iterator[Any]:
+    """The positions of each batch, as ``base`` gives them; ``shuffle`` is how torch's own does.
 
     torch's own samplers make a Python list of all positions; the same order is had from one tensor.
     """
@@ -180,7 +203,7 @@ def index_batches(base: Any) -> Iterator[Any]:
     if type(sampler) is SequentialSampler:
         order = None
     elif type(sampler) is RandomSampler and not sampler.replacement and not sampler._num_samples:
-        order = torch.randperm(len(sampler), generator=_generator_of(sampler))
+        order = shuffle(len(sampler), _generator_of(sampler))
     else:
         yield from base
         return

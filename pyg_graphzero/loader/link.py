@@ -12,11 +12,13 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import infer_filter_per_worker
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from pyg_graphzero.columns import gather
+from pyg_graphzero.columns import gather, permuted
 from pyg_graphzero.graph import plain
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels, resolve
 from pyg_graphzero.loader.keyed import Positions
+from pyg_graphzero.loader.locality import check_locality, store_rows
+from pyg_graphzero.methods import check_given
 from pyg_graphzero.sampler import NeighborSampler, Prepared
 from pyg_graphzero.schema import EdgeType
 
@@ -24,8 +26,8 @@ from pyg_graphzero.schema import EdgeType
 class StoredEdges:
     """All edges of one type as seeds, looked up in the CSC arrays batch by batch.
 
-    Seeds come in the order of the store (by destination); their ``input_id`` is the original edge
-    id. Stands in for PyG's ``EdgeSamplerInput`` without its two rows of ids.
+    Seeds come by destination, in whatever order the store has the nodes; their ``input_id`` is the
+    original edge id. Stands in for PyG's ``EdgeSamplerInput`` without its two rows of ids.
     """
 
     def __init__(
@@ -39,25 +41,41 @@ class StoredEdges:
         self.input_type = name
         self.label = label
         self.time = time
-        self.indptr, self.indices = sampler.graph.csc(name)
+        self._open()
+
+    def _open(self) -> None:
+        graph = self.sampler.graph
+        self.row_indptr, self.indices = graph.csc(self.input_type)
+        _, dst = graph.ends(self.input_type)
+        rank = graph.rank(dst)
+        self.indptr = self.row_indptr
+        if rank is not None:  # by nodes: where the edges of each are among the seeds
+            degree = permuted(self.row_indptr.diff(), rank)
+            self.indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
 
     def __getstate__(self) -> dict[str, Any]:
-        held = ("indptr", "indices")
+        held = ("row_indptr", "indptr", "indices")
         return {k: v for k, v in self.__dict__.items() if k not in held}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.indptr, self.indices = self.sampler.graph.csc(self.input_type)
+        self._open()
 
     def __len__(self) -> int:
         return self.indices.numel()
 
-    def __getitem__(self, slots: Tensor) -> EdgeSamplerInput:
+    def __getitem__(self, index: Tensor) -> EdgeSamplerInput:
+        graph, (src_type, dst_type) = self.sampler.graph, self.sampler.graph.ends(self.input_type)
+        dst = torch.searchsorted(self.indptr, index, right=True) - 1
+        slots = index
+        if self.indptr is not self.row_indptr:
+            first = gather(self.row_indptr, graph.rows(dst_type, dst))
+            slots = index - gather(self.indptr, dst) + first
         edge_id = self.sampler.original_edge_ids(self.input_type, slots)
         return EdgeSamplerInput(
             edge_id,
-            gather(self.indices, slots).to(torch.int64),
-            torch.searchsorted(self.indptr, slots, right=True) - 1,
+            graph.nodes(src_type, gather(self.indices, slots).to(torch.int64)),
+            dst,
             None if self.label is None else self.label[edge_id],
             None if self.time is None else self.time[edge_id],
             self.input_type,
@@ -95,6 +113,13 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         directed: Deprecated; False means ``subgraph_type="induced"``.
         exclude_edges: No negative is an edge of the graph (PyG's may be). Not with node times.
         device: Where batches are delivered; see ``NeighborLoader``.
+        edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
+            edge, and reads where the ids do not fit in memory.
+        method: ``"uniform"`` or ``"labor"``; see ``NeighborLoader``.
+        layer_dependency: An option of ``"labor"``; see ``NeighborLoader``.
+        batch_dependency: An option of ``"labor"``; see ``NeighborLoader``.
+        locality: With ``shuffle=True``: seed edges whose destinations lie next to each other in the
+            store are shuffled in groups of this many; None shuffles them one by one.
         **kwargs: ``input_id``, ``custom_cls`` and the arguments of ``DataLoader``.
 
     Raises:
@@ -135,6 +160,11 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         *,
         exclude_edges: bool = False,
         device: Any = None,
+        edge_ids: bool = True,
+        method: str = "uniform",
+        layer_dependency: bool = False,
+        batch_dependency: int = 1,
+        locality: int | None = None,
         **kwargs: Any,
     ) -> None:
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
@@ -142,6 +172,13 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
                 f"edge_label_time and time_attr={time_attr!r}: found one without the other, "
                 "expected both or neither"
             )
+        check_given(
+            neighbor_sampler,
+            method=method,
+            layer_dependency=layer_dependency,
+            batch_dependency=batch_dependency,
+        )
+        self.locality = check_locality(locality, kwargs)
         data = resolve(data)
         name, edges = check_edge_labels(data, edge_label_index)
         if neighbor_sampler is None:
@@ -155,15 +192,22 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
                 time_attr=time_attr,
                 weight_attr=weight_attr,
                 is_sorted=is_sorted,
+                method=method,
+                layer_dependency=layer_dependency,
+                batch_dependency=batch_dependency,
             )
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
         self.device = device
+        self.edge_ids = edge_ids
         self.data = data
         self.link_sampler = neighbor_sampler
         # Lightning makes loaders anew from attributes named as their arguments are.
         self.num_neighbors = num_neighbors
         self.neighbor_sampler = neighbor_sampler
+        self.method = method
+        self.layer_dependency = layer_dependency
+        self.batch_dependency = batch_dependency
         self.edge_label_index = edge_label_index
         self.edge_label = edge_label
         self.edge_label_time = edge_label_time
@@ -222,6 +266,16 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
             self.input_data[index], self.neg_sampling, key, self.exclude_edges
         )
         return prepared
+
+    def _seed_rows(self) -> Tensor | None:
+        seeds, name = self.input_data, self.input_data.input_type
+        dst_type = None if name is None else name[2]
+        if not isinstance(seeds, StoredEdges):
+            return store_rows(self._sampler, dst_type, seeds.col)
+        rank = seeds.sampler.graph.rank(dst_type)
+        if rank is None:
+            return None
+        return torch.repeat_interleave(rank.to(torch.int64), seeds.indptr.diff())
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         name = self.input_data.input_type

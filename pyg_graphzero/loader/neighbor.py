@@ -8,7 +8,9 @@ import torch_geometric.loader
 from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time, resolve
+from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
+from pyg_graphzero.methods import check_given
 from pyg_graphzero.sampler import NeighborSampler
 
 
@@ -40,6 +42,15 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         directed: Deprecated; False means ``subgraph_type="induced"``.
         device: Where batches are delivered: copied there while the last one trains, None leaves
             them in main memory.
+        edge_ids: Batches have ``e_id``. Where it is not used, False spares a lookup for every
+            edge, and reads where the ids do not fit in memory.
+        method: ``"uniform"``, or ``"labor"``: nodes of a hop share neighbours where they can, so
+            that a batch has fewer nodes; see ``NeighborSampler`` and docs/loading.md.
+        layer_dependency: With ``"labor"``: the hops share neighbours too.
+        batch_dependency: With ``"labor"``: over how many batches the choice of neighbours drifts;
+            1 chooses anew for each batch.
+        locality: With ``shuffle=True``: seeds that lie next to each other in the store are shuffled
+            in groups of this many; None shuffles them one by one.
         **kwargs: ``input_id`` (what ``batch.input_id`` shows for each seed), ``custom_cls``, and
             the arguments of ``torch.utils.data.DataLoader``.
 
@@ -75,9 +86,22 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         directed: bool = True,
         *,
         device: Any = None,
+        edge_ids: bool = True,
+        method: str = "uniform",
+        layer_dependency: bool = False,
+        batch_dependency: int = 1,
+        locality: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.device = device
+        self.edge_ids = edge_ids
+        self.locality = check_locality(locality, kwargs)
+        check_given(
+            neighbor_sampler,
+            method=method,
+            layer_dependency=layer_dependency,
+            batch_dependency=batch_dependency,
+        )
         data = resolve(data)
         if neighbor_sampler is None:
             neighbor_sampler = NeighborSampler(
@@ -90,6 +114,9 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
                 time_attr=time_attr,
                 weight_attr=weight_attr,
                 is_sorted=is_sorted,
+                method=method,
+                layer_dependency=layer_dependency,
+                batch_dependency=batch_dependency,
             )
         super().__init__(
             data,
@@ -108,3 +135,6 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         self.num_neighbors = num_neighbors
         self.time_attr = time_attr
         self.neighbor_sampler = neighbor_sampler
+        self.method = method
+        self.layer_dependency = layer_dependency
+        self.batch_dependency = batch_dependency

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero.loader.engine import EngineLoader
+from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.sampler import Prepared
 
 
@@ -24,6 +26,9 @@ class SeedNodeLoader(EngineLoader):
     def _prepare(self, index: Any, key: int) -> Prepared:
         prepared: Prepared = self.node_sampler.prepare_nodes(self.input_data[index])
         return prepared
+
+    def _seed_rows(self) -> Tensor:
+        return store_rows(self._sampler, self.input_data.input_type, self.input_data.node)
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         input_type = self.input_data.input_type

@@ -45,6 +45,7 @@ class Request:
         seeds: From what.
         key: The key of its randomness.
         context: What its loader needs to finish it.
+        number: Which batch of its epoch it is.
         error: Why it cannot be made; raised when its turn comes.
     """
 
@@ -52,6 +53,7 @@ class Request:
     seeds: Seeds | None = None
     key: int = 0
     context: Any = None
+    number: int = 0
     error: Exception | None = None
 
 
@@ -74,10 +76,23 @@ class BatchIterator(_BaseDataLoaderIter):
         self._is_exhausted = False
         self._pending: deque[Request] = deque()
         self._pipeline: _core.Pipeline | None = None
-        if loader.num_workers > 0:
-            self._pipeline = loader._take_pipeline()
+        # Batches that wait for the disk are made ahead, with workers or without.
+        with self._preparing:
+            self._lease = loader._lease()
+        if self._lease is not None:
+            self._lease.pending = self._pending
+            self.stats.num_workers = self._lease.threads
+        if loader.num_workers > 0 or self._lease is not None:
+            self._pipeline = loader._take_pipeline(self._lease)
             with self._preparing:
                 self._fill()
+
+    @property
+    def _ahead(self) -> int:
+        """Batches that may be asked for and not delivered."""
+        if self._lease is not None:
+            return self._lease.ahead
+        return max(1, self.loader.num_workers * (self.loader.prefetch_factor or 1))
 
     def _next_data(self) -> Any:
         with self._preparing:
@@ -109,8 +124,31 @@ class BatchIterator(_BaseDataLoaderIter):
             return False
         return self._pending[0].error is None and self._pipeline.is_ready
 
-    def _count(self, sample: float, gather: float, nodes: int, edges: int, size: int) -> None:
+    def _count(
+        self,
+        sample: float,
+        gather: float,
+        nodes: int,
+        edges: int,
+        size: int,
+        read: tuple[int, int, int, int, int, float],
+        topology_read: tuple[int, int, int, int, int, float],
+    ) -> None:
         stats = self.stats
+        rows, hits, reads, read_bytes, useful_bytes, seconds = read
+        stats.rows += rows
+        stats.hits += hits
+        stats.reads += reads
+        stats.read_bytes += read_bytes
+        stats.useful_bytes += useful_bytes
+        stats.read += seconds
+        rows, hits, reads, read_bytes, useful_bytes, seconds = topology_read
+        stats.topology_rows += rows
+        stats.topology_hits += hits
+        stats.topology_reads += reads
+        stats.topology_bytes += read_bytes
+        stats.topology_useful_bytes += useful_bytes
+        stats.topology_read += seconds
         stats.batches += 1
         stats.sample += sample
         stats.gather += gather
@@ -124,13 +162,14 @@ class BatchIterator(_BaseDataLoaderIter):
         pipeline = getattr(self, "_pipeline", None)
         if pipeline is not None:
             pipeline.close()
+            self._give_back()
 
     def _made(self, request: Request) -> tuple[Any, ...]:
         """The oldest batch that is pending."""
         if self._pipeline is None:
             self._pending.popleft()
             threads = self.loader._sampler.num_threads
-            batch = request.recipe.make(request.seeds, request.key, threads)
+            batch = request.recipe.make(request.seeds, request.key, threads, request.number)
         else:
             try:
                 batch = self._pipeline.next(self.loader.timeout)
@@ -153,6 +192,8 @@ class BatchIterator(_BaseDataLoaderIter):
             request = self.loader._request(index, key)
         except StopIteration:
             self._is_exhausted = True
+            if self._pipeline is not None:
+                self._pipeline.flush()
             return
         except Exception as error:
             request = Request(error=error)
@@ -161,23 +202,35 @@ class BatchIterator(_BaseDataLoaderIter):
 
     def _fill(self) -> None:
         """Asks for batches as far ahead as the loader wants to be; in-line for the next one."""
-        ahead = max(1, self.loader.num_workers * (self.loader.prefetch_factor or 1))
-        while len(self._pending) < ahead and not self._is_exhausted:
+        while len(self._pending) < self._ahead and not self._is_exhausted:
             self._choose()
 
     def _submit(self, request: Request) -> None:
         if self._pipeline is not None and request.error is None:
             assert request.seeds is not None
-            self._pipeline.submit(request.recipe, request.seeds, request.key)
+            self._pipeline.submit(request.recipe, request.seeds, request.key, request.number)
 
     def _begin_anew(self) -> None:
         """In a forked child: the threads are the parent's, the requests are known."""
-        self._pipeline = self.loader._take_pipeline()
+        self._pipeline = self.loader._take_pipeline(self._lease)
         for request in self._pending:
             self._submit(request)
+        if self._is_exhausted:
+            self._pipeline.flush()
 
     def _end(self) -> None:
-        if self._pipeline is not None:
+        if self._pipeline is None:
+            return
+        if self._lease is None:
             self.loader._return_pipeline(self._pipeline)
-            self._pipeline = None
-            self._is_exhausted = True
+        else:
+            self._pipeline.close()
+            self._give_back()
+        self._pipeline = None
+        self._is_exhausted = True
+
+    def _give_back(self) -> None:
+        # Whose it was: a forked child has other leases than the parent it began in.
+        if self._lease is not None:
+            self._lease.give_back()
+        self._lease = None

@@ -15,6 +15,7 @@ from torch_geometric.loader.utils import index_select
 from pyg_graphzero import _core
 from pyg_graphzero.columns import EncodedRows, engine_array, gather, row_table
 from pyg_graphzero.data import OnDemand, raw_items
+from pyg_graphzero.pager import Pager
 from pyg_graphzero.sampler import GraphSampler, Sampled
 from pyg_graphzero.schema import EdgeType
 
@@ -44,11 +45,13 @@ class _Storage:
         values: What is there in any case, by key.
         by_edge: What is there if the sampled edges have an identity.
         edge_ids: Which list that was looked up has original edge ids; None: slots are the ids.
+        node_ids: Likewise the user's nodes; None: rows are the nodes.
     """
 
     values: dict[str, _Value] = field(default_factory=dict)
     by_edge: dict[str, _Value] = field(default_factory=dict)
     edge_ids: int | None = None
+    node_ids: int | None = None
 
     def fill(self, part: _Part) -> None:
         # Not by setattr: a new storage has no caches to clear, and there are many attributes.
@@ -70,13 +73,26 @@ class BatchPlan:
         data: Where attributes come from, on disk or in memory.
         sampler: Knows the graph, and the original ids of sampled edges.
         locks_pages: Rows go to page-locked memory (see ``lock_pages_with_cuda``).
+        edge_ids: Batches have ``e_id``.
+        pager: Knows which of the store's columns are not in memory whole; None: all are.
+        node_ids: ``n_id`` are the user's nodes; else rows of the store.
     """
 
     def __init__(
-        self, data: Data | HeteroData, sampler: GraphSampler, locks_pages: bool = False
+        self,
+        data: Data | HeteroData,
+        sampler: GraphSampler,
+        locks_pages: bool = False,
+        edge_ids: bool = True,
+        pager: Pager | None = None,
+        node_ids: bool = True,
     ) -> None:
         self.data = data
         self.locks_pages = locks_pages
+        self.has_edge_ids = edge_ids
+        self.has_node_ids = node_ids
+        self.pager = pager
+        self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
@@ -85,7 +101,8 @@ class BatchPlan:
         self._edges: dict[EdgeType | None, _Storage] = {}
         hetero = isinstance(data, HeteroData)
         for i, node_type in enumerate(self.node_types):
-            self._nodes[node_type] = self._plan_nodes(data[node_type] if hetero else data._store, i)
+            store = data[node_type] if hetero else data._store
+            self._nodes[node_type] = self._plan_nodes(node_type, store, i)
         for i, edge_type in enumerate(self.edge_types, len(self.node_types)):
             store = data[edge_type] if hetero else data._store
             self._edges[edge_type] = self._plan_edges(edge_type, store, i)
@@ -125,7 +142,9 @@ class BatchPlan:
 
         ids, rows = gathered
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
-            self._nodes[name].fill(_Part(out, rows, n_id))
+            storage = self._nodes[name]
+            n_id = n_id if storage.node_ids is None else ids[storage.node_ids]
+            storage.fill(_Part(out, rows, n_id))
         for out, edge_type, (edge_index, slots) in zip(
             edges, self.edge_types, sampled.edges, strict=True
         ):
@@ -143,33 +162,74 @@ class BatchPlan:
                     out._mapping[key] = value
         return batch
 
-    def _plan_nodes(self, store: BaseStorage, by: int) -> _Storage:
+    def _look_up(self, by: int, ids: Tensor | None) -> tuple[int, int | None]:
+        """The index list of ids in the places of list ``by``: its number, and that among lookups.
+
+        It is ``by`` itself, and None, where there are no ids because places are the ids.
+        """
+        table = None if ids is None else row_table(ids)
+        if ids is None or table is None:
+            return by, None
+        number = self.columns.add_lookup(by, table, self._page(ids, by))
+        return number, number - len(self.node_types) - len(self.edge_types)
+
+    def _plan_nodes(self, name: str | None, store: BaseStorage, rows: int) -> _Storage:
         """Node attributes, and everything that is neither node nor edge level."""
         out = _Storage()
+        order = self.graph.order(name)
+        looked_up = self._look_up(rows, order) if self.has_node_ids else None
+        if looked_up is not None:
+            out.node_ids = looked_up[1]
+
+        def nodes() -> int:
+            """The index list of the user's nodes."""
+            nonlocal looked_up
+            looked_up = looked_up or self._look_up(rows, order)
+            return looked_up[0]
+
+        own_rank = self.graph.rank(name)
         for key, value in raw_items(store):
             if key == "num_nodes":
                 out.values[key] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
             elif store.is_node_attr(key):
-                if isinstance(value, OnDemand):
-                    value = value.value() if value.is_built or value.rows is None else value.rows
+                if isinstance(value, OnDemand) and not value.is_built and value.rows is not None:
+                    is_own = value.rank is not None and value.rank is own_rank
+                    by = rows if is_own else self._look_up(nodes(), value.rank)[0]
+                    value = value.rows
+                else:
+                    by = nodes()
+                    value = value.value() if isinstance(value, OnDemand) else value
                 out.values[key] = self._rows(store, key, value, by, lambda part: part.n_id)
             else:
                 out.values[key] = _constant(value)
         out.values.setdefault("n_id", lambda part: part.n_id)
         return out
 
+    def _is_of_one_store(self) -> bool:
+        """Whether slots of the sampled topology are those of the attributes on disk."""
+        mine, theirs = self.data.__dict__.get("_contents"), self.graph.contents
+        if mine is None or theirs is None:
+            return False
+        # Opened twice it is still one, by the checksums in the schema.
+        return mine is theirs or bool(mine.schema == theirs.schema)
+
     def _plan_edges(self, name: EdgeType | None, store: BaseStorage, slots: int) -> _Storage:
         """The sampled edges and their attributes, joined by original edge id."""
         out = _Storage()
-        by = slots
-        ids = self.graph.edge_ids.get(name)
-        table = None if ids is None else row_table(ids)
-        if table is not None:
-            by = self.columns.add_lookup(slots, table)
-            out.edge_ids = by - len(self.node_types) - len(self.edge_types)
-        on_disk = self.graph.on_disk(name)
+        on_disk = self.graph.on_disk(name) and self._is_of_one_store()
+
+        def is_by_slot(value: Any) -> bool:
+            return on_disk and not value.is_built and value.rows is not None
+
+        by_id = self.has_edge_ids or any(
+            store.is_edge_attr(key) and not (isinstance(value, OnDemand) and is_by_slot(value))
+            for key, value in raw_items(store)
+            if key not in ("edge_index", "adj_t")
+        )
+        ids = self.graph.edge_ids.get(name) if by_id else None
+        by, out.edge_ids = self._look_up(slots, ids)
         for key, value in raw_items(store):
             if key == "edge_index" or (key == "adj_t" and isinstance(value, Tensor)):
                 out.values["edge_index"] = lambda part: part.edge_index
@@ -178,7 +238,7 @@ class BatchPlan:
             elif isinstance(value, OnDemand):
                 if not store.is_edge_attr(key):
                     continue
-                in_order = on_disk and not value.is_built and value.rows is not None
+                in_order = is_by_slot(value)
                 rows = value.rows if in_order else value.value()
                 out.by_edge[key] = self._rows(
                     store, key, rows, slots if in_order else by, lambda part: part.e_id
@@ -187,7 +247,7 @@ class BatchPlan:
                 out.by_edge[key] = self._rows(store, key, value, by, lambda part: part.e_id)
             elif name is not None:
                 out.values[key] = _constant(value)
-        if "e_id" not in out.values:
+        if self.has_edge_ids and "e_id" not in out.values:
             out.by_edge.setdefault("e_id", lambda part: part.e_id)
         return out
 
@@ -198,11 +258,23 @@ class BatchPlan:
         table = row_table(value) if is_rows else None
         if table is None:
             return lambda part: _select(value, index(part), dim)
-        number = self.columns.add_column(by, table)
+        number = self.columns.add_column(by, table, self._page(value, by))
         dtype, shape = value.dtype, (-1, *value.shape[1:])
         if len(value.shape) == 2:
             return lambda part: part.rows[number].view(dtype)
         return lambda part: part.rows[number].view(dtype).view(shape)
+
+    def _page(self, value: Tensor | EncodedRows, by: int) -> int:
+        """The number of the paged rows that an attribute's come from; -1 where it is in memory."""
+        file = None if self.pager is None else self.pager.file_of(value)
+        num_lists = len(self.node_types) + len(self.edge_types)
+        if file is None or by >= num_lists:  # what lists lead to is known when they are read
+            return -1
+        if (file, by) not in self._paged:
+            assert self.pager is not None
+            rows = self.pager.rows(file)
+            self._paged[file, by] = -1 if rows is None else self.columns.add_paged(by, rows)
+        return self._paged[file, by]
 
 
 def _seen(data: Data | HeteroData) -> list[tuple[str, int, int]]:

@@ -14,6 +14,7 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_input_nodes, resolve
 from pyg_graphzero.loader.keyed import Positions
+from pyg_graphzero.loader.locality import check_locality, store_rows
 from pyg_graphzero.sampler import NeighborSampler, Prepared, Sampled
 
 
@@ -32,6 +33,7 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
         node_idx: Seeds: None (all nodes), an index or a mask.
         replace: Draw with replacement.
         device: Where batches are delivered; see ``NeighborLoader``.
+        locality: Shuffle groups of neighbouring seeds; see ``NeighborLoader``.
         **kwargs: Arguments of ``torch.utils.data.DataLoader``.
 
     Batches are PyG ``Batch`` objects: nodes tree by tree, ``batch`` and ``ptr`` say which tree,
@@ -62,9 +64,11 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
         replace: bool = False,
         *,
         device: Any = None,
+        locality: int | None = None,
         **kwargs: Any,
     ) -> None:
         self.device = device
+        self.locality = check_locality(locality, kwargs)
         data = resolve(data)
         if not isinstance(data, Data):
             raise TypeError(
@@ -98,6 +102,9 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_nodes(NodeSamplerInput(index, self.node_idx[index]))
 
+    def _seed_rows(self) -> Tensor:
+        return store_rows(self._sampler, None, self.node_idx)
+
     def filter_fn(self, out: SamplerOutput) -> Batch:
         """Orders what was sampled tree by tree, and joins it with its attributes."""
         num_roots = out.metadata[0].numel()
@@ -111,7 +118,8 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
         batch = Batch(batch=out.batch[order], ptr=torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]))
         batch.root_n_id = place[:num_roots]
         joined = torch.stack([row[edges], col[edges]])
-        sampled = Sampled([out.node[order]], None, [(joined, out.edge[edges])])
+        (rows,) = self.node_sampler.sampled(out).nodes
+        sampled = Sampled([rows[order]], None, [(joined, out.edge[edges])])
         plan = self._current_plan()
         plan.assemble(sampled, plan.gather(sampled, self.node_sampler.num_threads), batch)
         if "y" in self.data and self.data._store.is_node_attr("y"):

@@ -12,10 +12,45 @@ import torch
 
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
 _BOUND = 0.1
+_DERIVED = (
+    *("batches_per_second", "edges_per_second", "hit_rate", "reads_per_batch"),
+    *("read_bytes_per_batch", "train", "idle", "stall", "verdict"),
+)
+
+
+class Rates:
+    """What follows from the counts of an epoch, measured or predicted."""
+
+    batches: int
+    rows: int
+    hits: int
+    reads: int
+    read_bytes: int
+    elapsed: float
+
+    @property
+    def batches_per_second(self) -> float:
+        """Batches delivered per second of wall time."""
+        return self.batches / self.elapsed if self.elapsed else 0.0
+
+    @property
+    def hit_rate(self) -> float:
+        """Of ``rows``, the share found in memory; 1.0 where all columns are there whole."""
+        return self.hits / self.rows if self.rows else 1.0
+
+    @property
+    def reads_per_batch(self) -> float:
+        """Requests to the disk for each batch delivered."""
+        return self.reads / self.batches if self.batches else 0.0
+
+    @property
+    def read_bytes_per_batch(self) -> float:
+        """Bytes read for each batch delivered."""
+        return self.read_bytes / self.batches if self.batches else 0.0
 
 
 @dataclass
-class LoaderStats:
+class LoaderStats(Rates):
     """Counts and times of one epoch so far; all times in seconds.
 
     Attributes:
@@ -24,9 +59,22 @@ class LoaderStats:
         nodes: Their sampled nodes.
         edges: Their sampled edges.
         bytes: What they held in memory.
+        rows: Asked for of columns that are not in memory whole; the next fields are of these, too.
+        hits: Of those rows, found in memory.
+        reads: Requests to the disk.
+        read_bytes: What they read.
+        useful_bytes: Of that, in rows asked for.
+        topology_rows: Neighbours asked for of topologies that are not in memory whole; the next
+            fields are of these, too.
+        topology_hits: Of those, found in memory.
+        topology_reads: Requests to the disk.
+        topology_bytes: What they read.
+        topology_useful_bytes: Of that, in neighbours asked for.
         elapsed: Wall time from the beginning of the epoch to the last delivery.
-        sample: Spent sampling, summed over threads.
+        sample: Spent sampling, and reading neighbours, summed over threads.
         gather: Spent gathering rows, summed over threads.
+        read: During which rows were read from disk, by a thread of its own.
+        topology_read: Of ``sample``, during which neighbours were read from disk.
         prepare: The consumer's, to choose seeds and ask for batches.
         wait: The consumer's, for batches that were not ready. Without workers: while it made them.
         finish: The consumer's, to make ``Data`` of arrays, and in transforms.
@@ -37,17 +85,24 @@ class LoaderStats:
     nodes: int = 0
     edges: int = 0
     bytes: int = 0
+    rows: int = 0
+    hits: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    useful_bytes: int = 0
+    topology_rows: int = 0
+    topology_hits: int = 0
+    topology_reads: int = 0
+    topology_bytes: int = 0
+    topology_useful_bytes: int = 0
     elapsed: float = 0.0
     sample: float = 0.0
     gather: float = 0.0
+    read: float = 0.0
+    topology_read: float = 0.0
     prepare: float = 0.0
     wait: float = 0.0
     finish: float = 0.0
-
-    @property
-    def batches_per_second(self) -> float:
-        """Batches delivered per second of wall time."""
-        return self.batches / self.elapsed if self.elapsed else 0.0
 
     @property
     def edges_per_second(self) -> float:
@@ -65,26 +120,44 @@ class LoaderStats:
         return max(0.0, self.num_workers * self.elapsed - self.sample - self.gather)
 
     @property
-    def verdict(self) -> str:
-        """``"loader-bound"`` where the consumer waited for a tenth of the time or more.
+    def stall(self) -> float:
+        """Seconds the consumer waited for the disk.
 
-        Else ``"compute-bound"``: a faster loader would not make the epoch shorter.
+        Of ``wait``, what the reader was busy for; 0 where each of the engine's threads was busier
+        than the reader, so that it was them the consumer waited for.
+        """
+        made = (self.sample + self.gather) / max(1, self.num_workers)
+        return min(self.wait, self.read) if self.read > made else 0.0
+
+    @property
+    def verdict(self) -> str:
+        """``"compute-bound"`` where the consumer waited for less than a tenth of the time.
+
+        A faster loader would not make the epoch shorter then. ``"disk-bound"`` where it waited,
+        and for the disk most of that time; else ``"loader-bound"``.
         """
         if self.batches == 0:
             return "no batches yet"
         waited = self.prepare + self.wait + self.finish
-        return "loader-bound" if waited >= _BOUND * self.elapsed else "compute-bound"
+        if waited < _BOUND * self.elapsed:
+            return "compute-bound"
+        return "disk-bound" if self.stall > waited / 2 else "loader-bound"
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, for a log."""
-        derived = ("batches_per_second", "edges_per_second", "train", "idle", "verdict")
-        return dataclasses.asdict(self) | {name: getattr(self, name) for name in derived}
+        return dataclasses.asdict(self) | {name: getattr(self, name) for name in _DERIVED}
 
     def __repr__(self) -> str:
         def share(seconds: float) -> str:
             return f"{seconds:.3g} s ({100 * seconds / (self.elapsed or 1):.0f}%)"
 
         busy = "" if self.num_workers == 0 else f", idle {share(self.idle)}"
+        disk = (
+            f"\n  disk: read {share(self.read)}, the consumer stalled {share(self.stall)}; "
+            f"{self.hit_rate:.1%} of {self.rows:,} rows in memory, {self.reads_per_batch:,.0f} "
+            f"reads and {self.read_bytes_per_batch / 2**20:.1f} MiB a batch, "
+            f"{self.useful_bytes / (self.read_bytes or 1):.0%} of that wanted"
+        )
         return (
             f"LoaderStats({self.verdict}: {self.batches:,} batches in {self.elapsed:.3g} s, "
             f"{self.batches_per_second:.1f} batches/s, "
@@ -92,7 +165,8 @@ class LoaderStats:
             f"  engine, {self.num_workers} workers: sample {share(self.sample)}, "
             f"gather {share(self.gather)}{busy}\n"
             f"  consumer: prepare {share(self.prepare)}, wait {share(self.wait)}, "
-            f"finish {share(self.finish)}, train {share(self.train)})"
+            f"finish {share(self.finish)}, train {share(self.train)}"
+            f"{disk if self.rows else ''})"
         )
 
 

@@ -1,9 +1,12 @@
 // Bits and indices of ids, against the definition.
 #include <cstdint>
+#include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "check.h"
+#include "ids/accesses.h"
 #include "ids/id_bits.h"
 #include "ids/row_index.h"
 
@@ -81,4 +84,43 @@ TEST(rows_of_strings) {
 TEST(the_first_repeated_id_is_reported) {
   const std::vector<std::int64_t> ids{4, 9, 4, 9};
   CHECK((RowIndex<IntegerIds, std::uint32_t>(IntegerIds{ids}).second() == 2));
+}
+
+TEST(a_row_counts_once_in_a_batch) {
+  std::vector<std::int32_t> counts(10'000, 0);
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < 9'000; ++i) rows.push_back(i * 7 % 5'000);  // most of them twice
+  count_rows(rows, counts);
+  count_rows(std::vector<std::int64_t>{3, 3, 3}, counts);
+  bool right = true;
+  for (std::size_t row = 0; row < counts.size(); ++row) {
+    right = right && counts[row] == (row < 5'000) + (row == 3);
+  }
+  CHECK(right);
+}
+
+TEST(counts_do_not_overflow) {
+  std::vector<std::int32_t> counts{INT32_MAX, INT32_MAX - 1};
+  count_rows(std::vector<std::int64_t>{0, 1}, counts);
+  count_rows(std::vector<std::int64_t>{0, 1}, counts);
+  CHECK(counts[0] == INT32_MAX && counts[1] == INT32_MAX);
+}
+
+TEST(rows_are_numbered_when_they_are_first_met) {
+  std::vector<std::int64_t> places(6, -1);
+  std::int64_t next = number_rows(std::vector<std::int64_t>{4, 1, 4}, std::span(places), 0);
+  next = number_rows(std::vector<std::int64_t>{1, 0}, std::span(places), next);
+  CHECK(next == 3);
+  CHECK((places == std::vector<std::int64_t>{2, 1, -1, -1, 0, -1}));
+}
+
+TEST(rows_that_are_not_there_count_nothing) {
+  std::vector<std::int32_t> counts(4, 0);
+  for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{4}}) {
+    const std::vector<std::int64_t> rows{1, bad};
+    const std::string words = "rows[1]: found row " + std::to_string(bad);
+    CHECK_THROWS(std::out_of_range, words, count_rows(rows, counts));
+    CHECK_THROWS(std::out_of_range, words, number_rows(rows, std::span(counts), 7));
+  }
+  CHECK((counts == std::vector<std::int32_t>{0, 0, 0, 0}));
 }

@@ -206,3 +206,156 @@ TEST(a_child_has_none_of_the_threads_and_all_of_the_memory) {
   }
 }
 #endif
+
+namespace {
+
+// Samples a ring of which no neighbour is in memory, and gathers as Loading does.
+struct PagedLoading : Loading {
+  explicit PagedLoading(int max_batches, bool gathers = true, std::int64_t num_nodes = 500)
+      : Loading(num_nodes) {
+    const auto file = Topology::open(ring.path);
+    const auto disk = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 4}, 1});
+    const auto pages = std::make_shared<PagedRows>(
+        ResidentRows::first(static_cast<std::int64_t>(file->num_edges()), 10, 0),
+        std::vector{ColumnFile::of_indices(*file)}, disk, ReadLimits{0, 4096, 1});
+    paged = std::make_shared<NeighborSampler>(
+        std::vector{num_nodes}, std::vector<SampledEdgeType>{{0, 0, csc_of(file, pages)}});
+    auto made = std::make_shared<Recipe>();
+    made->plan = gathers ? recipe->plan : nullptr;
+    made->sampled.max_batches = max_batches;
+    made->begin = [this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+      ++begun;
+      SampleRequest asked;
+      asked.seeds = std::move(seeds);
+      asked.num_neighbors = {{4, 3}};
+      asked.key = key;
+      asked.threads = threads;
+      return paged->begin(std::move(asked));
+    };
+    windowed = std::move(made);
+  }
+
+  std::shared_ptr<const NeighborSampler> paged;
+  std::shared_ptr<const Recipe> windowed;
+  std::atomic<int> begun{0};
+};
+
+// Waits until so many batches were begun, or gives up.
+bool comes_to(const std::atomic<int>& count, int expected) {
+  for (int i = 0; i < 2000 && count.load() < expected; ++i) std::this_thread::sleep_for(1ms);
+  return count.load() == expected;
+}
+
+}  // namespace
+
+TEST(batches_sampled_together_are_those_made_in_line) {
+  const Recycling recycling;
+  for (const int threads : {1, 2, 5}) {
+    for (const int window : {1, 3, 8}) {
+      const PagedLoading loading(window);
+      Pipeline pipeline(threads, kPlenty);
+      bool same = true;
+      for (std::uint64_t key = 0; key < 40; ++key) {
+        // Others between them, which do not wait.
+        pipeline.submit(key % 11 == 5 ? loading.recipe : loading.windowed, request(key));
+        if (key < 17) continue;
+        same = same && same_bytes(*wait(pipeline), loading.inline_batch(key - 17));
+      }
+      pipeline.flush();
+      for (std::uint64_t key = 23; key < 40; ++key) {
+        same = same && same_bytes(*wait(pipeline), loading.inline_batch(key));
+      }
+      CHECK(same && pipeline.num_pending() == 0);
+    }
+  }
+  // In line, a batch is a window of one.
+  const PagedLoading loading(4);
+  Batch batch = sample_batch(*loading.windowed, request(3), 2);
+  gather_batch(*loading.windowed, batch, 2);
+  CHECK(same_bytes(batch, loading.inline_batch(3)) && batch.topology_read.rows > 0);
+}
+
+TEST(a_window_is_sampled_when_it_is_full_or_wanted_or_the_last) {
+  const PagedLoading loading(4);
+  Pipeline pipeline(2, kPlenty);
+  const auto submit = [&](std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t key = first; key < first + count; ++key) {
+      pipeline.submit(loading.windowed, request(key));
+    }
+  };
+  submit(0, 3);
+  std::this_thread::sleep_for(20ms);
+  CHECK(loading.begun.load() == 0 && !pipeline.is_ready());
+  submit(3, 1);  // full
+  CHECK(comes_to(loading.begun, 4));
+  std::vector<std::int64_t> rows;
+  for (int i = 0; i < 4; ++i) rows.push_back(wait(pipeline)->topology_read.rows);
+  CHECK(rows[0] > 0 && rows[1] == 0 && rows[2] == 0 && rows[3] == 0);
+  submit(4, 2);
+  CHECK(wait(pipeline)->topology_read.rows > 0);  // wanted
+  CHECK(wait(pipeline)->topology_read.rows == 0 && loading.begun.load() == 6);
+  submit(6, 3);
+  pipeline.flush();  // the last
+  CHECK(comes_to(loading.begun, 9));
+  submit(9, 6);
+  CHECK(comes_to(loading.begun, 13));  // a full one, and two that wait
+  for (int i = 0; i < 9; ++i) wait(pipeline);
+  CHECK(loading.begun.load() == 15);
+}
+
+TEST(errors_in_a_window_come_in_place_of_their_batches) {
+  const PagedLoading loading(5);
+  Pipeline pipeline(2, kPlenty);
+  for (std::uint64_t key = 0; key < 10; ++key) {
+    BatchRequest asked = request(key);
+    if (key % 5 == 2) asked.seeds[0].nodes[1] = 500;
+    pipeline.submit(loading.windowed, asked);
+  }
+  for (std::uint64_t key = 0; key < 10; ++key) {
+    if (key % 5 == 2) {
+      CHECK_THROWS(std::out_of_range, "seed 1: found node 500", wait(pipeline));
+    } else {
+      CHECK(same_bytes(*wait(pipeline), loading.inline_batch(key)));
+    }
+  }
+}
+
+TEST(windows_ahead_are_bounded_by_bytes) {
+  for (const bool gathers : {false, true}) {
+    PagedLoading loading(4, gathers);
+    const std::int64_t size = [&] {
+      Batch batch = sample_batch(*loading.windowed, request(0), 1);
+      gather_batch(*loading.windowed, batch, 1);
+      return batch.bytes();
+    }();
+    loading.begun = 0;
+    // The first window is sampled before anyone knows how large batches are.
+    Pipeline pipeline(2, 3 * size);
+    for (std::uint64_t key = 0; key < 24; ++key) pipeline.submit(loading.windowed, request(key));
+    std::this_thread::sleep_for(30ms);
+    if (!gathers) CHECK(loading.begun.load() <= 8);
+    bool same = true;
+    for (std::uint64_t key = 0; key < 24; ++key) {
+      const auto batch = wait(pipeline);
+      same = same && (!gathers || same_bytes(*batch, loading.inline_batch(key)));
+    }
+    CHECK(same && loading.begun.load() == 24);
+  }
+}
+
+TEST(closing_stops_what_a_window_reads) {
+  for (int round = 0; round < 6; ++round) {
+    const PagedLoading loading(8, true, 200'000);
+    Pipeline pipeline(2, kPlenty);
+    std::vector<std::int64_t> nodes(20'000);
+    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<std::int64_t>(i * 9);
+    for (std::uint64_t key = 0; key < 32; ++key) {
+      pipeline.submit(loading.windowed, {{{0, nodes, {}}}, key});
+    }
+    CHECK(comes_to(loading.begun, 16) || loading.begun.load() > 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(round));
+    pipeline.close();
+    CHECK(loading.begun.load() <= 32);
+    CHECK_THROWS(std::logic_error, "closed", pipeline.next(0ms));
+  }
+}

@@ -1,5 +1,11 @@
 // io/ and storage/: writing, opening, damaging and verifying files; maps whose file goes away.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -88,6 +94,22 @@ TEST(column_writer_checks_its_rows) {
   CHECK_THROWS(FormatError, "file size: found 0 bytes", Column::open(dir / "x.gd"));
 }
 
+TEST(column_like_another) {
+  const Scratch scratch;
+  const std::vector<float> scale{0.5F, 2.0F, 1.0F}, zero_point{1.0F, 0.0F, -3.0F};
+  const std::string model = scratch / "model.gd", copy = scratch / "copy.gd";
+  {
+    ColumnWriter writer(model, *find_dtype("int8"), {2, 3}, Encoding::kAffine, scale, zero_point);
+    writer.append("abcdef", 6);
+    writer.finish();
+  }
+  ColumnWriter writer(copy, *Column::open(model));
+  writer.append("abc", 3);
+  writer.append("def", 3);
+  writer.finish();
+  CHECK(contents(copy) == contents(model));
+}
+
 TEST(column_row_stride) {
   CHECK(choose_row_stride(500, 4) == 512);
   CHECK(choose_row_stride(496, 4) == 496);
@@ -142,6 +164,8 @@ TEST(topology_round_trip) {
   CHECK(topology->index_bytes() == 4);
   CHECK(topology->indptr()[100] == 300);
   CHECK(static_cast<const std::uint32_t*>(topology->indices())[299] == 2);
+  topology->forget_pages();
+  CHECK(topology->indptr()[100] == 300);
   CHECK(index_bytes_for(1ULL << 32) == 4 && index_bytes_for((1ULL << 32) + 1) == 8);
 }
 
@@ -193,6 +217,33 @@ TEST(verify_names_the_block) {
   overwrite(path, size_of(path) - 24, std::string(8, '\0'));
   CHECK(count_blocks(path, &bad) == 3 && bad.size() == 1 && bad[0].block == -1);
   CHECK(bad[0].detail.starts_with("checksum table: found 0x"));
+}
+
+// How many pages of a file are in the page cache.
+std::size_t cached_pages(const File& file, std::size_t size) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* const map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
+  if (map == MAP_FAILED) return 0;
+  std::vector<unsigned char> pages(size / page);
+  ::mincore(map, size, pages.data());
+  ::munmap(map, size);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(pages, [](unsigned char each) { return (each & 1) != 0; }));
+}
+
+TEST(asking_for_no_bytes_reads_none) {
+  const Scratch dir;
+  const std::vector<char> bytes(4 << 20, 'x');
+  File file = File::create(dir / "f");
+  file.write_at(bytes.data(), bytes.size(), 0);
+  file.sync();
+  ::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED);
+  if (cached_pages(file, bytes.size()) > 0) return;  // a filesystem that has nothing but memory
+  file.will_need(0, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  CHECK(cached_pages(file, bytes.size()) == 0);
+  file.will_need(1 << 20, 1 << 20);
+  while (cached_pages(file, bytes.size()) < (1 << 20) / 4096) std::this_thread::yield();
 }
 
 TEST(file_errors_name_the_path) {
@@ -294,12 +345,13 @@ TEST(gather_checks_its_index) {
   const auto* const bytes = reinterpret_cast<const std::byte*>(column);
   std::int64_t out[3] = {};
   const std::vector<std::int64_t> good{2, 0, 1}, negative{0, -1}, beyond{0, 1, 3};
-  const IdColumn ids = id_column({bytes, 3, 4, 4});
+  const RowTable ids{bytes, 3, 4, 4};
+  check_id_column(ids);
   gather_ids(ids, good, out, 1);
   CHECK(out[0] == INT32_MAX && out[1] == -1 && out[2] == 7);
   CHECK_THROWS(std::out_of_range, "index[1]: found row -1, expected 0 <= row < 3",
                gather_ids(ids, negative, out, 1));
   CHECK_THROWS(std::out_of_range, "index[2]: found row 3", gather_ids(ids, beyond, out, 1));
-  CHECK_THROWS(std::invalid_argument, "items of 2 bytes", id_column({bytes, 3, 2, 2}));
-  CHECK_THROWS(std::invalid_argument, "contiguous items", id_column({bytes, 3, 4, 8}));
+  CHECK_THROWS(std::invalid_argument, "items of 2 bytes", check_id_column({bytes, 3, 2, 2}));
+  CHECK_THROWS(std::invalid_argument, "contiguous items", check_id_column({bytes, 3, 4, 8}));
 }

@@ -1,4 +1,4 @@
-"""Writes the golden stores of format v1: ``python tests/golden/make.py [directory]``.
+"""Writes the golden stores of all versions: ``python tests/golden/make.py [directory]``.
 
 Committed once per format version and never written again; the test that makes them anew and
 compares bytes shows that writers still write what was released.
@@ -14,7 +14,7 @@ import torch
 from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.writer import StoreWriter
 
-HERE = Path(__file__).parent / "v1"
+HERE = Path(__file__).parent
 
 CITES = ("paper", "cites", "paper")
 WRITES = ("author", "writes", "paper")
@@ -67,13 +67,38 @@ def make_homogeneous(path: Path) -> None:
         store.finish()
 
 
+def make_ordered(path: Path) -> None:
+    """The papers and authors of ``make_hetero`` as far as order matters; authors have none."""
+    order = torch.tensor([3, 1, 0, 4, 2, 5, 6, 7], dtype=torch.int32)
+    rank = torch.empty_like(order)
+    rank[order.long()] = torch.arange(8, dtype=torch.int32)
+    with StoreWriter(path, is_hetero=True) as store:
+        store.add_node_type("paper", 8)
+        store.add_node_type("author", len(AUTHORS))
+        x = torch.arange(8)[:, None] + torch.arange(125) / 128
+        store.add_node_attr("paper", "x", x[order.long()])
+        store.add_node_attr("paper", "y", order.to(torch.float32), encoding="float16")
+        store.add_node_order("paper", order, rank)
+        store.add_index_set("paper", "train_idx", torch.tensor([6, 0, 3]))
+        store.add_node_ids("paper", torch.arange(10, 90, 10))
+        store.add_node_attr("author", "age", torch.arange(5))
+        src = torch.tensor([1, 0, 0, 2, 0, 5, 4])
+        dst = torch.tensor([3, 1, 1, 2, 1, 0, 3])
+        columns = {"time": torch.arange(7, dtype=torch.int16) * 10}
+        store.add_edge_type(CITES, [EdgeChunk(rank[src], rank[dst], columns)])
+        store.add_edge_type(WRITES, [EdgeChunk(torch.tensor([4, 0, 1]), rank[[0, 2, 5]])])
+        store.set_optimized({"seeds": "train_idx", "num_neighbors": [-1, -1]})
+        store.finish()
+
+
 def make(directory: Path) -> None:
-    """Both stores, in ``directory``."""
-    make_hetero(directory / "hetero")
-    make_homogeneous(directory / "homogeneous")
+    """All stores, in ``directory``."""
+    for version in ("v1", "v2"):
+        (directory / version).mkdir(parents=True, exist_ok=True)
+    make_hetero(directory / "v1" / "hetero")
+    make_homogeneous(directory / "v1" / "homogeneous")
+    make_ordered(directory / "v2" / "ordered")
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
-    target.mkdir(parents=True, exist_ok=True)
-    make(target)
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)

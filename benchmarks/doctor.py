@@ -1,0 +1,117 @@
+"""What ``graphzero doctor`` predicts, against what the loader then does.
+
+    python benchmarks/doctor.py --nodes 1000000 --edges 15000000
+
+Every case is a process of its own: a budget of what the process takes at its beginning and some
+room, rows in some precision. It asks the doctor, then runs two epochs of a ``NeighborLoader`` whose
+consumer does nothing: the first one fills what stays in memory, the second one finds it there. The
+disk is read past the page cache, so its state does not matter. The graph is that of
+``graphzero bench``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyg_graphzero as gz
+from pyg_graphzero.bench.machine import machine, storage
+from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.memory import taken
+
+QUANTITIES = ("rows", "hits", "reads", "read_bytes", "useful_bytes")
+TIMES = ("sample", "gather", "read", "elapsed")
+
+
+def compare(store: Path, room: int, fanout: list[int], batch_size: int, workers: int) -> Any:
+    """One case: prediction and fact of both epochs."""
+    sampling: dict[str, Any] = {"num_neighbors": fanout, "batch_size": batch_size}
+    sampling |= {"num_workers": workers, "edge_ids": False}
+    found = gz.doctor(store, memory=taken() + room, seconds=20.0, refresh=True, **sampling)
+    opened = gz.open(store, memory=taken() + found.division.memory - found.division.baseline)
+    data = opened.data()
+    loader = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, shuffle=True, **sampling)
+    epochs = {}
+    for name, predicted in (("first", found.first_epoch), ("second", found.epoch)):
+        for _ in loader:
+            pass
+        fact = loader.stats()
+        epochs[name] = {
+            key: {"predicted": getattr(predicted, key), "fact": getattr(fact, key)}
+            for key in (*QUANTITIES, *TIMES)
+        } | {"binds": predicted.binds, "verdict": fact.verdict}
+    return {
+        "fits": found.fits,
+        "window": found.division.window,
+        "disk": str(found.disk),
+        "load": os.getloadavg()[0],
+        "epochs": epochs,
+        "advice": {each.change: each.speedup for each in found.advice},
+    }
+
+
+def main() -> None:
+    """Runs all cases and prints the ratios of fact to prediction."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=1_000_000)
+    parser.add_argument("--edges", type=int, default=15_000_000)
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--fanout", type=int, nargs="+", default=[10, 5])
+    parser.add_argument("--batch-size", type=int, default=512)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--room", type=int, nargs="+", default=[250, 350, 450], help="MB")
+    parser.add_argument("--features", nargs="+", default=["float32", "float16", "int8"])
+    parser.add_argument("--stores", type=Path, default=Path("benchmarks/out/doctor"))
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/doctor.json"))
+    parser.add_argument("--case", nargs=2, metavar=("STORE", "MB"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.case:
+        store, room = Path(args.case[0]), int(args.case[1]) * 1_000_000
+        print(json.dumps(compare(store, room, args.fanout, args.batch_size, args.workers)))
+        return
+
+    args.stores.mkdir(parents=True, exist_ok=True)
+    results = []
+    shown = ("epoch", *QUANTITIES, *TIMES)
+    print(f"{'':22}" + "".join(f"{name:>13}" for name in shown) + "   fact ÷ prediction")
+    for features in args.features:
+        store = args.stores / f"{args.nodes}-{args.edges}-{args.dim}-{features}"
+        if not store.exists():
+            encoding = {} if features == "float32" else {"features": features}
+            gz.convert(power_law(args.nodes, args.edges, args.dim), store, **encoding)
+        for room in args.room:
+            command = [sys.executable, __file__, "--case", str(store), str(room)]
+            command += ["--fanout", *map(str, args.fanout), "--batch-size", str(args.batch_size)]
+            command += ["--workers", str(args.workers)]
+            # What the disk was measured as is this case's own: nobody else measures it meanwhile.
+            own = os.environ | {"XDG_CACHE_HOME": str(args.stores)}
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=own)
+            case = {"features": features, "room_mb": room, **json.loads(done.stdout)}
+            results.append(case)
+            if case["fits"]:
+                print(f"{features}, {room} MB: fits")
+                continue
+            for name, epoch in case["epochs"].items():
+                ratios = [
+                    epoch[key]["fact"] / (epoch[key]["predicted"] or 1)
+                    for key in (*QUANTITIES, *TIMES)
+                ]
+                cells = "".join(f"{ratio:>13.2f}" for ratio in ratios)
+                print(f"{f'{features}, {room} MB':22}{name:>13}{cells}", flush=True)
+    report = {
+        "machine": machine(),
+        "storage": storage(args.stores),
+        "arguments": {k: str(v) for k, v in vars(args).items()},
+        "cases": results,
+    }
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""What the options that save reads save, and what they cost in accuracy, on real graphs.
+
+    python benchmarks/options.py
+    python benchmarks/options.py --data DIR   # and tolokers.npz, coauthor_physics.npz, if there
+
+Trains the GraphSAGE of `examples/wordnet_sage.py` with every option, from several seeds; all that
+differs is the options of the training loader. Counts nodes and edges over a whole epoch. Scores are
+test accuracies, or the area under the ROC curve where there are two classes. Prints a table; writes
+JSON with the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch_geometric.data import Data
+
+from pyg_graphzero.bench.machine import machine
+from real_graphs import graphs, train, training_loader
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "uniform": {},
+    "labor": {"method": "labor"},
+    "labor, layers": {"method": "labor", "layer_dependency": True},
+    "labor, 16 batches": {"method": "labor", "batch_dependency": 16},
+    "labor, layers, 64 batches": {
+        "method": "labor",
+        "layer_dependency": True,
+        "batch_dependency": 64,
+    },
+    "locality 4": {"locality": 4},
+    "locality 16": {"locality": 16},
+    "all, locality 4": {
+        "method": "labor",
+        "layer_dependency": True,
+        "batch_dependency": 64,
+        "locality": 4,
+    },
+}
+
+EPOCHS = {"wordnet": 2, "tolokers": 10, "coauthor physics": 2}
+
+
+def parse_args() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, help="directory with more graphs")
+    parser.add_argument("--graphs", nargs="+", default=list(EPOCHS), choices=list(EPOCHS))
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: count")
+    parser.add_argument("--hidden", type=int, default=32)
+    parser.add_argument("--fanout", type=int, nargs="+", default=[10, 5])
+    parser.add_argument("--batch-size", type=int, default=512)
+    parser.add_argument("--window", type=int, default=16, help="batches whose reads go together")
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/options.json"))
+    return parser.parse_args()
+
+
+def count(data: Data, args: argparse.Namespace, options: dict[str, Any]) -> dict[str, float]:
+    """Nodes and edges per batch of an epoch, nodes per window, and CPU time per batch."""
+    torch.manual_seed(0)
+    only_edges = Data(
+        edge_index=data.edge_index, num_nodes=data.num_nodes, train_mask=data.train_mask
+    )
+    loader = training_loader(only_edges, args, options)
+    nodes, edges, seconds, windows = [], [], [], []
+    window: list[torch.Tensor] = []
+    batches = iter(loader)
+    while True:
+        begun = time.process_time()
+        batch = next(batches, None)
+        seconds.append(time.process_time() - begun)
+        if batch is None:
+            break
+        nodes.append(batch.num_nodes)
+        edges.append(batch.num_edges)
+        window.append(batch.n_id)
+        if len(window) == args.window:
+            windows.append(torch.cat(window).unique().numel())
+            window = []
+    if not windows:  # a graph of fewer batches
+        windows.append(torch.cat(window).unique().numel())
+    return {
+        "nodes_per_batch": statistics.mean(nodes),
+        "edges_per_batch": statistics.mean(edges),
+        "nodes_per_window": statistics.mean(windows),
+        "cpu_ms": 1e3 * statistics.median(seconds[:-1]),
+    }
+
+
+def main() -> None:
+    """Counts, trains, and prints a table."""
+    args = parse_args()
+    torch.set_num_threads(1)
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    given = {key: str(value) for key, value in vars(args).items() if key not in ("data", "json")}
+    rows: list[dict[str, Any]] = []
+    for name, data in graphs(args.graphs, args.data):
+        print(
+            f"{name}: {data.num_nodes:,} nodes, {data.num_edges:,} edges, "
+            f"{int(data.train_mask.sum()):,} seeds\n{'':26} nodes/batch  per window  edges/batch  "
+            "   CPU ms  test score: mean, each seed"
+        )
+        for option, options in OPTIONS.items():
+            row = {"graph": name, "option": option, "arguments": options}
+            row |= count(data, args, options)
+            epochs = EPOCHS[name]
+            row["scores"] = [train(data, args, options, seed, epochs) for seed in args.seeds]
+            row["mean"] = statistics.mean(row["scores"]) if args.seeds else None
+            rows.append(row)
+            print(
+                f"{option:26} {row['nodes_per_batch']:11,.0f} {row['nodes_per_window']:11,.0f} "
+                f"{row['edges_per_batch']:12,.0f} {row['cpu_ms']:10.2f}  {row['mean'] or 0:.4f}   "
+                f"{' '.join(f'{one:.4f}' for one in row['scores'])}",
+                flush=True,
+            )
+            document = {"machine": machine(), "arguments": given, "rows": rows}
+            args.json.write_text(json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()

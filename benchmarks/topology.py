@@ -1,0 +1,114 @@
+"""What sampling reads where no neighbour is in memory: windows of batches against one at a time.
+
+    python benchmarks/topology.py --nodes 2000000 --edges 30000000 --dir /somewhere/on/the/disk
+
+A power-law graph is converted; then a loader samples it, cold before every measurement, over the
+map and over pages of which none stays in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import torch
+
+import pyg_graphzero as gz
+from pyg_graphzero import _core
+from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.bench.page_cache import drop
+from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.disk import probe
+
+
+def main() -> None:
+    """Runs the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=2_000_000)
+    parser.add_argument("--edges", type=int, default=30_000_000)
+    parser.add_argument("--batches", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, default=1024)
+    parser.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
+    parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--dir", type=Path, default=Path("benchmarks/out"))
+    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/topology.json"))
+    args = parser.parse_args()
+
+    path = args.dir / f"topology-{args.nodes}-{args.edges}"
+    args.dir.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        gz.convert(power_law(args.nodes, args.edges, 0), path, progress=False)
+    speed = probe(path)
+    print(machine())
+    print(speed)
+    records = [measure(args, path, window, speed.merge_gap) for window in [0, *args.windows]]
+    args.json.parent.mkdir(parents=True, exist_ok=True)
+    args.json.write_text(
+        json.dumps(
+            {
+                "machine": machine(),
+                "arguments": {k: str(v) for k, v in vars(args).items()},
+                "cache": "cold before every measurement (posix_fadvise)",
+                "merge_gap": speed.merge_gap,
+                "measurements": records,
+            },
+            indent=1,
+        )
+    )
+
+
+def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -> dict[str, Any]:
+    """One epoch over pages; window 0: over the map."""
+    torch.manual_seed(0)
+    loader = gz.loader.NeighborLoader(
+        gz.open(path).data(),
+        args.fanout,
+        input_nodes=torch.randperm(args.nodes)[: args.batches * args.batch_size],
+        batch_size=args.batch_size,
+        num_workers=args.workers,
+        prefetch_factor=-(-2 * max(window, 1) // args.workers),
+        shuffle=True,
+    )
+    if window > 0:
+        graph = loader._sampler.graph
+        topology = graph.contents.topology(None)
+        graph.paged[None] = _core.PagedRows(
+            topology.num_edges,
+            [_core.ColumnFile.of_indices(topology)],
+            _core.DiskGather(num_threads=1),
+            merge_gap=merge_gap,
+        )
+        graph.window = (window, 64 << 20)
+        loader._sampler._start()
+    drop(path.rglob("*.gl"))
+    begin, cpu = time.perf_counter(), process_time()
+    edges = sum(batch.edge_index.size(1) for batch in loader)
+    took, cpu = time.perf_counter() - begin, process_time() - cpu
+    stats = loader.stats()
+    record = {
+        "window": window,
+        "batches": stats.batches,
+        "edges_per_batch": edges / stats.batches,
+        "reads_per_batch": stats.topology_reads / stats.batches,
+        "bytes_per_batch": stats.topology_bytes / stats.batches,
+        "useful_bytes_per_batch": stats.topology_useful_bytes / stats.batches,
+        "batches_per_second": stats.batches / took,
+        "cpu_seconds_per_batch": cpu / stats.batches,
+    }
+    name = f"windows of {window}" if window else "the map"
+    read, useful = record["bytes_per_batch"] / 1e6, record["useful_bytes_per_batch"] / 1e6
+    print(
+        f"{name:14} {record['edges_per_batch']:9,.0f} edges  {record['reads_per_batch']:8,.0f} "
+        f"reads  {read:7.1f} MB ({useful:.2f} useful)  {record['batches_per_second']:6.2f} "
+        f"batches/s  {1e3 * record['cpu_seconds_per_batch']:.0f} ms CPU a batch"
+    )
+    return record
+
+
+if __name__ == "__main__":
+    main()

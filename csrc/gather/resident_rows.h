@@ -1,0 +1,60 @@
+// Which rows of a table are kept in memory, and where among those each one is.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gz {
+
+// Rows go by groups of 2^group_bits that follow each other: one row each where rows are large, a
+// page full where they are items of a few bytes. A quarter of a byte for each group; nothing where
+// the groups kept are the first ones.
+// Thread safety: immutable.
+class ResidentRows {
+ public:
+  // The first `count` groups of a table.
+  static ResidentRows first(std::int64_t num_rows, int group_bits, std::int64_t count);
+  // These groups, in any order. Raises std::out_of_range for one that is not there.
+  static ResidentRows of(std::int64_t num_rows, int group_bits,
+                         std::span<const std::int64_t> groups);
+
+  std::int64_t num_rows() const noexcept { return num_rows_; }
+  std::int64_t num_groups() const noexcept { return num_groups_; }
+  // Groups that are kept, and the places for rows that they take together.
+  std::int64_t num_kept() const noexcept { return num_kept_; }
+  std::int64_t num_places() const noexcept { return num_kept_ << group_bits_; }
+  int group_bits() const noexcept { return group_bits_; }
+
+  // The place of a row, or -1 if it is not kept. REQUIRES 0 <= row < num_rows.
+  std::int64_t find(std::int64_t row) const noexcept {
+    const std::int64_t group = row >> group_bits_;
+    std::int64_t at = group;
+    if (words_.empty()) {
+      if (group >= num_kept_) return -1;
+    } else {
+      const Word& word = words_[static_cast<std::size_t>(group >> 6)];
+      const std::uint64_t bit = std::uint64_t{1} << (group & 63);
+      if ((word.bits & bit) == 0) return -1;
+      at = word.before + std::popcount(word.bits & (bit - 1));
+    }
+    return (at << group_bits_) + (row - (group << group_bits_));
+  }
+
+ private:
+  struct Word {
+    std::uint64_t bits = 0;
+    std::int64_t before = 0;  // groups kept in the words before
+  };
+
+  ResidentRows(std::int64_t num_rows, int group_bits);
+
+  std::int64_t num_rows_;
+  std::int64_t num_groups_;
+  std::int64_t num_kept_ = 0;
+  int group_bits_;
+  std::vector<Word> words_;  // empty: the first num_kept_ groups
+};
+
+}  // namespace gz

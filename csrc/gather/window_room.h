@@ -1,0 +1,72 @@
+// What the epochs under way may read ahead together, and how much of it each has.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "io/origin.h"
+
+namespace gz {
+
+// What is read at once for batches whose rows are not all in memory.
+struct WindowLimits {
+  int max_batches = 1;
+  // Of the rows read for one window; a window of one batch takes what it takes.
+  std::int64_t max_bytes = 0;
+};
+
+// Memory for the rows of windows. One epoch has all of it; of several, each window takes an equal
+// share when it begins (a half of that, if two are to be there at a time), or what the others'
+// windows have left of that. Nobody waits: a window that is left nothing is read for one batch.
+//
+// Thread safety: all functions, from any thread, and without locks: a child of a fork goes on with
+// what it needs alone, since the windows that its parent had are not given back there.
+class WindowRoom : public std::enable_shared_from_this<WindowRoom> {
+ public:
+  explicit WindowRoom(WindowLimits all) : all_(all) {}
+
+  // So many epochs are under way. Windows that begin from now on are of the size for that.
+  void divide_among(int epochs) noexcept;
+
+  // For how many batches the next window is read, where so many windows are to be there at a time.
+  int max_batches(int at_once = 1) const noexcept;
+
+  // Whether there is room for one of two windows now.
+  bool has_half() const noexcept;
+
+  // What one window holds; given back when it dies.
+  class Part {
+   public:
+    Part() = default;
+    Part(Part&& other) noexcept { swap(other); }
+    Part& operator=(Part&& other) noexcept {
+      swap(other);
+      return *this;
+    }
+    ~Part();
+
+    std::int64_t bytes() const noexcept { return bytes_; }
+    // Gives back what it turned out not to need.
+    void shrink(std::int64_t bytes) noexcept;
+
+   private:
+    friend class WindowRoom;
+    Part(std::shared_ptr<WindowRoom> room, std::int64_t bytes) noexcept;
+    void swap(Part& other) noexcept;
+
+    std::shared_ptr<WindowRoom> room_;
+    std::int64_t bytes_ = 0;
+  };
+
+  // REQUIRES that a shared_ptr owns this.
+  Part take(int at_once = 1);
+
+ private:
+  const WindowLimits all_;
+  const Origin origin_;
+  std::atomic<int> epochs_ = 1;
+  std::atomic<std::int64_t> taken_ = 0;
+};
+
+}  // namespace gz

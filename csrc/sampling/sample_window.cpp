@@ -1,0 +1,128 @@
+#include "sampling/sample_window.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <numeric>
+
+namespace gz {
+namespace {
+
+// A list, and whose it is.
+struct Wanted {
+  std::size_t run;
+  SourceList list;
+};
+
+// Places in a table of indices become the indices.
+template <class Index>
+void look_up(const RowTable& table, std::int64_t* at, std::size_t count) {
+  const auto* const kept = reinterpret_cast<const Index*>(table.data);
+  const auto* const read = reinterpret_cast<const Index*>(table.rest);
+  for (std::size_t j = 0; j < count; ++j) {
+    const std::int64_t place = at[j];
+    at[j] =
+        static_cast<std::int64_t>(place < table.split ? kept[place] : read[place - table.split]);
+  }
+}
+
+void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
+  const PagedRows& paged = *list.csc->paged;
+  paged.find_places(list.slots, window, number, list.sources);
+  const RowTable table = paged.table(0, window);
+  if (list.csc->index_bytes == 4) {
+    look_up<std::uint32_t>(table, list.sources, list.slots.size());
+  } else {
+    look_up<std::int64_t>(table, list.sources, list.slots.size());
+  }
+}
+
+// Lists of one file, as many at a time as may be. False if stopped.
+bool read_sources(std::span<const Wanted> wanted, std::int64_t max_bytes, std::stop_token stop,
+                  SampleWindow& out) {
+  PagedRows& paged = *wanted.front().list.csc->paged;
+  std::size_t most = wanted.size();
+  while (!wanted.empty()) {
+    std::vector<IdList> lists;
+    for (const Wanted& one : wanted.first(std::min(most, wanted.size()))) {
+      lists.push_back(one.list.slots);
+    }
+    RowWindow window;
+    try {
+      window = paged.read(lists, max_bytes, stop);
+    } catch (...) {
+      if (lists.size() > 1) {
+        most = 1;  // whose fault it is cannot be told: each for itself
+        continue;
+      }
+      out.errors[wanted.front().run] = std::current_exception();
+      wanted = wanted.subspan(1);
+      continue;
+    }
+    if (window.stopped) return false;
+    out.read += window.stats;
+    for (std::size_t k = 0; k < window.num_lists(); ++k) {
+      std::exception_ptr& error = out.errors[wanted[k].run];
+      if (window.errors[k]) error = window.errors[k];
+      if (!error) fill(wanted[k].list, window, k);
+    }
+    wanted = wanted.subspan(window.num_lists());
+  }
+  return true;
+}
+
+}  // namespace
+
+bool SamplingRun::advance() {
+  handle_.resume();
+  if (handle_.promise().error) std::rethrow_exception(std::exchange(handle_.promise().error, {}));
+  return !handle_.done();
+}
+
+SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
+                           std::stop_token stop) {
+  SampleWindow out;
+  out.samples.resize(runs.size());
+  out.errors.resize(runs.size());
+  std::vector<std::size_t> going(runs.size());
+  std::iota(going.begin(), going.end(), std::size_t{0});
+  const auto ends = [&](std::size_t k) {
+    if (out.errors[k]) return true;
+    try {
+      if (runs[k].advance()) return false;
+      out.samples[k] = runs[k].take();
+    } catch (...) {
+      out.errors[k] = std::current_exception();
+    }
+    return true;
+  };
+  const auto file = [](const Wanted& wanted) { return wanted.list.csc->paged.get(); };
+  while (true) {
+    std::erase_if(going, ends);
+    if (going.empty()) return out;
+    std::vector<Wanted> wanted;
+    for (const std::size_t k : going) {
+      for (const SourceList& list : runs[k].wanted()) {
+        if (!list.slots.empty()) wanted.push_back({k, list});
+      }
+    }
+    std::stable_sort(wanted.begin(), wanted.end(), [&](const Wanted& a, const Wanted& b) {
+      return std::less{}(file(a), file(b));
+    });
+    for (auto first = wanted.begin(); first != wanted.end();) {
+      const auto last = std::find_if(
+          first, wanted.end(), [&](const Wanted& other) { return file(other) != file(*first); });
+      out.stopped = !read_sources({first, last}, max_bytes, stop, out);
+      if (out.stopped) return out;
+      first = last;
+    }
+  }
+}
+
+Sample sample_alone(SamplingRun run) {
+  SampleWindow window = sample_window({&run, 1}, 0);
+  if (window.errors.front()) std::rethrow_exception(window.errors.front());
+  return std::move(window.samples.front());
+}
+
+}  // namespace gz

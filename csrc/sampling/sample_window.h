@@ -1,0 +1,89 @@
+// Batches sampled together, where the topology does not fit in memory: each goes on until it needs
+// neighbours that lie in a file, and those are read for all of them at once.
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "gather/paged_rows.h"
+#include "sampling/graph.h"
+#include "sampling/sample.h"
+
+namespace gz {
+
+// Slots of a paged edge type, and where their sources go.
+struct SourceList {
+  const Csc* csc;
+  std::span<const std::int64_t> slots;
+  std::int64_t* sources;
+};
+
+// One batch that is being sampled: a coroutine that a sampler begins. It yields the lists that it
+// cannot go on without, and returns the sample.
+// Thread safety: one thread at a time.
+class SamplingRun {
+ public:
+  struct promise_type {
+    std::span<const SourceList> wanted;
+    Sample sample;
+    std::exception_ptr error;
+
+    SamplingRun get_return_object() {
+      return SamplingRun(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    std::suspend_always yield_value(std::span<const SourceList> lists) noexcept {
+      wanted = lists;
+      return {};
+    }
+    void return_value(Sample made) noexcept { sample = std::move(made); }
+    void unhandled_exception() noexcept { error = std::current_exception(); }
+  };
+
+  SamplingRun(SamplingRun&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  SamplingRun& operator=(SamplingRun&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~SamplingRun() {
+    if (handle_) handle_.destroy();
+  }
+
+  // Goes on until sources are wanted, or to the end: false. REQUIRES the sources wanted last.
+  // Raises what the sampler does.
+  bool advance();
+  // Until the next advance().
+  std::span<const SourceList> wanted() const noexcept { return handle_.promise().wanted; }
+  // REQUIRES the end.
+  Sample take() { return std::move(handle_.promise().sample); }
+
+ private:
+  explicit SamplingRun(std::coroutine_handle<promise_type> handle) noexcept : handle_(handle) {}
+
+  std::coroutine_handle<promise_type> handle_;
+};
+
+struct SampleWindow {
+  std::vector<Sample> samples;             // [run]
+  std::vector<std::exception_ptr> errors;  // [run]: why there is no sample, or null
+  RowWindow::Stats read;
+  bool stopped = false;  // by the caller: there is nothing in it
+};
+
+// Takes all runs to their ends, step by step; `max_bytes` is what the sources read at once may take
+// (of one run they take what they take). An error, of a sampler or of a read, costs only the runs
+// concerned: OsError where a neighbour cannot be read. The samples are those that each run alone
+// would give.
+SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
+                           std::stop_token stop = {});
+
+// The same for one: raises its error.
+Sample sample_alone(SamplingRun run);
+
+}  // namespace gz

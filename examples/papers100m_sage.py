@@ -1,0 +1,450 @@
+"""Train GraphSAGE on ogbn-papers100M from disk, on a machine with 16 GB; on several by torchrun.
+
+    graphzero convert ogbn_papers100M papers100m --features float16
+    graphzero optimize papers100m --seeds train_mask --num-neighbors 15,10,5
+    python examples/papers100m_sage.py papers100m --memory 10GB --checkpoint sage.pt
+    torchrun --standalone --nproc-per-node 2 examples/papers100m_sage.py papers100m --memory 10GB
+
+The same command goes on from the checkpoint, in the middle of an epoch too, with the batches that a
+run without interruption would have had. ``--memory`` is for all processes of a machine together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphSAGE
+from tqdm import tqdm
+
+import pyg_graphzero as gz
+from ranks import Interrupt, MemoryPeak, Ranks, share_of
+
+ENCODINGS = ("float32", "float16", "int8")
+# What must be the same for a checkpoint to go on: these decide the batches and the model.
+DECISIVE = ("num_neighbors", "batch_size", "hidden", "dropout", "lr", "seed")
+
+
+# Graph ------------------------------------------------------------------------------------------
+
+
+def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
+    """The converted dataset; converts it first where that was asked for."""
+    path, encoding = args.store, args.features or "float32"
+    command = f"graphzero convert {shlex.quote(str(args.data or path))} "
+    if (path / "raw").is_dir():
+        sys.exit(
+            f"{path}: found a raw dataset directory, expected a converted store. Convert it:\n"
+            f"  {command}NEW_STORE --features {encoding}"
+        )
+    if not path.exists():
+        convert = f"{command}{shlex.quote(str(path))} --features {encoding}"
+        if args.data is None:
+            sys.exit(f"{path}: found no store. Name the raw dataset by --data DIR, and it is made")
+        if "RANK" in os.environ:
+            sys.exit(f"{path}: found no store. Convert before torchrun:\n  {convert}")
+        features = None if encoding == "float32" else encoding
+        print(gz.convert(args.data, path, features=features, memory=args.memory), flush=True)
+    store = gz.open(path, memory=args.memory, processes=ranks_here)
+    info = store.info()
+    attrs = {} if info["is_hetero"] else info["node_types"][0]["attrs"]
+    if "x" not in attrs or "y" not in attrs:
+        sys.exit(f"{path}: expected a homogeneous store with features x and labels y")
+    found = attrs["x"].get("encoding", {}).get("encoding", attrs["x"]["dtype"])
+    if args.features not in (None, found):
+        sys.exit(
+            f"{path}: found features as {found}, expected --features {args.features}. Leave "
+            f"--features out, or convert to another store:\n"
+            f"  graphzero convert {shlex.quote(str(args.data or 'RAW_DIR'))} NEW_STORE "
+            f"--features {args.features}"
+        )
+    return store
+
+
+def read_split(store: gz.Store) -> tuple[dict[str, Tensor], int]:
+    """Training, validation and test nodes (``int64 [any]``), and the number of their classes."""
+
+    def read(name: str, index: Tensor | None = None) -> Tensor:
+        return store.feature_store.get_tensor(group_name=None, attr_name=name, index=index)
+
+    nodes, num_classes = {}, 0
+    index_sets = store.info()["node_types"][0]["index_sets"]
+    for name in ("train", "val", "test"):
+        is_set = f"{name}_idx" in index_sets
+        found = read(f"{name}_idx") if is_set else read(f"{name}_mask").nonzero().view(-1)
+        labels = read("y", found).view(-1)
+        missing = ~(labels >= 0)  # NaN, too
+        if missing.any():
+            sys.exit(
+                f"{store.path}: y[{int(found[missing][0])}]: found {labels[missing][0].item()}, "
+                f"expected a class, for it is a node of the {name} split"
+            )
+        nodes[name] = found
+        if len(labels) > 0:
+            num_classes = max(num_classes, int(labels.max()) + 1)
+    return nodes, num_classes
+
+
+def make_data(store: gz.Store) -> Data:
+    """What batches are made of: features and labels, nothing else."""
+    data = store.data()
+    for name in data.keys():  # noqa: SIM118 - a Data is not its keys
+        if name not in ("x", "y", "edge_index", "num_nodes"):
+            del data[name]
+    return data
+
+
+def make_generator(args: argparse.Namespace, rank: int, purpose: int) -> torch.Generator:
+    """Randomness of its own for each rank and purpose: shuffles and neighbours follow from it."""
+    entropy = np.random.SeedSequence((args.seed, rank, purpose)).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(entropy >> 1))
+
+
+def make_loader(
+    args: argparse.Namespace, data: Data, nodes: Tensor, **options: Any
+) -> gz.loader.NeighborLoader:
+    """Batches around some nodes, without the edge ids nobody here uses."""
+    return gz.loader.NeighborLoader(
+        data,
+        num_neighbors=args.num_neighbors,
+        input_nodes=nodes,
+        batch_size=args.batch_size,
+        num_workers=args.num_workers,
+        device=args.device,
+        edge_ids=False,
+        **options,
+    )
+
+
+def forward(model: torch.nn.Module, batch: Data) -> tuple[Tensor, Tensor]:
+    """Logits of the seeds and their labels; layers leave out rows that later ones do not need."""
+    out = model(
+        batch.x,
+        batch.edge_index,
+        num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+        num_sampled_edges_per_hop=batch.num_sampled_edges,
+    )
+    return out[: batch.batch_size], batch.y[: batch.batch_size].view(-1).long()
+
+
+# Training ---------------------------------------------------------------------------------------
+
+
+class Training:
+    """A model, its data, and where its training stands."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.peak = MemoryPeak()
+        self.interrupt = Interrupt()
+        self.ranks = ranks = Ranks(args.device)
+        self.store = open_store(args, ranks.local_size)
+        self.nodes, num_classes = read_split(self.store)
+        self.data = make_data(self.store)
+        torch.manual_seed(args.seed)  # all ranks begin with the same weights
+        self.model = GraphSAGE(
+            self.data.num_features,
+            args.hidden,
+            num_layers=len(args.num_neighbors),
+            out_channels=num_classes,
+            dropout=args.dropout,
+        ).to(args.device)
+        torch.manual_seed(args.seed + 1 + ranks.rank)  # dropout
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=args.lr)
+        self.loader = make_loader(
+            args,
+            self.data,
+            share_of(self.nodes["train"], ranks.rank, ranks.size, pad=True),
+            shuffle=True,
+            generator=make_generator(args, ranks.rank, 0),
+        )
+        # What is seen in one epoch, of the loss of this rank.
+        self.epoch = self.done = 0
+        self.loss_sum = torch.zeros((), device=args.device)
+        self.parallel: torch.nn.Module = self.model
+        if args.checkpoint is not None and args.checkpoint.exists():
+            self.resume()
+        if ranks.size > 1:
+            self.parallel = DistributedDataParallel(self.model)
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """What a checkpoint must have been made with."""
+        own = {name: getattr(self.args, name) for name in DECISIVE}
+        return own | {"ranks": self.ranks.size, "train nodes": len(self.nodes["train"])}
+
+    def save(self) -> None:
+        """Writes the checkpoint, which is either the old one or the new one at any instant."""
+        path = self.args.checkpoint
+        if path is None:
+            return
+        own = {"loader": self.loader.state_dict(), "loss_sum": self.loss_sum.cpu()}
+        own["rng"] = torch.get_rng_state()
+        if self.args.device.type == "cuda":
+            own["cuda_rng"] = torch.cuda.get_rng_state(self.args.device)
+        of_ranks = self.ranks.gather(own)
+        if self.ranks.rank == 0:
+            checkpoint = {
+                "made with": self.decisive,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "epoch": self.epoch,
+                "done": self.done,
+                "ranks": of_ranks,
+            }
+            beside = path.with_name(path.name + ".new")
+            with open(beside, "wb") as file:
+                torch.save(checkpoint, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        self.ranks.wait()  # nobody leaves, or trains on, before it is there
+
+    def resume(self) -> None:
+        """Goes on where the checkpoint was written."""
+        path = self.args.checkpoint
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+        for name, value in self.decisive.items():
+            found = checkpoint["made with"].get(name)
+            if found != value:
+                sys.exit(
+                    f"{path}: found a checkpoint made with {name}={found}, expected {value}; "
+                    "change it back, or name another --checkpoint"
+                )
+        self.model.load_state_dict(checkpoint["model"])
+        self.optimizer.load_state_dict(checkpoint["optimizer"])
+        self.epoch, self.done = checkpoint["epoch"], checkpoint["done"]
+        own = checkpoint["ranks"][self.ranks.rank]
+        self.loader.load_state_dict(own["loader"])
+        self.loss_sum = own["loss_sum"].to(self.args.device)
+        torch.set_rng_state(own["rng"])
+        if "cuda_rng" in own:
+            torch.cuda.set_rng_state(own["cuda_rng"], self.args.device)
+        self.ranks.say(f"{path}: goes on in epoch {self.epoch + 1} after {self.done:,} batches")
+
+    def bar(self, batches: Any, name: str, done: int = 0) -> tqdm:
+        """A progress bar around batches, on one rank."""
+        silent = None if self.ranks.rank == 0 else True
+        return tqdm(
+            batches, desc=name, initial=done, total=len(batches), unit="batch", disable=silent,
+            mininterval=0.5, leave=False,
+        )  # fmt: skip
+
+    def train_epoch(self) -> bool:
+        """Trains from where the epoch stands to its end; False where a signal ended it."""
+        args, batches = self.args, len(self.loader)
+        self.model.train()
+        bar = self.bar(self.loader, f"epoch {self.epoch + 1}/{args.epochs}", self.done)
+        shown = 0.0
+        for batch in bar:
+            self.optimizer.zero_grad()
+            loss = F.cross_entropy(*forward(self.parallel, batch))
+            loss.backward()
+            self.optimizer.step()
+            self.loss_sum += loss.detach()
+            self.done += 1
+            self.peak.look()
+            self.log(loss)
+            if time.monotonic() - shown > 0.5 and not bar.disable:
+                shown, verdict = time.monotonic(), self.loader.stats().verdict
+                bar.set_postfix_str(f"loss {float(loss.detach()):.3f}, {verdict}")
+            stops = self.ranks.any(self.interrupt.signal != 0)
+            if stops or self.done % args.checkpoint_every == 0 or self.done == batches:
+                self.save()
+            if stops:
+                return False
+        return True
+
+    def log(self, loss: Tensor) -> None:
+        """A line of JSON for each batch of rank 0; those trained again after a kill come again."""
+        if self.args.loss_log is not None and self.ranks.rank == 0:
+            line = {"epoch": self.epoch, "batch": self.done - 1, "loss": float(loss.detach())}
+            with open(self.args.loss_log, "a") as file:
+                file.write(json.dumps(line) + "\n")
+
+    @torch.no_grad()
+    def evaluate(self, name: str, nodes: Tensor) -> tuple[int, int] | None:
+        """How many of some nodes are classified right, and of how many; None after a signal.
+
+        All ranks have a share, however many that are; the counts are those of all.
+        """
+        self.model.eval()
+        # The same neighbours at every evaluation.
+        generator = make_generator(self.args, self.ranks.rank, 1)
+        share = share_of(nodes, self.ranks.rank, self.ranks.size, pad=False)
+        correct = total = 0
+        for batch in self.bar(make_loader(self.args, self.data, share, generator=generator), name):
+            if self.interrupt.signal:
+                break
+            logits, labels = forward(self.model, batch)
+            correct += int((logits.argmax(dim=1) == labels).sum())
+            total += len(labels)
+            self.peak.look()
+        correct, total, signals = map(int, self.ranks.sum(correct, total, self.interrupt.signal))
+        return None if signals else (correct, total)
+
+    def run(self) -> bool:
+        """Trains all epochs and says how well; False where a signal ended it."""
+        args, ranks = self.args, self.ranks
+        val = self.nodes["val"]
+        if args.eval_nodes is not None and args.eval_nodes < len(val):
+            order = torch.randperm(len(val), generator=torch.Generator().manual_seed(args.seed))
+            val = val[order[: args.eval_nodes]]
+        while self.epoch < args.epochs:
+            if not self.train_epoch():
+                return False
+            (losses,) = ranks.sum(float(self.loss_sum))
+            stats = self.loader.stats()
+            words = [f"epoch {self.epoch + 1:2d}  loss {losses / self.done / ranks.size:.4f}"]
+            if (self.epoch + 1) % args.eval_every == 0 or self.epoch + 1 == args.epochs:
+                counts = self.evaluate("val", val)
+                if counts is None:
+                    return False
+                words.append(f"val {accuracy(counts)}")
+            rate = f"{stats.batches_per_second:.1f} batches/s"
+            ranks.say("  ".join([*words, f"{stats.elapsed:.1f} s", rate, stats.verdict]))
+            self.epoch, self.done = self.epoch + 1, 0
+            self.loss_sum.zero_()
+        if args.inference == "sampled":
+            counts = self.evaluate("test", self.nodes["test"])
+            if counts is None:
+                return False
+            ranks.say(f"test accuracy {accuracy(counts)}, neighbours sampled")
+        return True
+
+    def infer(self) -> None:
+        """Classifies every node by all of its neighbours; the store keeps that as an attribute.
+
+        One process does, which has the machine's memory and the store for itself. Killed, it goes
+        on when the script is started again.
+        """
+        self.interrupt.release()
+        del self.loader, self.data
+        self.store.close()
+        name = "prediction"
+        with gz.open(self.args.store, "r+", memory=self.args.memory) as store:
+            if name in store.info()["node_types"][0]["attrs"]:  # of an earlier run
+                store.feature_store.remove_tensor(group_name=None, attr_name=name, index=None)
+            summary = gz.inference.layerwise(
+                self.model,
+                store,
+                out=name,
+                head=lambda logits: logits.argmax(dim=-1).to(torch.int16),
+                encoding="float16",
+                num_workers=self.args.num_workers,
+                device=self.args.device,
+            )
+            print(summary)
+            for split in ("val", "test"):
+                nodes = self.nodes[split]
+                found, labels = (
+                    store.feature_store.get_tensor(group_name=None, attr_name=attr, index=nodes)
+                    for attr in (name, "y")
+                )
+                counts = int((found == labels.view(-1)).sum()), len(nodes)
+                print(f"{split} accuracy {accuracy(counts)}, all neighbours", flush=True)
+
+    def say_memory(self) -> None:
+        """Compares what each machine's processes took with what they were given."""
+        self.peak.look()
+        division = self.store.division
+        given = 0 if division is None else division.memory
+        found = self.ranks.gather((self.ranks.machine, self.peak.anon, self.peak.file, given))
+        for machine in sorted({each[0] for each in found}):
+            _, anon, file, given = zip(*(f for f in found if f[0] == machine), strict=True)
+            # Pages of files are the same ones in all processes, for the most part.
+            taken, budget = sum(anon) + max(file), sum(given)
+            name = f"machine {machine}: " if len({each[0] for each in found}) > 1 else ""
+            print(
+                f"memory: {name}{taken / 1e9:.2f} GB at most, {sum(anon) / 1e9:.2f} of its own "
+                f"(RssAnon) and {max(file) / 1e9:.2f} of files (RssFile), in {len(anon)} "
+                f"process(es); the budget of {budget / 1e9:.2f} GB "
+                + ("was kept" if taken <= budget else "is for loaders: training came on top"),
+                flush=True,
+            )
+
+
+def accuracy(counts: tuple[int, int]) -> str:
+    """As it is printed, with the number of nodes it is of."""
+    correct, total = counts
+    return f"{correct / max(1, total):.4f} of {total:,}"
+
+
+# Command line -----------------------------------------------------------------------------------
+
+
+def fanouts(text: str) -> list[int]:
+    return [int(each) for each in text.split(",")]
+
+
+def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="GraphSAGE on ogbn-papers100M, from disk. Data-parallel under torchrun."
+    )
+    add = parser.add_argument
+    add("store", type=Path, metavar="STORE", help="what graphzero convert has written")
+    add("--data", type=Path, metavar="DIR", help="the raw dataset, to convert if there is no STORE")
+    add("--features", choices=ENCODINGS, help="how features are stored (new stores: float32)")
+    add("--memory", help='for all processes of a machine, such as "10GB"; default: what is free')
+    add("--device", type=torch.device, help="default: a GPU for each process, if there are some")
+    add("--epochs", type=int, default=10)
+    add("--hidden", type=int, default=256)
+    add("--dropout", type=float, default=0.2)
+    add("--lr", type=float, default=0.001)
+    add("--batch-size", type=int, default=1024, help="seeds of a batch, of each process")
+    add("--num-neighbors", type=fanouts, default=[15, 10, 5], metavar="N,N,...")
+    add("--num-workers", type=int, default=2, help="threads that make batches, of each process")
+    add("--checkpoint", type=Path, metavar="FILE", help="written as training goes; resumed from")
+    add("--checkpoint-every", type=int, default=200, metavar="BATCHES")
+    add("--eval-every", type=int, default=1, metavar="EPOCHS")
+    add("--eval-nodes", type=int, metavar="N", help="validate on so many, drawn once; default: all")
+    add(
+        "--inference",
+        choices=("sampled", "layerwise"),
+        default="sampled",
+        help="test by sampled neighbours, or by all of them: classifies every node, and takes disk "
+        "for two layers' activations, 4 bytes each",
+    )
+    add("--loss-log", type=Path, metavar="FILE", help="the loss of every batch as a line of JSON")
+    add("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    if args.device is None:
+        local_rank = int(os.environ.get("LOCAL_RANK", 0))
+        args.device = torch.device("cuda", local_rank) if torch.cuda.is_available() else "cpu"
+        args.device = torch.device(args.device)
+    for name in ("epochs", "batch_size", "checkpoint_every", "eval_every"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name.replace('_', '-')}: found {getattr(args, name)}, expected > 0")
+    for file in (args.checkpoint, args.loss_log):
+        if file is not None and not file.parent.is_dir():
+            parser.error(f"{file}: found no directory {file.parent}; make it first")
+    return args
+
+
+def main(argv: list[str] | None = None) -> Training:
+    training = Training(parse_args(argv))
+    finished = training.run()
+    training.say_memory()
+    training.ranks.leave()
+    if not finished:
+        sys.exit(128 + (training.interrupt.signal or signal.SIGTERM))  # or another rank's
+    if training.args.inference == "layerwise" and training.ranks.rank == 0:
+        training.infer()
+    return training
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""One layer over all nodes of a type: rows in the order in which they lie on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_graphzero.columns import DTYPES
+from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.data import edge_storages, node_storages, raw_items
+from pyg_graphzero.inference.hop import Hop, Inputs
+from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.stack import Layer
+from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.schema import EdgeType
+
+#: In-edges and rows of a batch, at most.
+MAX_EDGES = 1 << 18
+_LEAST_EDGES = 1 << 12
+# A batch may take this share of the budget: a few are under way at a time, and windows beside.
+_SHARE = 1 / 32
+# Of an edge in a batch, and of what reading takes beside.
+_EDGE_BYTES = 32
+
+
+class RowFile:
+    """Rows of a node column in the order of its file, read in pieces.
+
+    Unlike a view over the mapped file, which is made for rows here and there.
+    """
+
+    def __init__(self, contents: StoreContents, node_type: str | None, attr: str) -> None:
+        self._column = contents.column(contents.node_type(node_type).attrs[attr])
+        self._dtype = DTYPES[self._column.dtype]
+
+    def read(self, first: int, count: int) -> Tensor:
+        """``[count, ...]`` rows from ``first`` on; ``float32`` where they are encoded as halves.
+
+        Raises:
+            OSError: The file ends before.
+        """
+        column, stride = self._column, self._column.row_stride
+        shape = (count, *column.shape[1:])
+        if count == 0 or stride == 0:
+            return torch.empty(shape, dtype=self._dtype)
+        with Path(column.path).open("rb") as file:
+            file.seek(column.data_offset + first * stride)
+            wanted = (count - 1) * stride + column.row_bytes
+            raw = np.fromfile(file, dtype=np.uint8, count=wanted)
+        if raw.size != wanted:
+            raise OSError(
+                f"{column.path}: found its end at row {first} and {raw.size} bytes, expected "
+                f"{count} rows of {stride} bytes more"
+            )
+        padded = np.zeros(count * stride, dtype=np.uint8)
+        padded[:wanted] = raw
+        rows = torch.from_numpy(padded.reshape(count, stride)[:, : column.row_bytes].copy())
+        values = rows.view(self._dtype).view(shape)
+        return values.to(torch.float32) if column.is_encoded else values
+
+
+def only(data: Any, inputs: Inputs, node_type: str | None, names: Sequence[EdgeType | None]) -> Any:
+    """``store.data()`` with what one layer needs for one node type, and nothing else.
+
+    Args:
+        data: Is changed.
+        inputs: The attributes.
+        node_type: Of the destinations.
+        names: The edge types.
+    """
+    nodes, edges = node_storages(data), edge_storages(data)
+    for name, store in nodes.items():
+        kept = {"num_nodes", "edge_index", inputs.attr}
+        kept |= set(inputs.of_edges) if name is None else set()
+        for key, _ in raw_items(store):
+            if key not in kept:
+                del store[key]
+    if node_type is None:
+        return data
+    for edge_type, store in edges.items():
+        if edge_type not in names:
+            del data[edge_type]
+            continue
+        for key, _ in raw_items(store):
+            if key != "edge_index" and key not in inputs.of_edges:
+                del store[key]
+    ends = {node_type, *(name[0] for name in names if name is not None)}
+    for name in nodes:
+        if name not in ends:
+            del data[name]
+    for key in list(data._global_store.keys()):
+        del data._global_store[key]
+    return data
+
+
+def batch_edges(memory: int, row_bytes: int) -> int:
+    """How many edges a batch has where the user does not say: fewer in a small budget."""
+    most = int(_SHARE * memory) // (row_bytes + _EDGE_BYTES)
+    return max(_LEAST_EDGES, min(MAX_EDGES, most))
+
+
+class LayerPass:
+    """A layer over the rows of one node type.
+
+    Args:
+        layer: What to compute.
+        data: ``store.data()``; is cut down to what the layer needs.
+        node_type: Whose rows.
+        names: The edge types that end there and are to be used.
+        inputs: Which attributes go in.
+        max_edges: Bounds a batch.
+        first: The row to begin at.
+        earlier: Columns whose rows of the destinations the layer wants.
+        normalization: Is told of the batch under way.
+        num_workers: Threads of the engine that work ahead.
+        device: Where the layer runs.
+
+    Attributes:
+        loader: What makes the batches.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        data: Any,
+        node_type: str | None,
+        names: Sequence[EdgeType | None],
+        inputs: Inputs,
+        *,
+        max_edges: int,
+        first: int = 0,
+        earlier: Sequence[str] = (),
+        normalization: Normalization | None = None,
+        num_workers: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
+        contents = data.__dict__["_contents"]
+        only(data, inputs, node_type, names)
+        self.layer = layer
+        self.node_type = node_type
+        self.inputs = inputs
+        self.device = torch.device("cpu") if device is None else device
+        self._normalization = normalization
+        self._earlier = [RowFile(contents, node_type, attr) for attr in earlier]
+        bounds = sweep_bounds(data, node_type, max_edges, first)
+        self.loader = SweepLoader(data, node_type, bounds, num_workers)
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        """The first row of each batch, and what the layer makes of it; on the CPU."""
+        for batch in self.loader:
+            hop = Hop.of(batch, self.node_type, self.inputs, self.device)
+            hop.earlier = [
+                rows.read(hop.first_row, hop.num_dst).to(self.device) for rows in self._earlier
+            ]
+            if self._normalization is not None:
+                self._normalization.hop = hop
+            out = self.layer(hop)
+            assert out is not None, "it gave rows when it was tried"
+            yield hop.first_row, out.cpu()

@@ -1,0 +1,101 @@
+"""What a run of inference did and took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass
+class LayerSummary:
+    """One layer over the nodes of one type.
+
+    Attributes:
+        layer: Its number, from 1.
+        node_type: Whose rows; None in a homogeneous store.
+        name: The column they went to.
+        num_rows: All rows of the type.
+        first_row: Where this run went on; those before are an earlier run's. ``num_rows``: nothing
+            was left to do.
+        edges: Messages along so many edges.
+        seconds: Wall time.
+        read_bytes: From disk, of what the budget does not hold in memory whole.
+        written_bytes: To the column.
+        peak_memory: The most this process had in memory that is no file's, seen between batches.
+        verdict: What the wall time went on; see ``LoaderStats.verdict``.
+    """
+
+    layer: int
+    node_type: str | None
+    name: str
+    num_rows: int
+    first_row: int = 0
+    edges: int = 0
+    seconds: float = 0.0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    peak_memory: int = 0
+    verdict: str = "done before"
+
+    def __str__(self) -> str:
+        kind = "" if self.node_type is None else f" {self.node_type}"
+        since = f" from row {self.first_row:,} on" if self.first_row else ""
+        return (
+            f"layer {self.layer}{kind}: {self.num_rows:,} rows{since}, {self.edges:,} edges, "
+            f"{self.seconds:.1f} s ({self.verdict}), {self.read_bytes / 1e6:,.1f} MB read, "
+            f"{self.written_bytes / 1e6:,.1f} MB written, "
+            f"{self.peak_memory / 1e6:,.0f} MB of memory at most"
+        )
+
+
+@dataclass
+class InferenceSummary:
+    """What ``gz.inference.layerwise`` did.
+
+    Attributes:
+        path: The store.
+        names: The published column by node type.
+        seconds: Wall time of all of it.
+        layers: One for each layer and node type, in the order in which they were computed.
+
+    Example:
+        >>> print(InferenceSummary("graph", {None: "out"}, 2.5))
+        graph: 'out' in 2.5 s, 0.0 MB read, 0.0 MB written, 0 MB of memory at most
+    """
+
+    path: str | Path
+    names: dict[str | None, str]
+    seconds: float = 0.0
+    layers: list[LayerSummary] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The published column, where it has one name."""
+        return next(iter(self.names.values()))
+
+    @property
+    def read_bytes(self) -> int:
+        """Of all layers."""
+        return sum(layer.read_bytes for layer in self.layers)
+
+    @property
+    def written_bytes(self) -> int:
+        """Of all layers."""
+        return sum(layer.written_bytes for layer in self.layers)
+
+    @property
+    def peak_memory(self) -> int:
+        """The largest of all layers."""
+        return max((layer.peak_memory for layer in self.layers), default=0)
+
+    def __str__(self) -> str:
+        names = ", ".join(
+            repr(name) if node_type is None else f"{name!r} of {node_type}"
+            for node_type, name in self.names.items()
+        )
+        total = (
+            f"{self.path}: {names} in {self.seconds:.1f} s, {self.read_bytes / 1e6:,.1f} MB read, "
+            f"{self.written_bytes / 1e6:,.1f} MB written, "
+            f"{self.peak_memory / 1e6:,.0f} MB of memory at most"
+        )
+        return "\n  ".join([total, *map(str, self.layers)])

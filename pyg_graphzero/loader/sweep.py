@@ -1,0 +1,110 @@
+"""``SweepLoader``: every node once, in the store's order, with all of its neighbours.
+
+What layer-wise inference needs of one layer. Batches are runs of rows with a bounded number of
+edges, so that the topology is read from front to back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_graphzero.columns import engine_array
+from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.sampler import Prepared
+
+
+class SweepLoader(NeighborLoader):
+    """Batches of consecutive rows of one node type, each with all in-neighbours of its rows.
+
+    In a batch ``n_id`` are rows of the store, not the user's nodes (they are the same unless the
+    store is optimized), the destinations first; ``batch_size`` of them, from row ``first_row`` on.
+    There is no ``e_id``.
+
+    Args:
+        data: ``store.data()``, with the attributes that batches shall have. They must be the
+            store's own; edge types that end elsewhere cost nothing but their tables.
+        node_type: Of the rows; None in a homogeneous store.
+        bounds: ``int64 [num_batches + 1]``, ascending: batch ``i`` has the rows from
+            ``bounds[i]`` to ``bounds[i + 1]``; see :func:`sweep_bounds`.
+        num_workers: Threads of the engine that work ahead.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> data = gz.open(example_store).data()
+        >>> bounds = sweep_bounds(data, None, max_edges=4)
+        >>> loader = SweepLoader(data, None, bounds)
+        >>> [(batch.first_row, batch.batch_size) for batch in loader]
+        [(0, 2), (2, 2)]
+    """
+
+    node_ids = False
+    is_sweep = True
+
+    def __init__(
+        self, data: Any, node_type: str | None, bounds: Tensor, num_workers: int = 0
+    ) -> None:
+        # The seeds that the loader shows to torch are numbers of batches: rows are made of them
+        # batch by batch, never a list of all.
+        self._bounds = bounds
+        self._node_type = node_type
+        numbers = torch.arange(bounds.numel() - 1)
+        super().__init__(
+            data,
+            [-1],
+            input_nodes=numbers if node_type is None else (node_type, numbers),
+            batch_size=1,
+            num_workers=num_workers,
+            edge_ids=False,
+        )
+
+    def _prepare(self, index: Any, key: int) -> Prepared:
+        number = int(index[0])
+        first, stop = self._bounds[number : number + 2].tolist()
+        types = list(self._sampler.graph.node_types)
+        rows = torch.arange(first, stop)
+        seeds = [(types.index(self._node_type), engine_array(rows), None)]
+        return Prepared(seeds, lambda sampled: (first, stop - first))
+
+    def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
+        batch.first_row, batch.batch_size = metadata
+
+
+def sweep_bounds(
+    data: Any, node_type: str | None, max_edges: int, start: int = 0, stop: int | None = None
+) -> Tensor:
+    """Cuts the rows of a node type into runs of a bounded number of edges.
+
+    Args:
+        data: ``store.data()``; its edge types that end in ``node_type`` are counted.
+        node_type: Whose rows.
+        max_edges: In-edges and rows of a batch together; a row that has more is a batch alone.
+        start: The first row.
+        stop: Behind the last row; None: all.
+
+    Returns:
+        ``int64 [num_batches + 1]``, 8 bytes a batch; ``[start]`` where there are no rows.
+    """
+    contents = data.__dict__["_contents"]
+    num_rows = contents.node_type(node_type).num_nodes if stop is None else stop
+    ends = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
+    if node_type is None and not contents.schema.edge_types:
+        ends = []
+    indptrs = [contents.csc(name)[0].numpy() for name in ends]
+
+    def cost(row: int) -> int:
+        """Edges and rows before a row."""
+        return row + sum(int(indptr[row]) for indptr in indptrs)
+
+    bounds = [start]
+    while bounds[-1] < num_rows:
+        at = bounds[-1]
+        most = cost(at) + max_edges
+        # The run ends before the first row whose end is beyond the bound.
+        end = bisect_right(range(at + 1, num_rows + 1), most, key=cost) + at
+        bounds.append(max(end, at + 1))
+    return torch.tensor(bounds)

@@ -1,0 +1,314 @@
+// sampling/labor.h: variates, the chooser against a sort, and samples against the definition.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <numeric>
+#include <set>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "check.h"
+#include "sampling/labor.h"
+#include "sampling_support.h"
+#include "scratch.h"
+
+using namespace gz;
+using namespace gz::test;
+
+namespace {
+
+constexpr std::int64_t kNodes = 20'000;
+
+std::vector<double> uniforms(const Variates& variates) {
+  std::vector<double> all;
+  for (std::int64_t node = 0; node < kNodes; ++node) all.push_back(variates.uniform(node));
+  return all;
+}
+
+// How far the distribution is from uniform: the statistic of Kolmogorov and Smirnov, times √n.
+double distance_from_uniform(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const double n = static_cast<double>(values.size());
+  double most = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double at = static_cast<double>(i);
+    most = std::max({most, values[i] - at / n, (at + 1) / n - values[i]});
+  }
+  return most * std::sqrt(n);
+}
+
+double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;  // the mean is 1/2 and the variance 1/12
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - 0.5) * (b[i] - 0.5);
+  return 12 * sum / static_cast<double>(a.size());
+}
+
+SampleRequest labor_request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> fanout) {
+  SampleRequest made;
+  made.seeds = {{0, seeds}};
+  made.num_neighbors = {std::move(fanout)};
+  made.labor = Labor{};
+  made.key = 7;
+  return made;
+}
+
+}  // namespace
+
+TEST(inverse_normal_inverts) {
+  bool good = true;
+  for (double p = 1e-12; p < 0.5; p *= 1.01) {
+    for (const double q : {p, 1 - p}) {
+      const double back = std::erfc(-inverse_normal(q) / std::sqrt(2.0)) / 2;
+      good = good && std::abs(back - q) < 1e-7 * q;
+    }
+    good = good && std::abs(inverse_normal(p) + inverse_normal(1 - p)) < 1e-3;
+  }
+  CHECK(good && std::abs(inverse_normal(0.5)) < 1e-12);
+}
+
+TEST(variates_are_uniform_and_drift) {
+  const auto of = [](Labor labor, std::uint64_t number, std::uint64_t hop = 0, int type = 0) {
+    return uniforms(Variates(labor, {1000 + number, number}, hop, type));
+  };
+  const Labor slow{.layer_dependent = false, .batch_dependency = 16};
+  for (const std::uint64_t number : {0, 1, 7, 15, 16, 40}) {
+    CHECK(distance_from_uniform(of({}, number)) < 2);    // chance: 0.0007
+    CHECK(distance_from_uniform(of(slow, number)) < 2);  // each batch alone is as any other
+    CHECK(correlation(of(slow, number), of(slow, number + 1)) > 0.98);
+    CHECK(std::abs(correlation(of(slow, number), of(slow, number + 32))) < 0.04);
+    CHECK(std::abs(correlation(of({}, number), of({}, number + 1))) < 0.04);
+  }
+  CHECK(std::abs(correlation(of(slow, 0), of(slow, 16))) < 0.04);
+  const double half = correlation(of(slow, 0), of(slow, 8));
+  CHECK(0.6 < half && half < 0.75);  // of normal variates: cos(45°) = 0.71
+  // Another epoch, another hop unless they are to share, another node type.
+  CHECK(std::abs(correlation(of(slow, 5), uniforms(Variates(slow, {2000 + 5, 5}, 0, 0)))) < 0.04);
+  const Labor deep{.layer_dependent = true, .batch_dependency = 16};
+  CHECK(std::abs(correlation(of(slow, 5, 0), of(slow, 5, 1))) < 0.04);
+  CHECK(of(deep, 5, 0) == of(deep, 5, 1));
+  CHECK(std::abs(correlation(of(deep, 5, 0, 0), of(deep, 5, 0, 1))) < 0.04);
+}
+
+// What order() and exponential() promise: the same order as uniform(), and the law of their name.
+TEST(variates_agree_with_each_other) {
+  for (const std::uint64_t batches : {1, 16}) {
+    const Variates variates({.batch_dependency = batches}, {1007, 7}, 0, 0);
+    bool good = variates.drift() == (batches > 1);
+    for (std::int64_t node = 0; node < 1000; ++node) {
+      const double u = variates.uniform(node);
+      good = good && std::abs(variates.exponential(node) + std::log1p(-u)) < 1e-9;
+      const bool before = u < variates.uniform(node + 1);
+      good =
+          good &&
+          before == (batches > 1 ? variates.order<true>(node) < variates.order<true>(node + 1)
+                                 : variates.order<false>(node) < variates.order<false>(node + 1));
+    }
+    CHECK(good);
+  }
+}
+
+TEST(chooser_against_a_sort) {
+  for (const std::uint64_t batches : {1, 16}) {
+    for (const bool weighted : {false, true}) {
+      for (const std::int64_t n : {1, 5, 100, 10'000}) {
+        CounterRng rng(3, static_cast<std::uint64_t>(n));
+        std::vector<std::int64_t> sources;
+        std::vector<std::uint64_t> sums{17};  // of the ranks before
+        for (std::int64_t i = 0; i < n; ++i) {
+          sources.push_back(static_cast<std::int64_t>(rng.below(500)));  // parallel edges, if many
+          sums.push_back(sums.back() + rng.below(4));
+        }
+        EdgeOrder order;
+        if (weighted) order.cumulative = sums.data();
+        const Variates variates({.batch_dependency = batches}, {1003, 3}, 0, 0);
+        NeighborChooser chooser(variates, order);
+        for (const std::int64_t k : {1, 4, 100}) {
+          std::vector<std::pair<double, std::int64_t>> all;
+          for (std::int64_t i = 0; i < n; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            const std::uint64_t weight = weighted ? sums[at + 1] - sums[at] : 1;
+            if (weight == 0) continue;
+            const double score =
+                weighted ? variates.exponential(sources[at]) / static_cast<double>(weight)
+                         : variates.uniform(sources[at]);
+            all.emplace_back(score, i + 1);
+          }
+          std::sort(all.begin(), all.end());
+          std::vector<std::int64_t> expected;
+          for (std::size_t i = 0; i < std::min(all.size(), static_cast<std::size_t>(k)); ++i) {
+            expected.push_back(all[i].second);
+          }
+          std::sort(expected.begin(), expected.end());
+          for (const std::int64_t piece : {n, std::int64_t{7}}) {
+            std::vector<std::int64_t> found(static_cast<std::size_t>(k));
+            chooser.begin(k);
+            for (std::int64_t at = 0; at < n; at += piece) {
+              const auto size = static_cast<std::size_t>(std::min(piece, n - at));
+              chooser.offer(1 + at, {sources.data() + at, size});
+            }
+            found.resize(static_cast<std::size_t>(chooser.finish(found.data())));
+            CHECK(found == expected);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(labor_samples_are_what_the_definition_says) {
+  const Ring ring(3000, 24);
+  const Csc csc = csc_of(Topology::open(ring.path));
+  const auto slots = static_cast<std::size_t>(ring.nodes * ring.degree);
+  std::vector<std::int64_t> times(slots);
+  std::vector<std::uint64_t> sums(slots);
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < slots; ++i) {
+    times[i] = static_cast<std::int64_t>(i) % ring.degree;
+    sums[i] = sum += static_cast<std::uint64_t>(times[i] % 3);
+  }
+  std::vector<std::int64_t> seeds{5, 5}, seed_times{30, 2};  // a duplicate, and one that is early
+  for (std::int64_t v = 0; v < 600; ++v) {
+    seeds.push_back(v * 5 % ring.nodes);
+    seed_times.push_back(v % 30 - 1);
+  }
+  for (const bool layer_dependent : {false, true}) {
+    for (const bool timed : {false, true}) {
+      for (const bool weighted : {false, true}) {
+        EdgeOrder order;
+        if (timed) order.times = times.data();
+        if (weighted) order.cumulative = sums.data();
+        const NeighborSampler sampler({ring.nodes}, {{0, 0, csc, order}});
+        SampleRequest asked = labor_request(seeds, {4, 20});
+        asked.labor = Labor{layer_dependent, 8};
+        asked.key = {1011, 11};
+        asked.disjoint = timed;
+        if (timed) asked.seeds[0].times = seed_times;
+        asked.threads = 1;
+        const Sample sample = sampler.sample(asked);
+        asked.threads = 3;
+        CHECK(everything(sampler.sample(asked)) == everything(sample));
+        const Sample::Edges& edges = sample.edges[0];
+        std::int64_t at = 0, col = 0;
+        bool good = edges.row.size() > 5000;
+        for (std::uint64_t hop = 0; hop < 2; ++hop) {
+          const std::int64_t k = asked.num_neighbors[0][hop];
+          const Variates variates(*asked.labor, asked.key, hop, 0);
+          const std::int64_t end = col + sample.num_sampled_nodes[0][hop];
+          for (; col < end; ++col) {
+            std::vector<std::pair<double, std::int64_t>> all;
+            for (std::int64_t j = 0; j < ring.degree; ++j) {
+              const std::int64_t slot = sample.nodes[0][col] * ring.degree + j;
+              if (timed && j > seed_times[static_cast<std::size_t>(sample.trees[0][col])]) continue;
+              const double score =
+                  weighted ? variates.exponential(csc.source(slot)) / static_cast<double>(j % 3)
+                           : variates.uniform(csc.source(slot));
+              if (!weighted || j % 3 > 0) all.emplace_back(score, slot);
+            }
+            std::sort(all.begin(), all.end());
+            all.resize(std::min(all.size(), static_cast<std::size_t>(k)));
+            std::set<std::int64_t> expected, found;
+            for (const auto& [score, slot] : all) expected.insert(slot);
+            for (; at < edges.col.size() && edges.col[at] == col; ++at) {
+              found.insert(edges.slot[at]);
+              good = good && sample.nodes[0][edges.row[at]] == csc.source(edges.slot[at]);
+            }
+            good = good && found == expected;
+          }
+        }
+        CHECK(good && at == edges.row.size());
+      }
+    }
+  }
+}
+
+// A hub that is read in several pieces, among nodes that are taken whole, and nodes without edges.
+TEST(labor_reads_hubs_in_pieces) {
+  constexpr std::int64_t kHub = 30'000, kCount = 40'000;
+  std::vector<std::int64_t> indptr{0};
+  std::vector<std::int64_t> indices;
+  for (std::int64_t v = 0; v < kCount; ++v) {
+    const std::int64_t degree = v == 3 || v == 700 ? kHub : v % 3 == 0 ? 0 : v % 40;
+    for (std::int64_t i = 0; i < degree; ++i) indices.push_back((v * 7 + i) % kCount);
+    indptr.push_back(static_cast<std::int64_t>(indices.size()));
+  }
+  const Csc csc{indptr.data(), indices.data(), 8, kCount, kCount, indptr.back(), "hubs", {}, {}};
+  const NeighborSampler sampler({kCount}, {{0, 0, csc}});
+  std::vector<std::int64_t> seeds(1000);
+  std::iota(seeds.begin(), seeds.end(), 0);
+  SampleRequest asked = labor_request(seeds, {10});
+  const Variates variates(*asked.labor, asked.key, 0, 0);
+  const Sample sample = sampler.sample(asked);
+  std::int64_t at = 0;
+  bool good = true;
+  for (std::int64_t v = 0; v < 1000; ++v) {
+    const auto first = static_cast<std::size_t>(v);
+    std::vector<std::pair<double, std::int64_t>> all;
+    for (std::int64_t slot = indptr[first]; slot < indptr[first + 1]; ++slot) {
+      all.emplace_back(variates.uniform(csc.source(slot)), slot);
+    }
+    std::sort(all.begin(), all.end());
+    all.resize(std::min<std::size_t>(all.size(), 10));
+    std::sort(all.begin(), all.end(), [](auto a, auto b) { return a.second < b.second; });
+    for (const auto& [score, slot] : all) {
+      good = good && at < sample.edges[0].slot.size() && sample.edges[0].slot[at] == slot &&
+             sample.edges[0].col[at] == v;
+      ++at;
+    }
+  }
+  CHECK(good && at == sample.edges[0].slot.size());
+  // A fan-out beyond all degrees asks for no memory of its size.
+  asked.num_neighbors = {{std::int64_t{1} << 60}};
+  const std::int64_t all_edges = indptr[1000];
+  CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
+  asked.num_neighbors = {{-1}};
+  CHECK(sampler.sample(asked).edges[0].row.size() == all_edges);
+}
+
+TEST(labor_shares_neighbors) {
+  const Ring ring(4000, 200);
+  const NeighborSampler sampler = ring.sampler();
+  std::vector<std::int64_t> seeds;
+  for (std::int64_t v = 0; v < 1000; ++v) seeds.push_back(v);
+  SampleRequest asked = labor_request(seeds, {10});
+  const Sample together = sampler.sample(asked);
+  asked.labor = {};
+  const Sample alone = sampler.sample(asked);
+  CHECK(together.edges[0].row.size() == alone.edges[0].row.size());
+  CHECK(together.nodes[0].size() < alone.nodes[0].size());
+  const std::set<std::int64_t> few(together.edges[0].row.span().begin(),
+                                   together.edges[0].row.span().end());
+  const std::set<std::int64_t> many(alone.edges[0].row.span().begin(),
+                                    alone.edges[0].row.span().end());
+  CHECK(few.size() * 3 < many.size());
+}
+
+TEST(labor_refuses_bad_requests) {
+  const Ring ring(100, 5);
+  const std::vector<std::int64_t> seeds{1};
+  SampleRequest asked = labor_request(seeds, {2});
+  asked.replace = true;
+  CHECK_THROWS(std::invalid_argument, "with replacement", ring.sampler().sample(asked));
+  asked.replace = false;
+  asked.labor->batch_dependency = 0;
+  CHECK_THROWS(std::invalid_argument, "batch_dependency: found 0", ring.sampler().sample(asked));
+}
+
+TEST(labor_over_damaged_files) {
+  const std::vector<std::int64_t> seeds{1, 2, 3};
+  const Ring other(1000, 10);
+  overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
+  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
+               other.sampler().sample(labor_request(seeds, {2})));
+  const Ring late(100'000, 5);
+  Csc csc = csc_of(Topology::open(late.path));
+  const auto file = std::exchange(csc.file, nullptr);
+  const NeighborSampler unchecked({100'000}, {{0, 0, csc}});
+  std::filesystem::resize_file(late.path, kHeaderBytes + 4096 * 100);
+  CHECK_THROWS(OsError, "was truncated", unchecked.sample(labor_request(seeds, {2})));
+}

@@ -1,0 +1,308 @@
+// gather/paged_rows and the pipeline over it: batches whose rows are read for a window of them are
+// those that find every row in memory; a file that is cut short fails only who needs what is lost.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/errors.h"
+#include "check.h"
+#include "pipeline/pipeline.h"
+#include "sampling_support.h"
+#include "scratch.h"
+
+using namespace gz;
+using namespace gz::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::int64_t kRow = 3;  // int64 numbers in a row
+
+// A table in memory and in a file: number c of row r is 10 r + c.
+struct Table {
+  Table(const std::string& path, std::int64_t rows) : num_rows(rows), path(path) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t c = 0; c < kRow; ++c) numbers.push_back(10 * r + c);
+    }
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(numbers.data()),
+               static_cast<std::streamsize>(numbers.size() * sizeof(std::int64_t)));
+  }
+
+  std::int64_t row_bytes() const { return kRow * static_cast<std::int64_t>(sizeof(std::int64_t)); }
+  RowTable in_memory() const {
+    return {reinterpret_cast<const std::byte*>(numbers.data()), num_rows, row_bytes(), row_bytes()};
+  }
+  std::shared_ptr<PagedRows> paged(ResidentRows resident, bool direct = true) const {
+    ColumnFile file{DirectFile::open(path, direct), {}};
+    file.layout = {0, num_rows, row_bytes(), row_bytes(), file.file->size()};
+    const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
+    return std::make_shared<PagedRows>(std::move(resident), std::vector<ColumnFile>{file},
+                                       std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
+  }
+
+  std::int64_t num_rows;
+  std::string path;
+  std::vector<std::int64_t> numbers;
+};
+
+ResidentRows random_rows(std::mt19937_64& random, std::int64_t num_rows) {
+  const int bits = static_cast<int>(random() % 4);
+  const std::int64_t groups = (num_rows + (1 << bits) - 1) >> bits;
+  if (random() % 2 == 0) {
+    return ResidentRows::first(num_rows, bits,
+                               static_cast<std::int64_t>(random() % (std::uint64_t)(groups + 1)));
+  }
+  std::vector<std::int64_t> kept;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    if (random() % 3 == 0) kept.push_back(g);
+  }
+  return ResidentRows::of(num_rows, bits, kept);
+}
+
+BatchRequest request(std::uint64_t key) { return {{{0, {1, 2, 3}, {}}}, key}; }
+
+// Samples a ring and gathers a row for every node, from memory or from paged rows.
+struct Loading {
+  Loading(const Table& table, std::shared_ptr<PagedRows> rows, WindowLimits window)
+      : ring(table.num_rows, 8), sampler(ring.sampler()) {
+    auto plan = std::make_shared<GatherPlan>();
+    plan->num_lists = 2;
+    plan->columns.push_back({0, table.in_memory()});
+    if (rows != nullptr) {
+      plan->paged.push_back({0, std::move(rows)});
+      plan->windows = std::make_shared<WindowRoom>(window);
+      plan->columns.back().paged = 0;
+    }
+    recipe = std::make_shared<Recipe>(
+        Recipe{[this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+                 SampleRequest asked;
+                 asked.seeds = std::move(seeds);
+                 asked.num_neighbors = {{4, 3}};
+                 asked.key = key;
+                 asked.threads = threads;
+                 return sampler.sample(asked);
+               },
+               plan, false});
+  }
+
+  Ring ring;
+  NeighborSampler sampler;
+  std::shared_ptr<Recipe> recipe;
+};
+
+bool same(const Batch& a, const Batch& b) {
+  const auto equal = [](const auto& x, const auto& y) {
+    return std::equal(x.data(), x.data() + x.size(), y.data(), y.data() + y.size());
+  };
+  return equal(a.nodes[0], b.nodes[0]) && equal(a.edges[0].index, b.edges[0].index) &&
+         equal(a.edges[0].slot, b.edges[0].slot) &&
+         equal(a.gathered.columns[0].rows, b.gathered.columns[0].rows);
+}
+
+Batch in_memory(const Table& table, std::uint64_t key) {
+  const Loading loading(table, nullptr, {});
+  Batch batch = sample_batch(*loading.recipe, request(key), 1);
+  gather_batch(*loading.recipe, batch, 1);
+  return batch;
+}
+
+}  // namespace
+
+TEST(resident_rows_are_found_where_they_are) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 50; ++round) {
+    const auto n = static_cast<std::int64_t>(1 + random() % 500);
+    const ResidentRows rows = random_rows(random, n);
+    std::vector<bool> taken(static_cast<std::size_t>(rows.num_places()));
+    std::int64_t last = -1, kept = 0;
+    for (std::int64_t r = 0; r < n; ++r) {
+      const std::int64_t place = rows.find(r);
+      if (place < 0) continue;
+      CHECK(place > last && place < rows.num_places());  // in the order of rows
+      last = place;
+      ++kept;
+    }
+    CHECK(kept <= rows.num_places());
+    CHECK(kept > rows.num_places() - (1 << rows.group_bits()) || rows.num_places() == 0);
+  }
+}
+
+TEST(batches_that_read_are_those_in_memory) {
+  const Scratch scratch;
+  std::mt19937_64 random(2);
+  const Table table(scratch / "rows", 700);
+  for (int round = 0; round < 12; ++round) {
+    const WindowLimits window{static_cast<int>(1 + random() % 6),
+                              static_cast<std::int64_t>(random() % 4000)};
+    const Loading loading(table, table.paged(random_rows(random, table.num_rows)), window);
+    const int threads = static_cast<int>(1 + random() % 3);
+    Pipeline pipeline(threads, static_cast<std::int64_t>(random() % 20000));
+    const std::uint64_t ahead = 1 + random() % 9;
+    std::uint64_t asked = 0;
+    RowWindow::Stats stats;
+    for (std::uint64_t key = 0; key < 25; ++key) {
+      for (; asked < 25 && asked < key + ahead; ++asked) {
+        pipeline.submit(loading.recipe, request(asked));
+      }
+      if (asked == 25) pipeline.flush();
+      const auto batch = pipeline.next(60s);
+      CHECK(batch != nullptr && same(*batch, in_memory(table, key)));
+      stats += batch->read;
+    }
+    CHECK(stats.hits <= stats.rows && stats.useful_bytes <= stats.bytes);
+    CHECK(stats.rows > 0);
+  }
+}
+
+TEST(a_consumer_that_waits_gets_a_short_window) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 300);
+  const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
+  Pipeline pipeline(1, 1 << 30);
+  pipeline.submit(loading.recipe, request(1));
+  CHECK(pipeline.next(60s) != nullptr);  // though 49 others might follow
+}
+
+TEST(a_flushed_window_does_not_wait_for_its_consumer) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 300);
+  const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
+  Pipeline pipeline(2, 1 << 30);
+  for (std::uint64_t key = 0; key < 3; ++key) pipeline.submit(loading.recipe, request(key));
+  pipeline.flush();
+  for (int i = 0; i < 6000 && !pipeline.is_ready(); ++i) std::this_thread::sleep_for(10ms);
+  CHECK(pipeline.is_ready());
+  // All three were read for at once.
+  CHECK(pipeline.next(60s)->read.rows > pipeline.next(60s)->read.rows);
+}
+
+TEST(only_batches_that_need_what_is_lost_fail) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 2000);
+  const Loading loading(table, table.paged(ResidentRows::first(2000, 0, 5), false), {4, 1 << 30});
+  const auto around = [](std::int64_t node) { return BatchRequest{{{0, {node}, {}}}, 7}; };
+  Pipeline pipeline(2, 1 << 30);
+  std::filesystem::resize_file(table.path, static_cast<std::uintmax_t>(1000 * table.row_bytes()));
+  for (const std::int64_t node : {100, 1500, 200, 1600}) {
+    pipeline.submit(loading.recipe, around(node));
+  }
+  pipeline.flush();
+  CHECK(pipeline.next(60s)->num_nodes() > 1);
+  CHECK_THROWS(OsError, "rows", pipeline.next(60s));
+  CHECK(pipeline.next(60s)->num_nodes() > 1);
+  CHECK_THROWS(OsError, "truncated", pipeline.next(60s));
+}
+
+TEST(room_for_windows_is_shared_and_never_more_than_there_is) {
+  const auto room = std::make_shared<WindowRoom>(WindowLimits{8, 1000});
+  WindowRoom::Part first = room->take();
+  CHECK(first.bytes() == 1000 && room->max_batches() == 8);
+  CHECK(room->take().bytes() == 0);  // nothing is left, and nobody waits
+  room->divide_among(2);
+  CHECK(room->max_batches() == 4);
+  first.shrink(300);
+  WindowRoom::Part second = room->take();
+  CHECK(second.bytes() == 500);
+  CHECK(room->take().bytes() == 200);
+  first = WindowRoom::Part();
+  CHECK(room->take().bytes() == 500);
+  room->divide_among(100);
+  CHECK(room->max_batches() == 1);
+  room->divide_among(1);
+  CHECK(room->max_batches(2) == 4 && room->has_half());
+  CHECK(room->take(2).bytes() == 500);
+  second.shrink(499);
+  CHECK(room->has_half() && room->take(2).bytes() == 500);
+  room->divide_among(0);
+  second.shrink(2000);  // never more than it had
+  CHECK(second.bytes() == 499 && room->take().bytes() == 501);
+}
+
+TEST(batches_whose_windows_were_given_up_are_the_same) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 400);
+  const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {5, 1 << 30});
+  Pipeline pipeline(2, 1 << 30);
+  for (std::uint64_t key = 0; key < 40; ++key) pipeline.submit(loading.recipe, request(key));
+  pipeline.flush();
+  std::int64_t rows = 0, wanted = 0;
+  for (std::uint64_t key = 0; key < 40; ++key) {
+    if (key % 3 == 0) pipeline.give_up_windows();
+    const auto batch = pipeline.next(std::chrono::seconds(20));
+    CHECK(batch != nullptr && same(*batch, in_memory(table, key)));
+    rows += batch->read.rows;
+    wanted += batch->nodes[0].size();
+  }
+  CHECK(rows >= wanted);  // what was read twice is counted twice
+}
+
+TEST(a_slow_consumer_has_one_window_read_while_it_works_on_another) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 400);
+  for (const bool is_slow : {false, true}) {
+    const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {8, 1 << 20});
+    Pipeline pipeline(2, 1);  // or all would be gathered at once
+    for (std::uint64_t key = 0; key < 64; ++key) pipeline.submit(loading.recipe, request(key));
+    pipeline.flush();
+    std::vector<int> begins;  // of windows
+    for (int key = 0; key < 64; ++key) {
+      const auto batch = pipeline.next(60s);
+      CHECK(batch != nullptr && same(*batch, in_memory(table, static_cast<std::uint64_t>(key))));
+      if (batch->read.rows > 0) begins.push_back(key);
+      if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    if (!is_slow) continue;  // how long it takes to compare is anybody's guess
+    for (std::size_t w = begins.size() / 2; w + 1 < begins.size(); ++w) {
+      CHECK(begins[w + 1] - begins[w] <= 4);
+    }
+    CHECK(begins.size() >= 12);
+  }
+}
+
+TEST(closing_a_pipeline_that_reads_does_not_hang) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 5000);
+  for (int round = 0; round < 20; ++round) {
+    const Loading loading(table, table.paged(ResidentRows::first(5000, 0, 5)), {3, 1 << 30});
+    Pipeline pipeline(2, 1 << 30);
+    for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(loading.recipe, request(key));
+    if (round % 2 == 0) pipeline.next(60s);
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
+    pipeline.close();
+    CHECK_THROWS(std::logic_error, "closed", pipeline.next(1s));
+  }
+}
+
+TEST(resident_rows_can_be_read_ahead) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 400);
+  const auto rows = table.paged(ResidentRows::first(400, 2, 50));
+  rows->preload();
+  const std::vector<std::int64_t> wanted{0, 7, 199, 200, 399};
+  const IdList lists[] = {std::span<const std::int64_t>(wanted)};
+  const RowWindow window = rows->read(lists, 0);
+  CHECK(window.stats.rows == 5 && window.stats.hits == 3);
+  CHECK(window.stats.useful_bytes == 2U * static_cast<unsigned>(table.row_bytes()));
+}
+
+TEST(paged_rows_refuse_what_is_not_there) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 40);
+  const auto rows = table.paged(ResidentRows::first(40, 0, 4));
+  for (const std::int64_t bad : {-1, 40}) {
+    const std::vector<std::int64_t> wanted{3, bad};
+    const IdList lists[] = {std::span<const std::int64_t>(wanted)};
+    CHECK_THROWS(std::out_of_range, "expected 0 <= row < 40", rows->read(lists, 0));
+  }
+  CHECK_THROWS(std::invalid_argument, "found 40 rows, expected 41",
+               table.paged(ResidentRows::first(41, 0, 4)));
+}

@@ -1,0 +1,372 @@
+// sampling/sample_window: batches whose topology lies in a file, against the same ones over a map.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "check.h"
+#include "sampling/hgt_sampler.h"
+#include "sampling/sample_window.h"
+#include "sampling_support.h"
+
+using namespace gz;
+using namespace gz::test;
+
+namespace {
+
+constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
+// So many sources that their ids take 64 bits; nobody walks to them.
+constexpr std::int64_t kWide = (std::int64_t{1} << 32) + 7;
+
+struct EdgeTypeSpec {
+  int src_type, dst_type;
+};
+const std::vector<std::int64_t> kNumNodes{700, 90, kWide};
+const std::vector<EdgeTypeSpec> kEdgeTypes{{0, 0}, {1, 0}, {2, 0}, {0, 1}, {1, 1}};
+
+// Random graph over several types, one of them without edges, with times, weights (many 0) and
+// ranks in another order than slots.
+struct Files {
+  explicit Files(std::uint64_t seed) : random(seed) {
+    for (std::size_t e = 0; e < kEdgeTypes.size(); ++e) {
+      const auto num_src =
+          static_cast<std::uint64_t>(kNumNodes[static_cast<std::size_t>(kEdgeTypes[e].src_type)]);
+      const auto num_dst =
+          static_cast<std::uint64_t>(kNumNodes[static_cast<std::size_t>(kEdgeTypes[e].dst_type)]);
+      std::vector<std::int64_t> indptr{0}, indices, slots, times;
+      std::vector<std::uint64_t> sums;
+      for (std::uint64_t v = 0; v < num_dst; ++v) {
+        const std::uint64_t degree = e == 4 ? 0 : v % 50 == 3 ? 90 : random() % 12;
+        const auto first = std::ssize(indices);
+        for (std::uint64_t i = 0; i < degree; ++i) {
+          indices.push_back(static_cast<std::int64_t>(random() % num_src));
+          slots.push_back(first + static_cast<std::int64_t>(i));
+          times.push_back(static_cast<std::int64_t>(random() % 100));
+          sums.push_back((sums.empty() ? 0 : sums.back()) + random() % 3);
+        }
+        std::shuffle(slots.begin() + first, slots.end(), random);
+        std::sort(times.begin() + first, times.end());
+        indptr.push_back(std::ssize(indices));
+      }
+      TopologyWriter writer(path(e), num_src, num_dst);
+      writer.append_indptr(indptr.data(), indptr.size());
+      if (writer.index_bytes() == 8) {
+        writer.append_indices(indices.data(), indices.size());
+      } else {
+        const std::vector<std::uint32_t> narrow(indices.begin(), indices.end());
+        writer.append_indices(narrow.data(), narrow.size());
+      }
+      writer.finish();
+      all_slots.push_back(std::move(slots));
+      all_times.push_back(std::move(times));
+      all_sums.push_back(std::move(sums));
+    }
+  }
+
+  std::string path(std::size_t e) const { return dir / (std::to_string(e) + ".gl"); }
+
+  EdgeOrder order(std::size_t e, bool timed, bool weighted) const {
+    EdgeOrder made;
+    if (timed || weighted) made.slots = all_slots[e].data();
+    if (timed) made.times = all_times[e].data();
+    if (weighted) made.cumulative = all_sums[e].data();
+    return made;
+  }
+
+  Scratch dir;
+  std::mt19937_64 random;
+  std::vector<std::vector<std::int64_t>> all_slots, all_times;
+  std::vector<std::vector<std::uint64_t>> all_sums;
+};
+
+std::shared_ptr<PagedRows> pages_of(const Topology& file, ResidentRows resident) {
+  const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 8}, 1});
+  return std::make_shared<PagedRows>(std::move(resident), std::vector{ColumnFile::of_indices(file)},
+                                     reader, ReadLimits{256, 8192, 1});
+}
+
+// `share` of four pages stays in memory.
+std::shared_ptr<PagedRows> pages_of(const Topology& file, int group_bits, std::int64_t share) {
+  const auto rows = static_cast<std::int64_t>(file.num_edges());
+  const std::int64_t groups = ResidentRows::first(rows, group_bits, 0).num_groups();
+  std::vector<std::int64_t> kept;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    if (g * 7 % 4 < share) kept.push_back(g);
+  }
+  return pages_of(file, ResidentRows::of(rows, group_bits, kept));
+}
+
+// Edge types of the files: mapped, or paged where `paged_types` has a bit for them.
+std::vector<SampledEdgeType> edge_types(const Files& files, bool timed, bool weighted,
+                                        unsigned paged_types = 0, int group_bits = 0,
+                                        std::int64_t share = 0) {
+  std::vector<SampledEdgeType> types;
+  for (std::size_t e = 0; e < kEdgeTypes.size(); ++e) {
+    const auto file = Topology::open(files.path(e));
+    const bool paged = (paged_types >> e & 1) != 0;
+    Csc csc = csc_of(file, paged ? pages_of(*file, group_bits, share) : nullptr);
+    types.push_back({kEdgeTypes[e].src_type, kEdgeTypes[e].dst_type, std::move(csc),
+                     files.order(e, timed, weighted)});
+  }
+  return types;
+}
+
+Seen all_of(const Sample& sample) {
+  Seen all = everything(sample);
+  for (const auto& trees : sample.trees) all.emplace_back(trees.span().begin(), trees.span().end());
+  return all;
+}
+
+struct Mode {
+  std::vector<std::int64_t> fanout;
+  bool timed = false, weighted = false, replace = false, disjoint = false, last = false,
+       induced = false;
+};
+
+const std::vector<Mode> kModes{
+    {.fanout = {4, 3}},
+    {.fanout = {20, 0, 5}},
+    {.fanout = {-1, 2}},
+    {.fanout = {3, 3}, .replace = true},
+    {.fanout = {3, 2}, .disjoint = true},
+    {.fanout = {4, 3}, .weighted = true},
+    {.fanout = {4, 3}, .weighted = true, .replace = true},
+    {.fanout = {4, 3}, .timed = true, .disjoint = true},
+    {.fanout = {4, -1}, .timed = true, .weighted = true, .disjoint = true, .last = true},
+    {.fanout = {3, 2}, .induced = true},
+    {.fanout = {3, 2}, .timed = true, .disjoint = true, .induced = true},
+};
+
+// Random seeds, kept where requests look.
+struct Requests {
+  Requests(std::mt19937_64& random, std::size_t count, const Mode& mode) : nodes(count) {
+    times.resize(count);
+    for (std::size_t k = 0; k < count; ++k) {
+      for (std::size_t i = 0; i < 1 + random() % 40; ++i) {
+        nodes[k].push_back(static_cast<std::int64_t>(random() % 700));
+        times[k].push_back(static_cast<std::int64_t>(random() % 110));
+      }
+      SampleRequest made;
+      made.seeds = {{0, nodes[k]}};
+      if (mode.timed) made.seeds[0].times = times[k];
+      made.num_neighbors.assign(kEdgeTypes.size(), mode.fanout);
+      made.replace = mode.replace;
+      made.disjoint = mode.disjoint;
+      made.last = mode.last;
+      made.induced = mode.induced;
+      made.key = random();
+      made.threads = 1 + static_cast<int>(random() % 2);
+      all.push_back(std::move(made));
+    }
+  }
+
+  std::vector<std::vector<std::int64_t>> nodes, times;
+  std::vector<SampleRequest> all;
+};
+
+std::vector<SamplingRun> begin_all(const NeighborSampler& sampler,
+                                   const std::vector<SampleRequest>& requests) {
+  std::vector<SamplingRun> runs;
+  for (const SampleRequest& request : requests) runs.push_back(sampler.begin(request));
+  return runs;
+}
+
+// A ring, of which no page is in memory.
+struct PagedRing {
+  PagedRing(std::int64_t nodes, std::int64_t degree)
+      : ring(nodes, degree),
+        file(Topology::open(ring.path)),
+        pages(pages_of(*file, 10, 0)),
+        sampler({nodes}, {{0, 0, csc_of(file, pages)}}) {}
+
+  SampleRequest request(const std::vector<std::int64_t>& seeds) const {
+    SampleRequest made;
+    made.seeds = {{0, seeds}};
+    made.num_neighbors = {{2, 2}};
+    return made;
+  }
+
+  Ring ring;
+  std::shared_ptr<const Topology> file;
+  std::shared_ptr<PagedRows> pages;
+  NeighborSampler sampler;
+};
+
+}  // namespace
+
+TEST(windows_over_files_are_the_samples_over_maps) {
+  Files files(11);
+  for (const Mode& mode : kModes) {
+    const NeighborSampler mapped(kNumNodes, edge_types(files, mode.timed, mode.weighted));
+    CHECK(!mapped.reads());
+    for (std::size_t count = 1; count <= 5; ++count) {
+      const unsigned types = count == 1 ? 31 : static_cast<unsigned>(1 + files.random() % 31);
+      const auto share = static_cast<std::int64_t>(count == 1 ? 0 : files.random() % 5);
+      const NeighborSampler paged(kNumNodes, edge_types(files, mode.timed, mode.weighted, types,
+                                                        static_cast<int>(3 + count % 3), share));
+      CHECK(paged.reads());
+      for (const std::int64_t room : {kPlenty, std::int64_t{700}}) {
+        const Requests requests(files.random, count, mode);
+        std::vector<SamplingRun> runs = begin_all(paged, requests.all);
+        const SampleWindow window = sample_window(runs, room);
+        bool same = !window.stopped && window.samples.size() == count;
+        for (std::size_t k = 0; k < count; ++k) {
+          const Seen expected = all_of(mapped.sample(requests.all[k]));
+          same = same && !window.errors[k] && all_of(window.samples[k]) == expected &&
+                 all_of(paged.sample(requests.all[k])) == expected;
+        }
+        CHECK(same);
+        CHECK(window.read.hits <= window.read.rows);
+        if (types == 31 && share == 0) {
+          CHECK(window.read.rows > 0 && window.read.hits == 0 && window.read.reads > 0);
+        }
+      }
+    }
+  }
+}
+
+// What several batches want is read once for all of them.
+TEST(a_window_reads_what_its_batches_share_once) {
+  const PagedRing paged(20'000, 10);
+  const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
+  const std::vector<SampleRequest> requests(4, paged.request(seeds));
+  std::vector<SamplingRun> one = begin_all(paged.sampler, {requests.front()});
+  std::vector<SamplingRun> four = begin_all(paged.sampler, requests);
+  const RowWindow::Stats alone = sample_window(one, kPlenty).read;
+  const RowWindow::Stats together = sample_window(four, kPlenty).read;
+  CHECK(together.rows == 4 * alone.rows && together.reads == alone.reads);
+  CHECK(together.bytes == alone.bytes && together.useful_bytes == alone.useful_bytes);
+}
+
+TEST(pages_that_stay_in_memory_are_read_once) {
+  const Ring ring(20'000, 10);
+  const auto file = Topology::open(ring.path);
+  const auto pages = pages_of(*file, 10, 4);
+  const NeighborSampler sampler({20'000}, {{0, 0, csc_of(file, pages)}});
+  pages->preload();
+  const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
+  SampleRequest request;
+  request.seeds = {{0, seeds}};
+  request.num_neighbors = {{3, 3}};
+  std::vector<SamplingRun> runs = begin_all(sampler, {request});
+  const SampleWindow window = sample_window(runs, kPlenty);
+  CHECK(window.read.rows > 0 && window.read.hits == window.read.rows && window.read.reads == 0);
+}
+
+// A neighbour that cannot be read costs the batches that drew it, nobody else.
+TEST(a_topology_cut_short_fails_the_batches_concerned) {
+  const PagedRing paged(100'000, 5);
+  const std::vector<std::int64_t> low{5, 40'000}, high{99'000}, other{7}, across{30'000, 99'999};
+  const std::vector<SampleRequest> requests{paged.request(low), paged.request(high),
+                                            paged.request(other), paged.request(across)};
+  std::vector<Seen> expected;
+  for (const auto& request : requests) expected.push_back(all_of(paged.sampler.sample(request)));
+  std::filesystem::resize_file(paged.ring.path, paged.file->indices_offset() + 90'000 * 5 * 4);
+  for (const std::int64_t room : {kPlenty, std::int64_t{0}}) {
+    std::vector<SamplingRun> runs = begin_all(paged.sampler, requests);
+    const SampleWindow window = sample_window(runs, room);
+    CHECK(!window.errors[0] && all_of(window.samples[0]) == expected[0]);
+    CHECK(!window.errors[2] && all_of(window.samples[2]) == expected[2]);
+    for (const std::size_t lost : {1, 3}) {
+      CHECK_THROWS(OsError, "of '" + paged.ring.path + "'",
+                   std::rethrow_exception(window.errors[lost]));
+    }
+  }
+  CHECK_THROWS(OsError, "the file was truncated: cannot read row",
+               paged.sampler.sample(requests[1]));
+  // indptr is mapped: without it nothing can be drawn, and the process lives.
+  std::filesystem::resize_file(paged.ring.path, kHeaderBytes);
+  std::vector<SamplingRun> runs = begin_all(paged.sampler, requests);
+  for (const auto& error : sample_window(runs, kPlenty).errors) {
+    CHECK_THROWS(OsError, "was truncated", std::rethrow_exception(error));
+  }
+}
+
+TEST(errors_of_one_batch_are_nobody_elses) {
+  const PagedRing paged(1000, 10);
+  const std::vector<std::int64_t> good{1, 2}, beyond{1000};
+  std::vector<SampleRequest> requests{paged.request(good), paged.request(beyond),
+                                      paged.request(good)};
+  const Seen expected = all_of(paged.sampler.sample(requests[0]));
+  const auto check = [&](const NeighborSampler& sampler) {
+    std::vector<SamplingRun> runs = begin_all(sampler, requests);
+    SampleWindow window = sample_window(runs, kPlenty);
+    CHECK(!window.errors[0] && !window.errors[2]);
+    CHECK(all_of(window.samples[0]) == expected && all_of(window.samples[2]) == expected);
+    return window.errors[1];
+  };
+  CHECK_THROWS(std::out_of_range, "seed 0: found node 1000",
+               std::rethrow_exception(check(paged.sampler)));
+
+  // Ranks that lead out of the file.
+  const std::vector<std::int64_t> far{900};
+  requests[1] = paged.request(far);
+  std::vector<std::int64_t> slots(10'000);
+  std::iota(slots.begin(), slots.end(), 0);
+  std::fill_n(slots.begin() + 9'000, 10, 10'000);
+  EdgeOrder order;
+  order.slots = slots.data();
+  const NeighborSampler ordered({1000}, {{0, 0, csc_of(paged.file, paged.pages), order}});
+  CHECK_THROWS(std::out_of_range, "found row 10000, expected 0 <= row < 10000",
+               std::rethrow_exception(check(ordered)));
+
+  // Neighbours that are no nodes.
+  overwrite(paged.ring.path, paged.file->indices_offset() + 9'000 * 4, std::string(40, '\xFF'));
+  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
+               std::rethrow_exception(check(paged.sampler)));
+  requests[1].induced = true;
+  CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
+               std::rethrow_exception(check(paged.sampler)));
+  overwrite(paged.ring.path, kHeaderBytes + 8 * 900, std::string(8, '\x7F'));
+  CHECK_THROWS(FormatError, "ring.gl: indptr[900]", std::rethrow_exception(check(paged.sampler)));
+}
+
+TEST(a_window_stops) {
+  const PagedRing paged(1000, 10);
+  const std::vector<std::int64_t> seeds{1, 2};
+  std::vector<SamplingRun> runs = begin_all(paged.sampler, {paged.request(seeds)});
+  std::stop_source stop;
+  stop.request_stop();
+  CHECK(sample_window(runs, kPlenty, stop.get_token()).stopped);
+}
+
+TEST(pages_of_something_else_are_refused) {
+  const PagedRing paged(1000, 10);
+  const Ring other(1000, 11);
+  CHECK_THROWS(std::invalid_argument, "expected one of 11000 rows of 4 bytes",
+               csc_of(Topology::open(other.path), paged.pages));
+}
+
+TEST(hgt_over_files_is_hgt_over_maps) {
+  Files files(13);
+  const HgtSampler mapped(kNumNodes, edge_types(files, false, false));
+  for (std::size_t count = 1; count <= 4; ++count) {
+    const unsigned types = count == 1 ? 31 : static_cast<unsigned>(files.random() % 31 | 1);
+    const HgtSampler paged(
+        kNumNodes, edge_types(files, false, false, types, 4, static_cast<std::int64_t>(count) - 1));
+    CHECK(paged.reads() && !mapped.reads());
+    const Requests seeds(files.random, count, kModes.front());
+    std::vector<SamplingRun> runs;
+    std::vector<HgtRequest> requests;
+    for (const SampleRequest& request : seeds.all) {
+      requests.push_back({request.seeds, {{30, 20}, {9, 5}, {4, 4}}, request.key, 2});
+      runs.push_back(paged.begin(requests.back()));
+    }
+    const SampleWindow window = sample_window(runs, kPlenty);
+    bool same = true;
+    for (std::size_t k = 0; k < count; ++k) {
+      const Seen expected = all_of(mapped.sample(requests[k]));
+      same = same && !window.errors[k] && all_of(window.samples[k]) == expected &&
+             all_of(paged.sample(requests[k])) == expected;
+    }
+    CHECK(same && window.read.rows > 0);
+  }
+}

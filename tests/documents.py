@@ -1,0 +1,140 @@
+"""The code blocks of a Markdown page, and running them as a reader would.
+
+A block is run as the page has it, in the page's order, in one directory and one scope of names.
+Python runs in this process, and so do plain ``graphzero …`` lines, which saves starting an
+interpreter for each; all else in a ``bash`` block is given to bash.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from pyg_graphzero.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# What is run, and "text", which is what running it printed. A page can have no others.
+LANGUAGES = ("python", "bash", "text")
+
+# The programs of the environment that the tests run in, whether or not it is the one activated.
+_PRELUDE = """set -euo pipefail
+python() { "$PYTHON" "$@"; }
+graphzero() { "$PYTHON" -m pyg_graphzero "$@"; }
+torchrun() { "$PYTHON" -m torch.distributed.run "$@"; }
+"""
+# Seconds after which a block counts as stuck, on a machine that others keep busy.
+_PATIENCE = 180
+_PLAIN = re.compile(r"graphzero [^|&;<>$`(]*")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block.
+
+    Attributes:
+        page: Relative to the repository.
+        line: Of its first line of text, from 1.
+        language: What stands behind the fence.
+        text: Its lines.
+    """
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"{self.page}, line {self.line}"
+
+
+def read_blocks(page: str, text: str) -> list[Block]:
+    """All blocks of a page.
+
+    Raises:
+        AssertionError: A block that nobody would run: without a language or of one that is not in
+            `LANGUAGES`, made by indenting, or not closed.
+    """
+    blocks: list[Block] = []
+    opened: tuple[int, str, str] | None = None
+    body: list[str] = []
+    above = ""  # the line before; a list item's lines may be indented
+    in_list = False
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = re.match(r"( *)```+ *(\S*)", line)
+        where = f"{page}, line {number}"
+        if opened is not None:
+            if fence and not fence[2]:
+                blocks.append(Block(page, opened[0], opened[1], "\n".join(body) + "\n"))
+                opened = None
+            else:
+                body.append(line.removeprefix(opened[2]))
+        elif fence:
+            assert fence[2] in LANGUAGES, f"{where}: found {fence[2]!r}, expected {LANGUAGES}"
+            opened, body = (number + 1, fence[2], fence[1]), []
+        elif re.match(r"( {4}|\t)", line) and not above.strip() and not in_list:
+            raise AssertionError(f"{where}: an indented block, expected a fence and its language")
+        elif line.strip() and not line.startswith(" "):
+            in_list = re.match(r"([-*+]|\d+\.) ", line) is not None
+        above = line
+    assert opened is None, f"{page}, line {opened and opened[0]}: a block that is not closed"
+    return blocks
+
+
+def commands(block: Block) -> list[str]:
+    """What a ``bash`` block has a shell do, continued lines joined, comments left out."""
+    joined = block.text.replace("\\\n", " ")
+    found = (re.sub(r"(^|\s)#.*", "", line).rstrip() for line in joined.splitlines())
+    return [re.sub(r"(?<=\S) +", " ", line) for line in found if line]
+
+
+def run_python(block: Block, names: dict[str, Any]) -> None:
+    """Runs a block; line numbers in a traceback are the page's.
+
+    One that begins with ``# NAME.py`` is a script, which later blocks find under that name.
+    """
+    if script := re.match(r"# (\w+\.py)\n", block.text):
+        Path(script[1]).write_text(block.text)
+    exec(compile("\n" * (block.line - 1) + block.text, block.page, "exec"), names)
+
+
+def run_bash(block: Block, left_out: Collection[str]) -> None:
+    """Runs the commands but those that begin as one of ``left_out`` does."""
+    lines = [line for line in commands(block) if not line.startswith(tuple(left_out))]
+    if all(_PLAIN.fullmatch(line) for line in lines):
+        for line in lines:
+            result = CliRunner().invoke(main, shlex.split(line)[1:])
+            assert result.exit_code == 0, f"{block.where}: {line}\n{result.output}"
+        return
+    environment = os.environ | {
+        "PYTHON": sys.executable,
+        "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]),
+        "OMP_NUM_THREADS": "1",
+    }
+    process = subprocess.Popen(
+        ["bash", "-c", _PRELUDE + "\n".join(lines)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
+        out, err = process.communicate()
+        err += f"\nkilled after {_PATIENCE} s"
+    assert process.returncode == 0, f"{block.where}: {lines}\n{out}{err}"

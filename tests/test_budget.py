@@ -1,0 +1,497 @@
+"""How budgets are divided, and loaders that keep to one: the same batches, from disk."""
+
+import gc
+import logging
+import mmap
+import pickle
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data, HeteroData
+
+import pyg_graphzero as gz
+from pyg_graphzero.budget import READER_BYTES, BatchSize, FileSize, divide, least_memory
+from pyg_graphzero.measure import Accesses, measure
+from pyg_graphzero.memory import free_memory, taken
+from pyg_graphzero.pager import pager_of
+
+MB = 10**6
+
+
+@st.composite
+def needs(draw):
+    kinds = st.sampled_from(["indptr", "node", "indices", "edge"])
+    count = draw(st.integers(1, 6))
+    files = [
+        FileSize(f"f{i}", draw(st.integers(0, 10**8)), draw(st.integers(1, 4096)), draw(kinds))
+        for i in range(count)
+    ]
+    sampled = draw(st.integers(1, 10**8))
+    return files, draw(st.integers(0, 10**9)), BatchSize(sampled, sampled * draw(st.integers(2, 9)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(needs(), st.integers(0, 10**12), st.integers(1, 8))
+def test_a_division_is_within_its_budget(need, extra, processes):
+    files, baseline, batch = need
+    files = [replace(file, processes=processes) for file in files]
+    least = least_memory(files, baseline, batch)
+    division = divide(least + extra, files, baseline, batch)
+    assert division.total <= division.memory
+    assert division.window >= 1
+    assert division.ready >= 2
+    assert division.batches >= 2 * batch.whole
+    names = {file.name for file in files}
+    assert set(division.held) | set(division.resident) == names
+    assert not set(division.held) & set(division.resident)
+    # Of all processes together: pages of held files are in memory once.
+    own = division.total - sum(division.held.values())
+    held = sum(file.num_bytes for file in files if file.name in division.held)
+    assert processes * own + held <= processes * division.memory
+    for file in files:
+        if file.kind == "indptr":
+            assert file.name in division.held
+        assert division.resident.get(file.name, 0) <= file.num_bytes
+
+
+@given(needs())
+def test_less_than_the_least_is_an_error_that_names_it(need):
+    files, baseline, batch = need
+    least = least_memory(files, baseline, batch)
+    everything = sum(file.num_bytes for file in files)
+    if baseline + everything + 2 * batch.whole + batch.sampled < least:
+        return  # all of it fits into less than what reading takes
+    with pytest.raises(gz.MemoryBudgetError, match=f"expected {least / 1e6:,.0f} MB or more"):
+        divide(least - 1, files, baseline, batch)
+
+
+def test_nothing_is_kept_of_files_that_are_swept():
+    files = [
+        FileSize("indptr", 10**6, 8, "indptr"),
+        FileSize("indices", 10**7, 4, "indices"),
+        FileSize("weights", 10**7, 4, "edge"),
+        FileSize("x", 10**6, 512, "node"),
+    ]
+    batch = BatchSize(10**6, 4 * 10**6, 10**4)
+    memory = 3 * 10**8
+    kept = divide(memory, files, 0, batch)
+    assert "indices" in kept.held
+    swept = [replace(file, is_swept=file.kind in ("indices", "edge")) for file in files]
+    division = divide(memory, swept, 0, batch)
+    assert division.resident["indices"] == division.resident["weights"] == 0
+    assert division.resident["x"] > kept.resident["x"]
+    assert division.total <= memory
+    everything = sum(file.num_bytes for file in files)
+    assert divide(2 * everything, swept, 0, batch).is_whole
+
+
+@given(needs())
+def test_everything_is_held_where_it_fits(need):
+    files, baseline, batch = need
+    everything = sum(file.num_bytes for file in files)
+    division = divide(baseline + everything + 3 * batch.whole, files, baseline, batch)
+    assert division.is_whole
+    assert set(division.held) == {file.name for file in files}
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 70))
+def test_most_used_rows(counts, count):
+    accesses = Accesses({None: torch.tensor(counts, dtype=torch.int16)})
+    rows = accesses.most_used(None, count)
+    seen = sum(c > 0 for c in counts)
+    assert len(rows) == min(count, seen)
+    assert rows.tolist() == sorted(set(rows.tolist()))
+    best = sorted(counts, reverse=True)[: len(rows)]
+    assert sorted((counts[row] for row in rows), reverse=True) == best
+
+
+def skewed(num_nodes, num_edges, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    src = (torch.rand(num_edges, generator=generator) ** 3 * num_nodes).long()
+    dst = torch.randint(num_nodes, (num_edges,), generator=generator)
+    return torch.stack([src, dst])
+
+
+@pytest.fixture(scope="module")
+def homogeneous(tmp_path_factory):
+    """A store of 95 MB: more than the budgets below leave for it."""
+    n = 90_000
+    generator = torch.Generator().manual_seed(1)
+    data = Data(
+        x=torch.randn(n, 256, generator=generator),
+        y=torch.randint(9, (n,), generator=generator),
+        edge_index=skewed(n, 300_000),
+    )
+    path = tmp_path_factory.mktemp("budget") / "store"
+    gz.convert(data, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def half(homogeneous, tmp_path_factory):
+    path = tmp_path_factory.mktemp("budget") / "half"
+    gz.convert(gz.open(homogeneous).data(), path, features="float16")
+    return path
+
+
+@pytest.fixture(scope="module")
+def hetero(tmp_path_factory):
+    data = HeteroData()
+    generator = torch.Generator().manual_seed(2)
+    data["a"].x = torch.randn(20_000, 200, generator=generator)
+    data["b"].x = torch.randn(9_000, 300, generator=generator)
+    data["b"].z = torch.randn(9_000, 70, generator=generator)
+    src, dst = skewed(9_000, 80_000, 3)
+    data["a", "to", "b"].edge_index = torch.stack([src * 2, dst])
+    data["b", "back", "a"].edge_index = torch.stack([src, dst * 2])
+    data["a", "to", "b"].edge_attr = torch.randn(80_000, 40, generator=generator)
+    path = tmp_path_factory.mktemp("budget") / "hetero"
+    gz.convert(data, path)
+    return path
+
+
+def tight(extra=55 * MB):
+    """A budget that leaves so much beside what this process has already."""
+    gc.collect()  # or it would have less when the loader begins
+    return taken() + extra
+
+
+def batches(path, memory, num_workers=0, seeds=None, batch_size=200, **options):
+    torch.manual_seed(5)
+    store = gz.open(path, memory=memory)
+    options = {"num_neighbors": [5, 4], "shuffle": True, "edge_ids": True} | options
+    loader = gz.loader.NeighborLoader(
+        store.data(), batch_size=batch_size, input_nodes=seeds, num_workers=num_workers, **options
+    )
+    return list(loader), loader, store
+
+
+def values(batch):
+    return {(i, key): value for i, store in enumerate(batch.stores) for key, value in store.items()}
+
+
+def assert_same(found, expected):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        mine, theirs = values(a), values(b)
+        assert mine.keys() == theirs.keys()
+        for key, value in mine.items():
+            if isinstance(value, torch.Tensor):
+                assert torch.equal(value, theirs[key]), key
+            else:
+                assert value == theirs[key], key
+
+
+SEEDS = torch.arange(0, 3000)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("store", ["homogeneous", "half"])
+def test_batches_are_the_same_within_a_budget(request, store, num_workers):
+    path = request.getfixturevalue(store)
+    expected, loader, _ = batches(path, None, seeds=SEEDS)
+    assert loader.stats().rows == 0
+    memory = tight(55 * MB if store == "homogeneous" else 47 * MB)
+    found, loader, opened = batches(path, memory, num_workers, SEEDS)
+    stats = loader.stats()
+    assert not opened.division.is_whole
+    assert "node/x.gd" in opened.division.resident
+    assert 0 < stats.hits < stats.rows
+    assert 0 < stats.useful_bytes <= stats.read_bytes
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["homogeneous", "hetero"])
+def test_batches_of_an_optimized_store(request, kind, tmp_path):
+    path = request.getfixturevalue(kind)
+    seeds = SEEDS if kind == "homogeneous" else ("b", torch.arange(2000))
+    gz.optimize(path, tmp_path / "ordered", seeds=seeds, num_neighbors=[5, 4], batch_size=200)
+    expected, _, _ = batches(path, None, seeds=seeds)
+    found, loader, opened = batches(tmp_path / "ordered", tight(52 * MB), 2, seeds)
+    assert any(file.endswith("/x.gd") for file in opened.division.resident)
+    assert 0 < loader.stats().hits < loader.stats().rows
+    assert_same(found, expected)
+
+
+def test_heterogeneous_batches_are_the_same(hetero):
+    seeds = ("b", torch.arange(2000))
+    expected, _, _ = batches(hetero, None, seeds=seeds)
+    found, loader, opened = batches(hetero, tight(50 * MB), 2, seeds)
+    assert {"node-a/x.gd", "node-b/x.gd"} <= opened.division.resident.keys()
+    assert loader.stats().reads > 0
+    assert_same(found, expected)
+
+
+def test_node_types_that_are_in_memory_only(hetero):
+    data = gz.open(hetero, memory=tight(50 * MB)).data()
+    data["c"].x = torch.arange(20.0).view(10, 2)
+    data["c", "to", "b"].edge_index = torch.stack([torch.arange(10), torch.arange(10)])
+    loader = gz.loader.NeighborLoader(
+        data, [-1], input_nodes=("b", torch.arange(10)), batch_size=10
+    )
+    (batch,) = loader
+    assert batch["c"].n_id.tolist() == list(range(10))
+    assert torch.equal(batch["c"].x, data["c"].x)
+    assert torch.equal(batch["b"].x, gz.open(hetero).data()["b"].x[batch["b"].n_id])
+
+
+def test_edge_ids_can_be_left_out(homogeneous):
+    expected, _, _ = batches(homogeneous, None, seeds=SEEDS)
+    found, _, _ = batches(homogeneous, tight(), 0, SEEDS, edge_ids=False)
+    for a, b in zip(found, expected, strict=True):
+        assert "e_id" not in a
+        del b.e_id
+    assert_same(found, expected)
+
+
+def test_all_is_mapped_where_it_fits(homogeneous):
+    _, loader, store = batches(homogeneous, "100GB", seeds=SEEDS[:400])
+    assert store.division.is_whole
+    assert loader.stats().rows == 0
+    _, _, store = batches(homogeneous, tight(200 * MB), seeds=SEEDS[:400])
+    assert store.division.is_whole
+
+
+def test_too_little_is_an_error_with_the_least_that_works(homogeneous):
+    with pytest.raises(gz.MemoryBudgetError, match=r"expected more than [0-9,]+ MB"):
+        gz.open(homogeneous, memory="1MB")
+    with pytest.raises(ValueError, match="expected a size such as 4GB"):
+        gz.open(homogeneous, memory="much")
+    memory = tight(READER_BYTES + 2 * MB)
+    with pytest.raises(gz.MemoryBudgetError, match=r"one batch [0-9]+ MB; smaller batches") as info:
+        batches(homogeneous, memory, seeds=SEEDS, batch_size=3000)
+    least = int(str(info.value).split("expected ")[1].split(" MB")[0].replace(",", ""))
+    found, _, _ = batches(
+        homogeneous, max(least * MB + 20 * MB, tight(0)), seeds=SEEDS, batch_size=3000
+    )
+    assert len(found) == 1
+
+
+def test_what_is_decided_by_default_is_said_aloud(homogeneous, monkeypatch, caplog):
+    monkeypatch.setattr("pyg_graphzero.contents.free_memory", lambda: 60 * MB)
+    with caplog.at_level(logging.WARNING, "pyg_graphzero"):
+        _found, loader, _ = batches(homogeneous, None, seeds=SEEDS)
+    assert loader.stats().reads > 0
+    assert "does not fit in memory that is free here (gz.open(memory=) sets it)" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "pyg_graphzero"):
+        batches(homogeneous, tight(), seeds=SEEDS)
+    assert not caplog.text  # it was asked for
+    with caplog.at_level(logging.INFO, "pyg_graphzero"):
+        batches(homogeneous, "100GB", seeds=SEEDS[:400])
+    assert not caplog.text  # it fits
+
+
+def test_loaders_of_a_store_share_its_budget(homogeneous):
+    expected, _, _ = batches(homogeneous, None, seeds=SEEDS)
+    store = gz.open(homogeneous, memory=tight())
+    loaders = []
+    for _ in range(3):
+        torch.manual_seed(5)
+        loaders.append(
+            gz.loader.NeighborLoader(
+                store.data(), [5, 4], input_nodes=SEEDS, batch_size=200, shuffle=True
+            )
+        )
+    iterators = []
+    for loader in loaders:
+        torch.manual_seed(5)
+        iterators.append(iter(loader))
+    pager = pager_of(store._contents)
+    assert len(pager.leases) == 3
+    for group in zip(*iterators, expected, strict=True):
+        for batch in group[:-1]:
+            assert_same([batch], [group[-1]])
+    assert len(pager.leases) == 0
+
+
+def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
+    store = gz.open(homogeneous, memory=tight())
+    loader = gz.loader.NeighborLoader(store.data(), [5, 4], input_nodes=SEEDS, batch_size=200)
+    for _ in range(4):
+        next(iter(loader))
+    assert len(pager_of(store._contents).leases) == 0
+
+
+def test_a_changed_attribute_is_gathered_as_it_is_now(homogeneous):
+    store = gz.open(homogeneous, memory=tight())
+    data = store.data()
+    data.x[:100] = 7.0
+    loader = gz.loader.NeighborLoader(data, [5], input_nodes=torch.arange(50), batch_size=50)
+    batch = next(iter(loader))
+    assert (batch.x[:50] == 7.0).all()
+    assert torch.equal(batch.x, data.x[batch.n_id])
+
+
+def test_a_pickled_store_keeps_its_budget(homogeneous):
+    store = gz.open(homogeneous, memory="3GB")
+    again = pickle.loads(pickle.dumps(store))
+    assert again.memory == "3GB"
+    data = pickle.loads(pickle.dumps(store.data()))
+    assert data.__dict__["_contents"].memory == 3 * 10**9
+
+
+def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
+    store = gz.open(homogeneous, memory="3GB", processes=3)
+    assert store._contents.memory == 10**9
+    again = pickle.loads(pickle.dumps(store))
+    assert (again.memory, again.processes) == ("3GB", 3)
+    data = pickle.loads(pickle.dumps(store.data()))
+    assert data.__dict__["_contents"].processes == 3
+    loader = gz.loader.NeighborLoader(store.data(), [5], input_nodes=SEEDS[:100], batch_size=50)
+    next(iter(loader))
+    x = store._contents.column("node/x.gd").data_bytes
+    assert store.division.held["node/x.gd"] == x // 3
+    monkeypatch.setattr("pyg_graphzero.contents.free_memory", lambda: 300 * MB)
+    free = gz.open(homogeneous, processes=3)._contents.memory - taken()
+    assert free == pytest.approx(80 * MB, abs=5 * MB)
+    with pytest.raises(ValueError, match="processes: found 0"):
+        gz.open(homogeneous, processes=0)
+    with pytest.raises(gz.MemoryBudgetError, match="found 1 MB for each of 3 processes"):
+        gz.open(homogeneous, memory="3MB", processes=3)
+    memory = 2 * tight(READER_BYTES + 2 * MB)
+    data = gz.open(homogeneous, memory=memory, processes=2).data()
+    loader = gz.loader.NeighborLoader(data, [5, 4], batch_size=3000)
+    with pytest.raises(gz.MemoryBudgetError, match=r"for each of 2 processes, expected .* one"):
+        next(iter(loader))
+
+
+def test_a_topology_is_held_by_processes_that_could_not_each_have_their_own():
+    files = [
+        FileSize("indptr", 1000, 8, "indptr", 4),
+        FileSize("topology", 25 * MB, 4, "indices", 4),
+        FileSize("x", MB, 512, "node", 4),
+    ]
+    memory = READER_BYTES + 70 * MB
+    batch = BatchSize(MB // 10, MB)
+    assert "topology" in divide(memory, files, MB, batch).held
+    alone = [replace(file, processes=1) for file in files]
+    assert "topology" in divide(memory, alone, MB, batch).resident
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A store whose neighbours alone, 96 MB, are more than the budget below leaves."""
+    edges = skewed(30_000, 24_000_000, 4)
+    path = tmp_path_factory.mktemp("budget") / "wide"
+    gz.convert(Data(x=torch.randn(30_000, 16), edge_index=edges[:, edges[1].argsort()]), path)
+    return path
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers):
+    options = {"num_neighbors": [9, 7], "edge_ids": False}
+    seeds = torch.arange(0, 30_000, 8)
+    expected, _, _ = batches(wide, None, 0, seeds, **options)
+    found, loader, store = batches(wide, tight(60 * MB), num_workers, seeds, **options)
+    assert "edge/topology.gl" in store.division.resident
+    stats = loader.stats()
+    assert stats.topology_reads > 0
+    assert 0 < stats.topology_hits < stats.topology_rows
+    assert_same(found, expected)
+    # The next loader of the store finds it settled.
+    torch.manual_seed(5)
+    again = gz.loader.NeighborLoader(
+        store.data(), [9, 7], input_nodes=seeds, batch_size=200, shuffle=True, edge_ids=False
+    )
+    assert_same(list(again), expected)
+    assert again.stats().topology_reads > 0
+
+
+def test_labor_needs_the_topology_in_memory(wide):
+    with pytest.raises(ValueError, match="method='labor': found a topology that is not all in"):
+        batches(wide, tight(60 * MB), 0, SEEDS, method="labor")
+
+
+def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
+    import shutil
+
+    path = tmp_path / "store"
+    shutil.copytree(homogeneous, path)
+    store = gz.open(path, memory=tight())
+    data = store.data()
+    list(gz.loader.NeighborLoader(data, [2], input_nodes=torch.tensor([10, 20])))
+    loader = gz.loader.NeighborLoader(
+        data, [2], input_nodes=torch.tensor([10, 85_000, 20]), batch_size=1
+    )
+    with (path / "node" / "x.gd").open("r+b") as file:
+        file.truncate(4096 + 1024 * 80_000)
+    iterator = iter(loader)
+    outcomes = []
+    for _ in range(3):
+        try:
+            outcomes.append(next(iterator).n_id[0].item())
+        except OSError as error:
+            outcomes.append(str(error))
+    assert "node/x.gd" in outcomes[1]
+    assert "row 85000, 1024 bytes at offset" in outcomes[1]
+    # The other two may have drawn such a node as a neighbour.
+    assert 10 in outcomes or 20 in outcomes
+
+
+def test_measuring_leaves_the_generator_alone(homogeneous):
+    loader = gz.loader.NeighborLoader(
+        gz.open(homogeneous).data(), [3], input_nodes=SEEDS, batch_size=500, shuffle=True
+    )
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    accesses = measure(loader)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert accesses.num_batches == 6
+    assert int(accesses.counts[None].max()) <= 6
+    assert int(accesses.counts[None][:3000].sum()) > 0
+
+
+def test_libraries_are_taken_and_files_mapped_later_are_not(tmp_path):
+    path = tmp_path / "rows"
+    path.write_bytes(b"x" * 30 * MB)
+    before = taken()
+    libraries = int(re.search(r"RssFile:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
+    mapped = torch.from_file(str(path), size=30 * MB, dtype=torch.uint8)
+    assert int(mapped.sum(dtype=torch.int64)) == 30 * MB * ord("x")
+    assert taken() - before < 10 * MB
+    with mmap.mmap(-1, 30 * MB, mmap.MAP_PRIVATE) as own:  # no memory that malloc has had before
+        own.write(b"x" * 30 * MB)
+        assert taken() - before > 20 * MB
+    # torch alone is more than this.
+    assert libraries > 30 * MB
+    assert before > 60 * MB
+
+
+def test_free_memory_is_that_of_the_machine_at_most():
+    with open("/proc/meminfo") as file:
+        total = int(next(line for line in file if line.startswith("MemTotal")).split()[1]) << 10
+    assert 0 < free_memory() <= total
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    extra=st.integers(38, 90),
+    batch_size=st.integers(1, 700),
+    num_workers=st.integers(0, 3),
+    stop=st.integers(0, 20),
+    window=st.integers(1, 64),
+)
+def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop, window):
+    store = gz.open(homogeneous, memory=tight(extra * MB))
+    loader = gz.loader.NeighborLoader(
+        store.data(), [4, 3], input_nodes=SEEDS, batch_size=batch_size, num_workers=num_workers,
+        shuffle=True,
+    )  # fmt: skip
+    pager = pager_of(store._contents)
+    try:
+        division = pager.settle(loader)
+    except gz.MemoryBudgetError:
+        return
+    pager.division = replace(division, window=window)  # more than there is room for, or less
+    seen = []
+    for number, batch in enumerate(loader):
+        seen.append(batch.n_id[: batch.batch_size])
+        if batch_size < 30 and number == stop:
+            return
+    assert torch.equal(torch.cat(seen).sort().values, SEEDS)

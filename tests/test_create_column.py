@@ -1,0 +1,743 @@
+"""Columns that join a store row by row: by any order of writes, killed and resumed, published."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import resource
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous, write_store
+from pyg_graphzero import column_writer, unpublished
+from pyg_graphzero.cli import main
+from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.memory import taken
+from pyg_graphzero.schema import write_document
+
+N = 300  # nodes of homogeneous()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write_store(homogeneous(), tmp_path / "store")
+
+
+@pytest.fixture
+def ordered(path: Path) -> Path:
+    gz.optimize(path, seeds="train_idx", num_neighbors=[5], batch_size=16, progress=False)
+    return path
+
+
+def table(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def leftovers(path: Path) -> list[str]:
+    return sorted(os.listdir(path / "unpublished")) if (path / "unpublished").exists() else []
+
+
+# Written and read ################################################################################
+
+
+def test_an_attribute_like_any_other(path: Path) -> None:
+    h = table(N, 6)
+    before = gz.open(path)
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 6)
+        assert (column.shape, column.dtype, column.num_rows) == ((6,), torch.float32, N)
+        for start in range(0, N, 70):
+            column.write(start, h[start : start + 70])
+        assert "h" not in gz.open(path).data()
+        column.publish()
+        assert torch.equal(store.data().h, h)
+        assert leftovers(path) == []
+    assert "h" not in before.data()
+    with gz.open(path) as store:
+        assert store.verify().ok
+        assert torch.equal(store.feature_store.get_tensor(None, "h", index=None), h)
+        batch = next(iter(NeighborLoader(store, [4], batch_size=50)))
+        assert torch.equal(batch.h, h[batch.n_id])
+        assert store.info()["node_types"][0]["attrs"]["h"]["shape"] == [N, 6]
+        assert store.info()["unpublished"] == []
+    with gz.open(path, "r+") as store:
+        store.feature_store.remove_tensor(None, "h", None)
+        assert "h" not in store.data()
+        assert not (path / "node/h.gd").exists()
+        store.create_column("h", 6).discard()
+
+
+def test_under_a_budget(tmp_path: Path) -> None:
+    data = homogeneous(20_000, 100_000)
+    path = write_store(data, tmp_path / "s")
+    h = table(20_000, 300)
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 300, encoding="float16")
+        column.write(0, h)
+        column.publish()
+    torch.manual_seed(1)
+    some = {"input_nodes": torch.arange(2000), "batch_size": 500}
+    whole = [batch.h for batch in NeighborLoader(gz.open(path), [3], **some)]
+    small = gz.open(path, memory=taken() + (80 << 20))
+    torch.manual_seed(1)
+    parts = [batch.h for batch in NeighborLoader(small, [3], **some)]
+    assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
+    assert torch.equal(small.data().h, h.half().float())
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (125,), (2, 3), (0,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_shapes_and_dtypes(path: Path, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    rows = (10 * table(N, *shape)).to(dtype)
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", shape, dtype=dtype)
+        column.write(100, rows[100:].numpy() if dtype != torch.bfloat16 else rows[100:])
+        column.write(0, rows[:100])
+        column.commit()
+        assert column.done == N
+        column.publish()
+    with gz.open(path) as store:
+        assert torch.equal(store.data().h, rows)
+        assert store.verify().ok
+
+
+def test_a_store_without_nodes(tmp_path: Path) -> None:
+    path = write_store(Data(x=torch.empty(0, 2), num_nodes=0), tmp_path / "s")
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 3)
+        column.write(0, torch.empty(0, 3))
+        column.publish()
+        assert store.data().h.shape == (0, 3)
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("encoding", ["float16", "bfloat16"])
+def test_encodings(path: Path, encoding: str) -> None:
+    half = getattr(torch, encoding)
+    h = table(N, 4)
+    special = torch.tensor([float("nan"), float("inf"), -float("inf"), 1e38])
+    h[7] = special
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 4, encoding=encoding)
+        column.write(0, h[:200])
+        column.put_tensor(h[200:].to(half), index=slice(200, N))
+        column.publish()
+        assert "encoding" in store.info()["node_types"][0]["attrs"]["h"]
+        column = store.create_column("whole", 4, encoding=encoding)
+        column.write(0, h)
+        column.publish()
+        loss = store.info()["node_types"][0]["attrs"]["whole"]["encoding"]
+        assert loss["encoding"] == encoding
+        assert loss["clipped"] == (1 if encoding == "float16" else 0)
+    with gz.open(path) as store:
+        for attr in ("h", "whole"):
+            found = store.data()[attr]
+            assert found.dtype == torch.float32
+            expected = h.to(half).float()
+            # As when converting: what is beyond the range becomes the largest in it.
+            expected[7, 3] = min(special[3], torch.tensor(torch.finfo(half).max))
+            if encoding == "bfloat16":
+                expected[7, 3] = special[3].to(half).float()
+            assert torch.equal(found.nan_to_num(1.5), expected.nan_to_num(1.5))
+        assert gz.open(path, keep_half=["h"]).data().h.dtype == half
+
+
+def test_by_node_where_rows_lie_otherwise(ordered: Path) -> None:
+    h = table(N, 3)
+    with gz.open(ordered, "r+") as store:
+        nodes = store.nodes_in_order()
+        assert sorted(nodes.tolist()) == list(range(N))
+        assert nodes.tolist() != list(range(N))
+        assert torch.equal(store.nodes_in_order(start=10, stop=20), nodes[10:20])
+        assert store.nodes_in_order(start=400).numel() == 0
+        column = store.create_column("h", 3)
+        column.write(0, h[nodes[:100]])  # as they lie on disk
+        rest = nodes[100:][torch.randperm(200)]
+        some, mask = rest[:50], torch.zeros(N, dtype=torch.bool)
+        mask[rest[50:]] = True
+        column.put_tensor(torch.zeros(50, 3), index=some)
+        column.put_tensor(h[some], index=some.numpy())
+        column.put_tensor(h[mask], index=mask)
+        column.put_tensor(h[10:30], index=slice(10, 30))
+        column.publish()
+        other = store.create_column("all", 3)
+        other.put_tensor(h)
+        other.publish()
+    data = gz.open(ordered).data()
+    assert torch.equal(data.h, h)
+    assert torch.equal(data["all"], h)
+    assert gz.open(ordered).verify().ok
+
+
+def test_nodes_in_order_without_one(path: Path) -> None:
+    store = gz.open(path)
+    assert store.nodes_in_order(start=290).tolist() == list(range(290, N))
+    assert store.nodes_in_order(start=7, stop=3).tolist() == []
+    assert store.nodes_in_order().dtype == torch.int64
+
+
+def test_of_the_node_named_twice_the_last_row_counts(path: Path) -> None:
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", (), dtype=torch.int64)
+        column.put_tensor(torch.arange(N), index=torch.arange(N))
+        column.put_tensor(torch.arange(1, 5), index=torch.tensor([9, 4, 9, 4]))
+        column.publish()
+        assert store.data().h[[9, 4]].tolist() == [3, 4]
+
+
+def test_by_node_in_pieces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(column_writer, "_PIECE_BYTES", 1000)
+    h, index = table(2 * N, 2), torch.randint(0, N, (2 * N,))
+    expected = torch.zeros(N, 2)
+    for node, row in zip(index.tolist(), h, strict=True):
+        expected[node] = row
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2)
+        column.write(0, torch.zeros(N, 2))
+        column.put_tensor(h, index=index)
+        column.publish()
+        assert torch.equal(store.data().h, expected)
+
+
+def test_through_the_feature_store(path: Path) -> None:
+    h = table(N, 2)
+    with gz.open(path, "r+") as store:
+        store.create_column("h", 2)
+        features = store.feature_store
+        odd = torch.arange(1, N, 2)
+        features.put_tensor(h[odd], group_name=None, attr_name="h", index=odd)
+        features.put_tensor(h[::2], group_name=None, attr_name="h", index=slice(0, None, 2))
+        assert "h" not in store.data()
+        store._columns[None, "h"].publish()
+        assert torch.equal(store.data().h, h)
+
+
+def test_of_a_node_type(tmp_path: Path) -> None:
+    path = write_store(heterogeneous(), tmp_path / "s")
+    with gz.open(path, "r+") as store:
+        columns = {t: store.create_column("h", 2, node_type=t) for t in ("paper", "author")}
+        for name, column in columns.items():
+            column.write(0, table(store.num_nodes(name), 2))
+        assert {c["node_type"] for c in store.info()["unpublished"]} == set(columns)
+        for column in columns.values():
+            column.publish()
+        with pytest.raises(gz.MissingAttributeError, match="node type 'book'"):
+            store.create_column("h", 2, node_type="book")
+    data = gz.open(path).data()
+    assert torch.equal(data["author"].h, table(120, 2))
+    assert torch.equal(data["paper"].h, table(200, 2))
+
+
+# Any order of writes, over several runs ##########################################################
+
+WIDE = 2000  # 8000 bytes a row: a block of checksums ends inside of row 131
+
+
+@st.composite
+def steps(draw):
+    kinds = st.sampled_from(["write", "write", "on", "put", "commit", "reopen"])
+    found = []
+    for kind in draw(st.lists(kinds, min_size=1, max_size=12)):
+        start = draw(st.integers(0, N - 1))
+        found.append((kind, start, draw(st.integers(1, N - start)), draw(st.integers(0, 99))))
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=steps(), padded=st.booleans())
+def test_any_order_of_writes(tmp_path_factory, steps, padded: bool) -> None:
+    path = write_store(Data(num_nodes=N), tmp_path_factory.mktemp("any") / "s")
+    width, dtype = (1999, torch.int16) if padded else (WIDE, torch.int32)  # 4 KB, or not padded
+    expected = torch.zeros(N, width, dtype=dtype)
+    written, durable = np.zeros(N, bool), np.zeros(N, bool)
+    at = 0
+    store = gz.open(path, "r+")
+    column = store.create_column("h", width, dtype=dtype)
+    for kind, start, count, value in steps:
+        rows = (torch.arange(count * width).view(count, width) % 9973 + value).to(dtype)
+        if kind == "put":
+            places = torch.randperm(N, generator=torch.Generator().manual_seed(value))[:count]
+            column.put_tensor(rows, index=places)
+            expected[places], written[places], durable[places] = rows, True, False
+        elif kind in ("write", "on"):
+            if kind == "on":  # goes on where the last one ended
+                start, count = at % N, min(count, N - at % N)
+            column.write(start, rows[:count])
+            expected[start : start + count] = rows[:count]
+            written[start : start + count], durable[start : start + count] = True, False
+            at = start + count
+        elif kind == "commit":
+            column.commit()
+            durable[:] = written
+        else:  # what was not committed is lost
+            store.close()
+            store = gz.open(path, "r+")
+            column = store.create_column("h", width, dtype=dtype, resume=True)
+            written[:] = durable
+        front = N if durable.all() else int(np.argmin(durable))
+        assert column.done == front == store.info()["unpublished"][0]["done"]
+    missing = torch.from_numpy((~written).nonzero()[0])
+    if len(missing):
+        with pytest.raises(ValueError, match=f"found nothing in rows {int(missing[0])} to "):
+            column.publish()
+        column.put_tensor(expected[missing], index=missing)
+    column.publish()
+    assert torch.equal(store.data().h, expected)
+    store.close()
+    report = gz.open(path).verify()
+    assert report.ok, str(report)
+
+
+def test_checksums_of_rows_in_order_are_made_in_passing(path: Path) -> None:
+    read = 0
+
+    def bytes_read() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])  # rchar
+
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 8192)
+        for start in range(0, N, 50):
+            column.write(start, table(50, 8192))
+            column.commit()
+        read = bytes_read()
+        column.publish()
+        assert bytes_read() - read < 2 << 20  # of 10 MB
+        column = store.create_column("h2", 8192)
+        for start in (*range(0, N, 100), *range(50, N, 100)):
+            column.write(start, table(50, 8192))
+        column.publish()
+    assert gz.open(path).verify().ok
+
+
+# Left behind #####################################################################################
+
+
+def test_a_leftover_is_listed_replaced_and_removed(path: Path) -> None:
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2, encoding="float16", note={"layer": 1})
+        column.write(0, table(200, 2))
+        column.commit()
+    with gz.open(path) as store:
+        (found,) = store.info()["unpublished"]
+        assert found.pop("bytes") > 0
+        assert found == {
+            "name": "h", "node_type": None, "shape": [N, 2], "dtype": "float32",
+            "encoding": "float16", "done": 200,
+        }  # fmt: skip
+        assert store.verify().ok
+    shown = CliRunner().invoke(main, ["info", str(path)]).output
+    assert "unpublished: h: float32[2] as float16, 200 of 300 rows, " in shown
+    as_json = json.loads(CliRunner().invoke(main, ["info", str(path), "--json"]).output)
+    assert as_json["unpublished"][0]["done"] == 200
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 3)
+        assert column.done == 0
+        assert len(leftovers(path)) == 2
+        column.discard()
+        assert leftovers(path) == []
+        assert not (path / "unpublished").exists()
+        assert [p.name for p in (path / "node").glob("h*")] == []
+        with pytest.raises(gz.ClosedStoreError, match="column 'h' of None: was discarded"):
+            column.write(0, table(2, 3))
+
+
+def test_resume_takes_what_is_the_same(path: Path) -> None:
+    note = {"model": "sage", "layer": 1}
+    with gz.open(path, "r+") as store:
+        store.create_column("h", 2, note=note, encoding="float16", resume=True).commit()
+
+    def resumed(width=2, **changed):
+        options = {"note": note, "encoding": "float16"} | changed
+        with gz.open(path, "r+") as store:
+            return store.create_column("h", width, resume=True, **options).note
+
+    assert resumed() == note
+    for field, found, expected, changed in (
+        ("shape", "(300, 2)", "(300, 3)", {"width": 3}),
+        ("shape", "(300, 2)", "(300, 2, 1)", {"width": (2, 1)}),
+        ("dtype", "'float16'", "'float32'", {"encoding": None}),
+        ("dtype", "'float16'", "'bfloat16'", {"encoding": "bfloat16"}),
+        ("encoding", "'float16'", "None", {"encoding": None, "dtype": torch.float16}),
+        ("note", "{'model': 'sage', 'layer': 1}", "{'layer': 2}", {"note": {"layer": 2}}),
+        ("note", "{'model': 'sage', 'layer': 1}", "None", {"note": None}),
+    ):
+        with pytest.raises(ValueError) as caught:
+            resumed(**changed)
+        assert f"{field} of the unpublished one: found {found}, expected {expected}; " in str(
+            caught.value
+        )
+    assert len(leftovers(path)) == 2
+
+
+def test_a_header_without_a_record(path: Path) -> None:
+    """A writer that dies between the last byte of the file and store.json."""
+    h = table(N, 2)
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2)
+        column.write(0, h)
+        column._draft.finish()
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2, resume=True)
+        assert column.done == N
+        column.write(5, h[5:7] + 1)  # no longer durable, and no longer a whole file
+        assert column.done == 5
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2, resume=True)
+        assert column.done == 5
+        assert (path / "node/h.gd").read_bytes()[:8] == bytes(8)
+        column.write(5, h[5:7])
+        column.publish()
+        assert torch.equal(store.data().h, h)
+        assert store.verify().ok
+
+
+def test_a_journal_of_what_is_published(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that dies between store.json and the end."""
+    with gz.open(path, "r+") as store, monkeypatch.context() as patch:
+        patch.setattr(unpublished.Unpublished, "remove", lambda self, **kept: None)
+        column = store.create_column("h", 2)
+        column.write(0, table(N, 2))
+        column.publish()
+    assert len(leftovers(path)) == 2
+    with gz.open(path, "r+") as store:
+        assert store.info()["unpublished"] == []
+        store.create_column("other", 1).discard()
+        assert leftovers(path) == []
+        assert torch.equal(store.data().h, table(N, 2))
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"node/h.gd": None, "unpublished/node--h.rows": None},
+        {"node/h.gd": 0, "unpublished/node--h.rows": None},
+        {"unpublished/node--h.rows": None},
+        {"unpublished/node--h.rows": 0},
+    ],
+)
+def test_a_journal_without_files(path: Path, files: dict[str, int | None]) -> None:
+    """A writer that dies between the journal and the files it names, or while it creates them."""
+    with gz.open(path, "r+") as store:
+        store.create_column("h", 2)
+    for file, size in files.items():
+        if size is None:
+            (path / file).unlink()
+        else:
+            os.truncate(path / file, size)
+    with gz.open(path, "r+") as store:
+        assert store.info()["unpublished"][0]["done"] == 0
+        column = store.create_column("h", 2, resume=True)
+        column.put_tensor(table(N, 2))
+        column.publish()
+        assert torch.equal(store.data().h, table(N, 2))
+
+
+def test_names_that_are_one_as_files(path: Path) -> None:
+    with gz.open(path, "r+") as store:
+        first, second = store.create_column("a b", 1), store.create_column("a_b", 1)
+        first.write(0, torch.zeros(N, 1))
+        second.write(0, torch.ones(N, 1))
+        assert len(leftovers(path)) == 4
+        second.publish()
+        first.publish()
+        assert store.data()["a b"].sum() == 0
+        assert store.data()["a_b"].sum() == N
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"{", "document: found no valid JSON"),
+        ({"format": "x"}, "format: found something else"),
+        ({"format": "pyg_graphzero unpublished column", "version": 2}, "version: found 2"),
+        (None, "checksum: found another"),
+    ],
+)
+def test_a_damaged_journal(path: Path, body, message: str) -> None:
+    with gz.open(path, "r+") as store:
+        store.create_column("h", 2)
+    (journal,) = (path / "unpublished").glob("*.json")
+    if body is None:
+        journal.write_text(journal.read_text().replace('"h"', '"g"'))
+    elif isinstance(body, bytes):
+        journal.write_bytes(body)
+    else:
+        write_document(body, journal)
+    assert gz.open(path).verify().ok
+    with gz.open(path, "r+") as store:
+        with pytest.raises(gz.FormatError, match=message) as caught:
+            store.create_column("h", 2)
+        assert "delete this file" in str(caught.value)
+
+
+def test_a_file_that_was_cut(path: Path) -> None:
+    for file in ("node/h.gd", "unpublished/node--h.rows"):
+        with gz.open(path, "r+") as store:
+            store.create_column("h", 2)
+        os.truncate(path / file, 5)
+        with gz.open(path, "r+") as store:
+            with pytest.raises(gz.FormatError, match=f"{file}: file size: found 5"):
+                store.create_column("h", 2, resume=True)
+            store.create_column("h", 2).discard()
+
+
+def test_optimize_keeps_its_hands_off(path: Path, tmp_path: Path) -> None:
+    order = {"seeds": [1, 2], "num_neighbors": [5], "progress": False}
+    with gz.open(path, "r+") as store:
+        store.create_column("h", 2).commit()
+    with pytest.raises(ValueError, match=r"unpublished column 'h' of None, .*force=True"):
+        gz.optimize(path, **order)
+    assert len(leftovers(path)) == 2
+    gz.optimize(path, tmp_path / "other", **order)
+    assert leftovers(tmp_path / "other") == []
+    gz.optimize(path, force=True, **order)
+    assert leftovers(path) == []
+
+
+# Refused #########################################################################################
+
+
+def test_what_is_refused_at_the_beginning(path: Path) -> None:
+    with pytest.raises(gz.ReadOnlyStoreError, match="mode='r\\+'"):
+        gz.open(path).create_column("h", 2)
+    with gz.open(path, "r+") as store:
+        with pytest.raises(ValueError, match=r"found an attribute 'x' of None, .*remove_tensor"):
+            store.create_column("x", 2)
+        with pytest.raises(ValueError, match="found an index set 'train_idx'"):
+            store.create_column("train_idx", 2)
+        for width in (-1, 1.5, "3", True, (2, -1)):
+            with pytest.raises(ValueError, match="width: found"):
+                store.create_column("h", width)
+        with pytest.raises(ValueError, match=r"encoding: found 'int8'.*convert\(features=\)"):
+            store.create_column("h", 2, encoding="int8")
+        with pytest.raises(ValueError, match=r"found torch\.int64 with encoding='float16'"):
+            store.create_column("h", 2, encoding="float16", dtype=torch.int64)
+        with pytest.raises(ValueError, match=r"note: .*expected what JSON can say"):
+            store.create_column("h", 2, note={"a": object()})
+        with pytest.raises(ValueError, match=r"dtype: found torch\.quint8"):
+            store.create_column("h", 2, dtype=torch.quint8)
+    assert leftovers(path) == []
+    with pytest.raises(gz.ClosedStoreError):
+        store.create_column("h", 2)
+
+
+def test_rows_that_are_refused(path: Path) -> None:
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2)
+        for rows in (torch.ones(5, 3), torch.ones(5), torch.tensor(1.0), torch.ones(5, 2, 1)):
+            with pytest.raises(ValueError, match=r"shape: found .*, expected \[n, 2\]"):
+                column.write(0, rows)
+        with pytest.raises(ValueError, match=r"found torch\.float64, expected torch\.float32"):
+            column.write(0, torch.ones(5, 2, dtype=torch.float64))
+        with pytest.raises(TypeError, match="found list"):
+            column.write(0, [[1.0, 2.0]])
+        for start in (-1, N - 4, 10**30):
+            with pytest.raises(IndexError, match=f"found rows {start} to .* 0 <= row < 300"):
+                column.write(start, torch.ones(5, 2))
+        with pytest.raises(IndexError, match=r"index\[1\]: found 300, expected 0 <= row < 300"):
+            column.put_tensor(torch.ones(2, 2), index=torch.tensor([0, N]))
+        with pytest.raises(ValueError, match="found 2 rows for 3 nodes"):
+            column.put_tensor(torch.ones(2, 2), index=torch.tensor([0, 1, 2]))
+        with pytest.raises(ValueError, match="found 2 rows for 300 nodes"):
+            column.put_tensor(torch.ones(2, 2))
+        with pytest.raises(ValueError, match="found a step of -1"):
+            column.put_tensor(torch.ones(2, 2), index=slice(3, 1, -1))
+        with pytest.raises(ValueError, match=r"found nothing in rows 0 to 300 \(on disk\)"):
+            column.publish()
+        column.commit()
+        assert column.done == 0
+
+
+def test_handles_that_ended(path: Path) -> None:
+    store = gz.open(path, "r+")
+    first = store.create_column("h", 2)
+    first.write(0, table(N, 2))
+    second = store.create_column("h", 2)
+    with pytest.raises(gz.ClosedStoreError, match="by another handle"):
+        first.publish()
+    assert "ended" in repr(first)
+    second.write(0, table(N, 2))
+    second.publish()
+    with pytest.raises(gz.ClosedStoreError, match="was published"):
+        second.commit()
+    third = store.create_column("g", 2)
+    store.close()
+    for call in (third.commit, third.publish, third.discard, lambda: third.done):
+        with pytest.raises(gz.ClosedStoreError, match="the store was closed"):
+            call()
+
+
+def test_a_name_that_was_taken_meanwhile(path: Path) -> None:
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2)
+        column.write(0, table(N, 2))
+        editor, record = store._editor, store._contents.node_type(None)
+        editor.put_node_attr(record, "h", torch.zeros(N))
+        store._refresh()
+        with pytest.raises(ValueError, match="name: found an attribute 'h'"):
+            column.publish()
+        store.feature_store.remove_tensor(None, "h", None)
+        column.publish()
+        assert torch.equal(store.data().h, table(N, 2))
+
+
+@contextmanager
+def file_size_limit(size: int):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk(path: Path) -> None:
+    h = table(N, 5000)  # 20 KB a row, 6 MB
+    with gz.open(path, "r+") as store:
+        with file_size_limit(1 << 20), pytest.raises(OSError) as caught:
+            store.create_column("h", 5000)
+        assert caught.value.filename == str(path / "node/h.gd")
+        assert leftovers(path) == []
+        assert not (path / "node/h.gd").exists()
+        column = store.create_column("h", 5000)
+        column.write(0, h[:100])
+        column.commit()
+        with file_size_limit(3 << 20):
+            with pytest.raises(OSError) as caught:
+                column.write(100, h[100:200])
+            assert caught.value.filename == str(path / "node/h.gd")
+        assert column.done == 100
+        column.write(200, h[200:])
+        with pytest.raises(ValueError, match=r"found nothing in rows \d+ to 200 "):
+            column.publish()
+        assert gz.open(path).verify().ok
+        column.write(100, h[100:200])
+        column.publish()
+        assert torch.equal(store.data().h, h)
+        assert store.verify().ok
+
+
+def test_rows_that_were_in_memory_when_the_disk_was_full(path: Path) -> None:
+    """They were taken by one call and lost by the next: they count as not written."""
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 500)  # 2 KB a row
+        column.write(0, table(100, 500))
+        with file_size_limit(1000), pytest.raises(OSError):
+            column.commit()
+        assert column._draft.first_missing == (0, N)
+        column.write(100, table(200, 500))
+        with pytest.raises(ValueError, match="rows 0 to 100 "):
+            column.publish()
+
+
+# Killed ##########################################################################################
+
+KILLED = """
+import os, random, signal, sys, time, traceback
+from pathlib import Path
+import torch
+import pyg_graphzero as gz
+
+path, rounds = sys.argv[1], int(sys.argv[2])
+torch.set_num_threads(1)
+random.seed(rounds)
+ROWS, PIECE, WIDTH = 4000, 250, 700
+
+
+def rows(start, stop):
+    return torch.arange(start, stop).view(-1, 1).expand(-1, WIDTH).contiguous().int()
+
+
+def work():
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", WIDTH, dtype=torch.int32, resume=True)
+        # Garbage first, which no commit makes durable unless the right rows replace it.
+        column.write(column.done, torch.full((min(150, ROWS - column.done), WIDTH), -1).int())
+        for start in range(column.done, ROWS, PIECE):
+            stop = min(start + PIECE, ROWS)
+            column.write(start, rows(start, stop))
+            column.commit()
+        column.publish()
+
+
+seconds, kills, published, done = 0.3, 0, 0, 0
+while kills < rounds or not published:
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            Path(path + ".error").write_text(traceback.format_exc())
+        os._exit(0)
+    delay = random.random() * seconds
+    time.sleep(delay)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    kills += 1
+    assert not os.path.exists(path + ".error"), Path(path + ".error").read_text()
+    with gz.open(path) as store:
+        assert store.verify().ok, str(store.verify())
+        waiting = {c["name"]: c["done"] for c in store.info()["unpublished"]}
+        if "h" in store.data():
+            assert torch.equal(store.data().h, rows(0, ROWS))
+            assert waiting == {}
+            published += 1
+    if waiting:
+        assert waiting["h"] >= done, (waiting, done)
+        done = waiting["h"]
+    if published and "h" in gz.open(path).data():
+        with gz.open(path, "r+") as store:
+            store.feature_store.remove_tensor(None, "h", None)
+            store.create_column("h", 1).discard()
+        assert not os.path.exists(path + "/unpublished")
+        assert os.listdir(path + "/node") == []
+        done = 0
+    if os.WIFSIGNALED(status) and delay > 0.9 * seconds:
+        seconds *= 1.3  # a slow machine
+print(kills, published)
+"""
+
+
+def killed(path: Path, rounds: int) -> list[int]:
+    write_store(Data(num_nodes=4000), path)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(path), str(rounds)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return [int(part) for part in done.stdout.split()]
+
+
+def test_kills(tmp_path: Path) -> None:
+    """Whatever is killed when, a column is whole or can be resumed, and never garbage."""
+    kills, published = killed(tmp_path / "s", 10)
+    assert kills >= 10
+    assert published >= 1
+
+
+def test_a_budget_that_is_used_up_meanwhile_does_not_stop_publishing(tmp_path):
+    edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    path = write_store(Data(x=torch.eye(3), edge_index=edge_index), tmp_path / "s")
+    with gz.open(path, "r+", memory=taken() + (60 << 20)) as store:
+        column = store.create_column("h", 2)
+        column.write(0, torch.ones(3, 2))
+        with mmap.mmap(-1, 120 << 20, mmap.MAP_PRIVATE) as other:
+            other.write(b"x" * (120 << 20))
+            with pytest.raises(gz.errors.MemoryBudgetError):
+                gz.open(path, memory=store.memory)
+            column.publish()
+        assert store.data().h.tolist() == [[1.0, 1.0]] * 3

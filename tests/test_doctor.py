@@ -1,0 +1,338 @@
+"""``gz.doctor``: what it predicts of a loader's reads, against what the loader then does."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data, HeteroData
+
+import pyg_graphzero as gz
+from graphs import write_store
+from pyg_graphzero import _core
+from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
+from pyg_graphzero.budget import READER_BYTES
+from pyg_graphzero.cli import main
+from pyg_graphzero.columns import write_column
+from pyg_graphzero.forecast import BANDWIDTH, RANDOM_READS
+from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.measure import Accesses
+from pyg_graphzero.memory import taken
+
+COUNTS = ("nodes", "edges", "rows", "hits", "reads", "read_bytes", "useful_bytes")
+SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
+# More than a loader needs, less than the files are.
+ROOM = 90_000_000
+
+
+@pytest.fixture(scope="module")
+def skewed(tmp_path_factory):
+    """A graph with hubs whose features are 100 MB."""
+    path = tmp_path_factory.mktemp("doctor") / "skewed"
+    gz.convert(power_law(100_000, 1_000_000, 256), path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def steady(monkeypatch):
+    """What the process holds does not change while a budget is divided, whatever is freed."""
+    gc.collect()
+    held = taken()
+    for module in ("contents", "doctor", "pager"):
+        monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "taken", lambda: held)
+    monkeypatch.setitem(globals(), "taken", lambda: held)
+
+
+def epochs(path, memory, count=2, **options):
+    """Stats of some epochs within a budget."""
+    store = gz.open(path, memory=memory)
+    data = store.data()
+    loader = gz.loader.NeighborLoader(
+        data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED, **options
+    )
+    found = []
+    for _ in range(count):
+        for _ in loader:
+            pass
+        found.append(loader.stats())
+    return found
+
+
+@pytest.mark.parametrize(("edge_ids", "is_ordered"), [(False, False), (True, False), (False, True)])
+def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered):
+    if is_ordered:
+        gz.optimize(skewed, tmp_path / "ordered", seeds="train_mask", **SAMPLED)
+        skewed = tmp_path / "ordered"
+    found = gz.doctor(
+        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=edge_ids, seconds=60, **SAMPLED
+    )
+    assert not found.fits
+    # In order, reads are so few that a busy processor may be slower than they are.
+    assert is_ordered or found.epoch.binds in (RANDOM_READS, BANDWIDTH)
+    assert not is_ordered or all("optimize" not in each.change for each in found.advice)
+    # A process that has grown meanwhile leaves as much for a loader as this one did.
+    spare = found.division.memory - found.division.baseline
+    first, later = epochs(skewed, taken() + spare, edge_ids=edge_ids)
+    for predicted, fact in ((found.first_epoch, first), (found.epoch, later)):
+        assert predicted.batches == fact.batches
+        for name in COUNTS:
+            want, got = getattr(fact, name), getattr(predicted, name)
+            assert want > 0
+            assert got == pytest.approx(want, rel=0.3), name
+        assert predicted.hit_rate == pytest.approx(fact.hit_rate, abs=0.1)
+        assert fact.reads_per_batch == fact.reads / fact.batches
+        assert fact.read_bytes_per_batch == fact.read_bytes / fact.batches
+
+
+def test_an_epoch_of_which_a_part_was_sampled(skewed):
+    """With no time to sample, what one batch shows is all there is; nothing is made up."""
+    found = gz.doctor(
+        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=False, seconds=1e-6,
+        **SAMPLED,
+    )  # fmt: skip
+    assert found.sampled_batches < found.epoch.batches
+    whole = gz.doctor(
+        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=False, seconds=60,
+        **SAMPLED,
+    )  # fmt: skip
+    assert whole.sampled_batches == whole.epoch.batches
+    for name in ("nodes", "edges", "rows"):
+        assert getattr(found.epoch, name) == pytest.approx(getattr(whole.epoch, name), rel=0.3)
+    # The first epoch fills what later ones find there.
+    assert found.first_epoch.hits <= found.epoch.hits
+    assert whole.first_epoch.hits < whole.epoch.hits
+
+
+def test_advice_is_what_it_would_be(skewed, tmp_path):
+    found = gz.doctor(
+        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=False, seconds=60,
+        **SAMPLED,
+    )  # fmt: skip
+    speedups = [each.speedup for each in found.advice]
+    assert speedups == sorted(speedups, reverse=True)
+    assert min(speedups) > 1
+    by_change = {each.change.split(" ")[0]: each.epoch for each in found.advice}
+    # Smaller rows: more of them stay, fewer bytes come for the others.
+    for encoding in ("float16", "int8"):
+        assert by_change[encoding].read_bytes < found.epoch.read_bytes
+        assert by_change[encoding].hits >= found.epoch.hits or by_change[encoding].rows == 0
+    # Rows in the order of their use: no fewer stay, and the others lie closer together.
+    ordered = next(e.epoch for e in found.advice if e.change == "graphzero optimize")
+    assert ordered.rows == found.epoch.rows
+    assert ordered.hits > 0.95 * found.epoch.hits
+    # Fewer reads or fewer bytes: how large gaps are that are read is the disk's to say.
+    now = found.epoch
+    assert ordered.reads < now.reads or ordered.read_bytes < now.read_bytes
+    # What was advised is not advised again.
+    spare = found.division.memory - found.division.baseline
+    gz.convert(power_law(100_000, 1_000_000, 256), tmp_path / "half", features="float16")
+    half = gz.doctor(
+        tmp_path / "half", memory=taken() + spare, num_workers=1, edge_ids=False, seconds=60,
+        **SAMPLED,
+    )  # fmt: skip
+    assert not any("float16" in each.change for each in half.advice)
+    assert half.epoch.reads == pytest.approx(by_change["float16"].reads, rel=0.3, abs=50)
+    assert half.epoch.rows == pytest.approx(by_change["float16"].rows, rel=0.3)
+
+
+def test_a_budget_that_processes_share(tmp_path):
+    data = Data(x=torch.zeros(100, 4), edge_index=torch.arange(200).view(2, 100) % 100)
+    gz.convert(data, tmp_path / "store", progress=False)
+    store = gz.open(tmp_path / "store", memory="4GB", processes=2)
+    found = gz.doctor(store, num_neighbors=[2], seconds=0.1)
+    assert found.division.memory == 2 * 10**9
+    assert found.division.held["node/x.gd"] == 100 * 16 // 2
+
+
+def test_a_store_that_fits(homo):
+    _, store = homo
+    found = gz.doctor(store, num_neighbors=[3], seconds=0.1)
+    assert found.fits
+    assert found.verdict.startswith("memory is enough")
+    assert (found.epoch.reads, found.epoch.rows, found.epoch.hit_rate) == (0, 0, 1.0)
+    text = str(found)
+    assert "everything fits" in text
+    assert "nothing after the first touch" in text
+    # What a step takes decides where it is more than the loader does.
+    slow = gz.doctor(store, num_neighbors=[3], seconds=0.1, train_seconds=10.0)
+    assert slow.epoch.binds == "training"
+    assert slow.epoch.elapsed == pytest.approx(10 * slow.epoch.batches)
+
+
+def test_types(tmp_path):
+    gz.convert(power_law_hetero(4000, 40_000, 16, 3), tmp_path / "typed")
+    found = gz.doctor(
+        tmp_path / "typed", num_neighbors=[4, 2], input_type="n1", seconds=0.2, batch_size=64
+    )
+    assert found.seeds == "train_mask"
+    assert found.epoch.batches == -(-found.num_seeds // 64)
+    with pytest.raises(
+        ValueError, match=r"seeds='train_mask': found in \['n0', 'n1'\], expected an"
+    ):
+        gz.doctor(tmp_path / "typed", num_neighbors=[4])
+    with pytest.raises(ValueError, match=r"found node type 'x', expected one of \['n0', 'n1'\]"):
+        gz.doctor(tmp_path / "typed", num_neighbors=[4], input_type="x")
+    given_nodes = gz.doctor(
+        tmp_path / "typed", num_neighbors=[4], seeds=torch.arange(10), input_type="n0", seconds=0.1
+    )
+    assert (given_nodes.seeds, given_nodes.num_seeds) == ("10 nodes", 10)
+
+
+def test_typed_nodes_without_a_training_set(tmp_path):
+    data = HeteroData()
+    data["a"].x = torch.randn(20, 4)
+    data["b"].x = torch.randn(30, 4)
+    data["a", "to", "b"].edge_index = torch.stack(
+        [torch.randint(0, 20, (100,)), torch.randint(0, 30, (100,))]
+    )
+    path = write_store(data, tmp_path / "s")
+    with pytest.raises(
+        ValueError, match=r"neither train_idx nor train_mask, expected .* input_type of"
+    ):
+        gz.doctor(path, num_neighbors=[2])
+    found = gz.doctor(path, num_neighbors=[2], input_type="b", seconds=0.1)
+    assert (found.seeds, found.num_seeds) == ("30 nodes", 30)
+
+
+def test_a_budget_that_is_too_small(skewed):
+    with pytest.raises(gz.MemoryBudgetError, match=r"expected more than \d+ MB|expected \d+ MB"):
+        gz.doctor(skewed, memory=taken() + READER_BYTES + 1_500_000, **SAMPLED)
+
+
+def test_command(skewed):
+    arguments = ["doctor", str(skewed), "--num-neighbors", "8,4", "--batch-size", "128"]
+    arguments += ["--no-edge-ids", "--seconds", "1", "--workers", "1"]
+    shown = CliRunner().invoke(main, [*arguments, "--memory", str(taken() + ROOM)])
+    assert shown.exit_code == 0, shown.output
+    for part in (
+        "machine: ",
+        "disk: ",
+        "node/x.gd: 100,000 rows of 1,024",
+        "binds: disk",
+        "float16",
+    ):
+        assert part in shown.output
+    raw = CliRunner().invoke(main, [*arguments, "--json", "--seeds", "train_mask"])
+    report = json.loads(raw.output)
+    assert report["fits"] is True
+    assert report["epoch"]["hit_rate"] == 1.0
+    assert report["disk"]["merge_gap"] > 0
+    wrong = CliRunner().invoke(main, [*arguments, "--seeds", "valid"])
+    assert (wrong.exit_code, "seeds='valid': found no" in wrong.output) == (2, True)
+    nowhere = CliRunner().invoke(main, ["doctor", str(skewed) + "-none"])
+    assert nowhere.exit_code == 2
+    assert nowhere.output.startswith("error: ")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    num_rows=st.integers(1, 400),
+    width=st.integers(1, 40),
+    group_bits=st.integers(0, 3),
+    merge_gap=st.integers(0, 3000),
+    max_bytes=st.sampled_from([0, 4000, 1 << 40]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_read_forecast_is_what_paged_rows_do(
+    tmp_path_factory, num_rows, width, group_bits, merge_gap, max_bytes, seed
+):
+    """The rehearsal of a window, against reading it."""
+    rng = np.random.default_rng(seed)
+    path = tmp_path_factory.mktemp("rows") / "x.gd"
+    write_column(path, torch.from_numpy(rng.integers(0, 99, (num_rows, width))))
+    column = _core.Column.open(str(path))
+    num_groups = -(-num_rows // (1 << group_bits))
+    kept = rng.permutation(num_groups)[: rng.integers(0, num_groups + 1)]
+    options = {"resident": kept, "group_bits": group_bits, "merge_gap": merge_gap}
+    forecast = _core.ReadForecast(column, **options)
+    assert forecast.num_resident == len(kept)
+    for is_filled in (False, True):
+        if is_filled:
+            forecast.fill()
+        lists = [rng.integers(0, num_rows, size) for size in rng.integers(0, 2 * num_rows, 3)]
+        count, taken, rows, hits, reads, num_bytes, useful = forecast.read(lists, max_bytes)
+        lists = lists[:count]
+        is_kept = np.isin(np.arange(num_rows) >> group_bits, kept)
+        missing = [row for rows in lists for row in rows if not is_kept[row]]
+        unique = len(set(missing))
+        assert rows == sum(map(len, lists))
+        assert count == 1 or unique * width * 8 <= max_bytes
+        assert taken == unique * width * 8 + 8 * len(missing)
+        assert useful <= num_bytes
+        assert (reads == 0) == (useful == 0)
+        if is_filled:
+            assert hits == rows - len(missing)
+            assert useful == unique * width * 8
+
+
+def test_read_forecast_of_smaller_rows(tmp_path):
+    write_column(tmp_path / "x.gd", torch.zeros(4096, 128))
+    column = _core.Column.open(str(tmp_path / "x.gd"))
+    index = np.arange(0, 4096, 64)
+    *_, reads, num_bytes, useful = _core.ReadForecast(column, merge_gap=0).read([index], 0)
+    aligned = _core.ColumnFile.of(column).alignment
+    assert (reads, num_bytes, useful) == (64, 64 * max(512, aligned), 64 * 512)
+    *_, reads, num_bytes, useful = _core.ReadForecast(column, 128, merge_gap=0).read([index], 0)
+    assert useful == 64 * 128
+    assert num_bytes == 64 * max(128, aligned)
+    with pytest.raises(ValueError, match="group_bits: expected 0 to 20"):
+        _core.ReadForecast(column, group_bits=21)
+
+
+def test_verdict_names_the_disk():
+    busy = {"num_workers": 2, "batches": 10, "elapsed": 10.0, "wait": 8.0}
+    assert LoaderStats(**busy, rows=10, reads=5, read=9.0, sample=1.0).verdict == "disk-bound"
+    assert LoaderStats(**busy, rows=10, reads=5, read=9.0, sample=1.0).stall == 8.0
+    # The engine's threads were busier than the reader.
+    assert LoaderStats(**busy, rows=10, reads=5, read=7.0, sample=19.0).verdict == "loader-bound"
+    assert LoaderStats(**busy, rows=10, reads=5, read=7.0, sample=19.0).stall == 0.0
+    assert LoaderStats(**busy, sample=19.0).verdict == "loader-bound"
+    idle = LoaderStats(2, batches=10, elapsed=10.0, wait=0.1, read=5.0, rows=4, hits=3, reads=2)
+    assert idle.verdict == "compute-bound"
+    assert idle.to_dict()["hit_rate"] == 0.75
+    assert "75.0% of 4 rows in memory" in repr(idle)
+    assert "disk" not in repr(LoaderStats(2, batches=10, elapsed=10.0))
+
+
+def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
+    """Columns of 512 rows a page: groups of them are counted, chosen and read."""
+    num_nodes = 1_500_000
+    names = [f"y{i}" for i in range(7)]
+    data = Data(edge_index=torch.randint(0, num_nodes, (2, 1000)), num_nodes=num_nodes)
+    for i, name in enumerate(names):
+        data[name] = torch.arange(num_nodes) * (i + 1)
+    path = write_store(data, tmp_path / "s")
+    del data
+    store = gz.open(path, memory=taken() + READER_BYTES + 30_000_000)
+    loader = gz.loader.NeighborLoader(
+        store.data(), [20], input_nodes=torch.arange(0, num_nodes, 999), batch_size=100
+    )
+    for _ in range(2):
+        for batch in loader:
+            for i, name in enumerate(names):
+                assert torch.equal(batch[name], batch.n_id * (i + 1))
+    assert 0 < loader.stats().hits < loader.stats().rows
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 5), min_size=1, max_size=40),
+    count=st.integers(0, 50),
+    group_bits=st.integers(0, 3),
+)
+def test_most_used(counts, count, group_bits):
+    accesses = Accesses({None: torch.tensor(counts, dtype=torch.int16)})
+    size = 1 << group_bits
+    sums = [sum(counts[i : i + size]) for i in range(0, len(counts), size)]
+    chosen = accesses.most_used(None, count, group_bits).tolist()
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) == min(count, sum(s > 0 for s in sums))
+    left = [s for i, s in enumerate(sums) if i not in chosen]
+    assert all(sums[i] > 0 and sums[i] >= max(left, default=0) for i in chosen)

@@ -1,0 +1,480 @@
+"""``gz.inference.layerwise``: output for every node, as a column, resumable, within a budget."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from copy import copy
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv
+
+import pyg_graphzero as gz
+from graphs import homogeneous, random_edges, write_store
+from pyg_graphzero import unpublished
+from pyg_graphzero.inference import run as run_module
+from pyg_graphzero.inference.hop import Inputs
+from pyg_graphzero.inference.passes import LayerPass, RowFile
+from pyg_graphzero.inference.stack import stack_of
+from pyg_graphzero.memory import taken
+
+MB = 10**6
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    data = homogeneous(300, 2500)
+    data.edge_weight = torch.rand(2500) + 0.1
+    folder = tmp_path_factory.mktemp("inference")
+    path = write_store(data, folder / "plain")
+    gz.optimize(path, folder / "optimized", seeds=torch.arange(50), num_neighbors=[3, 3],
+                batch_size=20)  # fmt: skip
+    return data, folder
+
+
+@pytest.fixture(params=["plain", "optimized"])
+def graph(request, stores, tmp_path):
+    data, folder = stores
+    return copy(data), Path(shutil.copytree(folder / request.param, tmp_path / "store"))
+
+
+@pytest.fixture
+def plain(stores, tmp_path):
+    data, folder = stores
+    return copy(data), Path(shutil.copytree(folder / "plain", tmp_path / "store"))
+
+
+def output(model, data, **options):
+    with torch.no_grad():
+        return model.eval()(data.x, data.edge_index, **options)
+
+
+def column(path, name="out"):
+    with gz.open(path) as store:
+        return store.data()[name].clone()
+
+
+def left_behind(path):
+    """Columns that a finished run must not leave."""
+    store = gz.open(path)
+    attrs = [a for t in store._contents.schema.node_types for a in t.attrs if "." in a]
+    return attrs + [found.journal.name for found in unpublished.find(path, store._contents.schema)]
+
+
+def assert_equal(found, expected, tolerance=1e-4):
+    assert found.shape == expected.shape
+    assert torch.allclose(found, expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [GraphSAGE, GCN, GAT, GIN])
+def test_every_node_has_its_output(graph, kind):
+    data, path = graph
+    model = kind(8, 16, 3, 5, dropout=0.3, norm="batch_norm")
+    summary = gz.inference.layerwise(model, path, max_edges=400)
+    assert model.training
+    assert_equal(column(path), output(model, data))
+    assert not left_behind(path)
+    assert [(done.layer, done.num_rows, done.first_row) for done in summary.layers] == [
+        (1, 300, 0),
+        (2, 300, 0),
+        (3, 300, 0),
+    ]
+    assert all(done.edges == 2500 for done in summary.layers)
+    assert summary.written_bytes == 4 * 300 * (16 + 16 + 5)
+    assert summary.peak_memory > 0
+    assert summary.name == "out"
+    assert str(summary).count("\n") == 3
+    assert gz.open(path).verify().ok
+
+
+def test_weights_of_edges_and_a_head(graph):
+    data, path = graph
+    model = GCN(8, 16, 2, 5)
+    gz.inference.layerwise(
+        model, path, edge_weight="edge_weight", out="label", head=lambda h: h.argmax(-1),
+        num_workers=0,
+    )  # fmt: skip
+    expected = output(model, data, edge_weight=data.edge_weight).argmax(-1)
+    assert column(path, "label").dtype == torch.int64
+    assert torch.equal(column(path, "label"), expected)
+
+
+@pytest.mark.parametrize(
+    ("jk", "encoding"), [("cat", None), ("cat", "float16"), ("max", "bfloat16"), ("lstm", None)]
+)
+def test_jumping_knowledge_reads_columns_back(graph, jk, encoding):
+    data, path = graph
+    model = GraphSAGE(8, 33, 3, 5, jk=jk)  # rows of 33 numbers are padded apart
+    gz.inference.layerwise(model, path, encoding=encoding, max_edges=300)
+    tolerance = {None: 1e-4, "float16": 5e-3, "bfloat16": 5e-2}[encoding]
+    assert_equal(column(path), output(model, data), tolerance)
+    assert not left_behind(path)
+
+
+def test_halves_take_half_the_disk(plain):
+    _, path = plain
+    model = GraphSAGE(8, 16, 3, 5)
+    summary = gz.inference.layerwise(model, path, encoding="float16")
+    assert summary.written_bytes == 300 * (2 * 16 + 2 * 16 + 4 * 5)
+
+
+def test_rows_are_read_from_files(tmp_path):
+    path = write_store(homogeneous(), tmp_path / "store")
+    wide = torch.randn(300, 3, 5)
+    with gz.open(path, "r+") as store:
+        for name, encoding in (("a", None), ("b", "float16")):
+            made = store.create_column(name, (3, 5), encoding=encoding)
+            made.write(0, wide)
+            made.publish()
+        a, b = (RowFile(store._contents, None, name) for name in "ab")
+        assert torch.equal(a.read(7, 20), wide[7:27])
+        assert torch.equal(b.read(290, 10), wide[290:].half().float())
+        assert a.read(4, 0).shape == (0, 3, 5)
+        with pytest.raises(OSError, match="found its end at row 290"):
+            a.read(290, 10**6)
+
+
+def test_layers_of_ones_own(plain):
+    data, path = plain
+    first, second = SAGEConv(8, 16), SAGEConv(16, 5)
+    model = torch.nn.ModuleList([first, second, torch.nn.Dropout(0.9)])
+    layers = [lambda x, e: model[2](first(x, e)).relu(), second]
+    gz.inference.layerwise(model, path, layers=layers)
+    assert model[2].training
+    with torch.no_grad():
+        assert_equal(column(path), second(first(data.x, data.edge_index).relu(), data.edge_index))
+
+
+@pytest.fixture
+def typed(tmp_path):
+    data = HeteroData()
+    for name, count in (("a", 90), ("b", 70), ("c", 20)):
+        data[name].x = torch.randn(count, 6)
+    data["venue"].num_nodes = 5
+    data["a", "to", "b"].edge_index = random_edges(90, 70, 400)
+    data["b", "back", "a"].edge_index = random_edges(70, 90, 300, 1)
+    data["b", "on", "c"].edge_index = random_edges(70, 20, 100, 2)
+    data["c", "up", "c"].edge_index = random_edges(20, 20, 50, 3)
+    data["a", "in", "venue"].edge_index = random_edges(90, 5, 50, 3)
+    path = write_store(data, tmp_path / "typed")
+    names = [t for t in data.edge_types if "venue" not in t]
+    layers = [HeteroConv({t: SAGEConv((6, 6), 6) for t in names}) for _ in range(2)]
+    with torch.no_grad():
+        x_dict = {t: data[t].x for t in "abc"}
+        for layer in layers:
+            x_dict = layer(x_dict, {t: data[t].edge_index for t in names})
+    return path, layers, x_dict
+
+
+def test_heterogeneous(typed):
+    path, layers, expected = typed
+    summary = gz.inference.layerwise(None, path, layers=layers, max_edges=100)
+    data = gz.open(path).data()
+    for node_type, rows in expected.items():
+        assert_equal(data[node_type].out, rows)
+    assert "out" not in data["venue"]
+    assert len(summary.layers) == 6
+    assert "'out' of a" in str(summary)
+    assert not left_behind(path)
+
+
+def test_only_what_is_wanted_is_computed(typed):
+    path, layers, expected = typed
+    summary = gz.inference.layerwise(None, path, layers=layers, out={"b": "h"})
+    assert [(d.layer, d.node_type) for d in summary.layers] == [(1, "a"), (1, "b"), (2, "b")]
+    data = gz.open(path).data()
+    assert_equal(data["b"].h, expected["b"])
+    assert "h" not in data["a"]
+
+
+def test_stores_that_are_open(plain):
+    data, path = plain
+    model = GraphSAGE(8, 16, 2, 5)
+    reading = gz.open(path, memory="3GB")
+    gz.inference.layerwise(model, reading, out="a")
+    assert "a" not in reading.data()  # it keeps what it opened
+    with gz.open(path, "r+") as writing:
+        gz.inference.layerwise(model, writing, out="b")
+        assert_equal(writing.data().b, output(model, data))
+        assert not writing.closed
+    assert torch.equal(column(path, "a"), column(path, "b"))
+    with (
+        gz.open(path, "r+"),
+        pytest.raises(BlockingIOError),
+    ):
+        gz.inference.layerwise(model, path, out="c")
+
+
+def test_arguments_that_do_not_fit(plain, typed):
+    _, path = plain
+    model = GraphSAGE(8, 16, 2, 5)
+    with pytest.raises(ValueError, match="found an attribute 'x' of None, expected a name that is"):
+        gz.inference.layerwise(model, path, out="x")
+    with pytest.raises(KeyError, match="input_attr='z': found in no node type"):
+        gz.inference.layerwise(model, path, input_attr="z")
+    with pytest.raises(KeyError, match="edge_attr='z': found in no edge type"):
+        gz.inference.layerwise(GAT(8, 16, 2, 5), path, edge_attr="z")
+    with pytest.raises(ValueError, match="max_edges: found 0, expected 1 or more"):
+        gz.inference.layerwise(model, path, max_edges=0)
+    with pytest.raises(ValueError, match=r"tried on zeros .*, found RuntimeError"):
+        gz.inference.layerwise(GraphSAGE(9, 16, 2, 5), path)
+    with pytest.raises(gz.UnsupportedError, match=r"convs\[0\]: found GraphNorm, which depends"):
+        gz.inference.layerwise(GraphSAGE(8, 16, 2, 5, norm="graph_norm"), path)
+    with pytest.raises(ValueError, match="edge_weight='z': GraphSAGE takes none"):
+        gz.inference.layerwise(model, path, edge_weight="z")
+    with pytest.raises(ValueError, match=r"head of GraphSAGE.convs\[1\]: .*found \[\] for 2 dest"):
+        gz.inference.layerwise(model, path, head=lambda h: h.sum())
+    path, layers, _ = typed
+    with pytest.raises(ValueError, match="out: found node type 'venue', expected some of"):
+        gz.inference.layerwise(None, path, layers=layers, out={"venue": "h"})
+    with pytest.raises(ValueError, match="out: found no names"):
+        gz.inference.layerwise(None, path, layers=layers, out={})
+    assert not left_behind(path)
+
+
+class StoppedError(Exception):
+    pass
+
+
+class Stopping:
+    """A head that fails once it has been called so often."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def __call__(self, rows):
+        self.left -= 1
+        if self.left < 0:
+            raise StoppedError
+        return rows
+
+
+def test_a_run_that_failed_goes_on(graph, caplog):
+    data, path = graph
+    model = GraphSAGE(8, 16, 3, 5)
+    head = Stopping(7)  # it is tried twice
+    with pytest.raises(StoppedError):
+        gz.inference.layerwise(model, path, head=head, max_edges=200, num_workers=0)
+    assert left_behind(path)
+    head.left = 10000
+    summary = gz.inference.layerwise(model, path, head=head, max_edges=300)
+    first, second, last = summary.layers
+    assert first.first_row == second.first_row == 300
+    assert first.edges == second.edges == 0
+    assert 0 < last.first_row < 300
+    assert 0 < last.edges < 2500
+    assert_equal(column(path), output(model, data))
+    assert not left_behind(path)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("change", ["weights", "input", "resume"])
+def test_another_model_begins_anew_and_says_so(plain, caplog, change):
+    data, path = plain
+    model = GraphSAGE(8, 16, 3, 5)
+    head = Stopping(7)
+    with pytest.raises(StoppedError):
+        gz.inference.layerwise(model, path, head=head, max_edges=200, num_workers=0)
+    old = set(left_behind(path))
+    head.left = 10000
+    resume = change != "resume"
+    if change == "weights":
+        with torch.no_grad():
+            model.convs[0].lin_l.weight *= 2
+    if change == "input":
+        data.x = data.x + 1
+        with gz.open(path, "r+") as store:
+            store.feature_store.update_tensor(data.x, group_name=None, attr_name="x", index=None)
+    with caplog.at_level(logging.WARNING, "pyg_graphzero"):
+        summary = gz.inference.layerwise(model, path, head=head, resume=resume)
+    told = [r.getMessage() for r in caplog.records if "begins anew" in r.getMessage()]
+    assert len(told) == len(old)
+    assert all(done.first_row == 0 for done in summary.layers)
+    assert_equal(column(path), output(model, data))
+    assert not left_behind(path)
+
+
+def test_a_run_that_failed_goes_on_between_types(typed):
+    path, layers, expected = typed
+    calls = 0
+
+    def last(x_dict, edge_index_dict):
+        nonlocal calls
+        calls += 1
+        if calls > 8:
+            raise StoppedError
+        return layers[1](x_dict, edge_index_dict)
+
+    for more in (0, 3, 3):
+        calls -= more
+        try:
+            gz.inference.layerwise(None, path, layers=[layers[0], last], num_workers=0)
+        except (StoppedError, ValueError):
+            assert left_behind(path)
+    calls = -1000
+    gz.inference.layerwise(None, path, layers=[layers[0], last])
+    data = gz.open(path).data()
+    for node_type, rows in expected.items():
+        assert_equal(data[node_type].out, rows)
+    assert not left_behind(path)
+
+
+def test_a_killed_process_loses_little(plain, tmp_path):
+    data, path = plain
+    torch.save(GraphSAGE(8, 16, 3, 5), tmp_path / "model.pt")
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, signal, sys, torch, pyg_graphzero as gz
+        from pyg_graphzero.inference import run
+        run._COMMIT_SECONDS = 0.0
+        path, kill_at = sys.argv[1], int(sys.argv[3])
+        model = torch.load(sys.argv[2], weights_only=False)
+        calls = 0
+        act = model.act
+        class Killer(torch.nn.Module):
+            def forward(self, x):
+                global calls
+                calls += 1
+                if calls == kill_at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return x.relu()
+        model.act = Killer()
+        summary = gz.inference.layerwise(model, path, max_edges=300, num_workers=0)
+        print([done.first_row for done in summary.layers])
+        """)
+    )
+    firsts = None
+    for kill_at in (9, 13, -1):
+        done = subprocess.run(
+            [sys.executable, script, path, tmp_path / "model.pt", str(kill_at)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if kill_at > 0:
+            assert done.returncode == -signal.SIGKILL, done.stderr
+            assert gz.open(path).verify().ok
+            assert left_behind(path)
+        else:
+            assert done.returncode == 0, done.stderr
+            firsts = json.loads(done.stdout)
+    assert firsts is not None
+    assert max(firsts) > 0
+    model = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert_equal(column(path), output(model, data))
+    assert not left_behind(path)
+
+
+def test_a_bar_on_standard_error(plain, capsys, monkeypatch):
+    from pyg_graphzero.convert import progress
+
+    monkeypatch.setattr(progress, "_DELAY_SECONDS", 0.0)
+    _, path = plain
+    model = GraphSAGE(8, 16, 2, 5)
+    gz.inference.layerwise(model, path, out="a", progress=False)
+    assert not capsys.readouterr().err
+    gz.inference.layerwise(model, path, out="b", progress=True, max_edges=100)
+    shown = capsys.readouterr().err
+    assert "layer 1/2" in shown
+    assert "layer 2/2" in shown
+
+
+@pytest.mark.parametrize(("num_nodes", "num_edges"), [(0, 0), (1, 0), (5, 0), (1, 3)])
+@pytest.mark.parametrize("kind", [GraphSAGE, GCN])
+def test_small_graphs(tmp_path, num_nodes, num_edges, kind):
+    data = Data(
+        x=torch.randn(num_nodes, 8),
+        edge_index=torch.zeros(2, num_edges, dtype=torch.int64),
+        num_nodes=num_nodes,
+    )
+    path = write_store(data, tmp_path / "store")
+    model = kind(8, 16, 2, 5, jk="cat")
+    gz.inference.layerwise(model, path)
+    assert column(path).shape == (num_nodes, 5)
+    if num_nodes:
+        assert_equal(column(path), output(model, data))
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A store of 95 MB: more than the budget below leaves for it."""
+    n = 90_000
+    generator = torch.Generator().manual_seed(1)
+    src = (torch.rand(300_000, generator=generator) ** 3 * n).long()
+    dst = torch.randint(n, (300_000,), generator=generator)
+    data = Data(x=torch.randn(n, 256, generator=generator), edge_index=torch.stack([src, dst]))
+    path = tmp_path_factory.mktemp("inference") / "wide"
+    gz.convert(data, path)
+    return data, path
+
+
+def tight(extra):
+    gc.collect()  # or it would have less when the loader begins
+    return taken() + extra
+
+
+def test_within_a_budget(wide):
+    data, path = wide
+    model = GraphSAGE(256, 8, 2, 4)
+    memory = tight(80 * MB)
+    summary = gz.inference.layerwise(
+        model, gz.open(path, memory=memory), out="tight", max_edges=4000
+    )
+    first, second = summary.layers
+    assert first.read_bytes > 90_000  # rows of x from disk
+    assert second.read_bytes < first.read_bytes  # the activations are small
+    # Messages of a batch are the model's, not the loader's.
+    assert summary.peak_memory < memory + 4000 * 256 * 4 * 6
+    assert_equal(column(path, "tight"), output(model, data))
+
+
+def test_a_topology_that_does_not_fit_is_read_once(wide):
+    _, path = wide
+    store = gz.open(path, memory=tight(70 * MB))
+    layer = stack_of(None, [lambda x, e: x], False, Inputs("x")).layers[0]
+    step = LayerPass(layer, store.data(), None, [None], Inputs("x"), max_edges=4000, num_workers=1)
+    for _ in step:
+        pass
+    assert store.division is not None
+    assert store.division.resident == {"edge/topology.gl": 0, "node/x.gd": 0}  # windows have all
+    stats = step.loader.stats()
+    assert stats.topology_rows == 300_000
+    assert stats.topology_hits == 0
+    # Pages at the borders of what is read at once are read twice.
+    assert 4 * 300_000 <= stats.topology_bytes < 1.3 * 4 * 300_000
+
+
+def test_commits(plain, monkeypatch):
+    """A run commits as it goes, not at its end alone."""
+    _, path = plain
+    commits = []
+    commit = gz.stores.Column.commit
+    monkeypatch.setattr(
+        gz.stores.Column, "commit", lambda self: (commits.append(self.name), commit(self))
+    )
+    monkeypatch.setattr(run_module, "_COMMIT_BYTES", 1000)
+    gz.inference.layerwise(GraphSAGE(8, 16, 2, 5), path, max_edges=200)
+    assert len(commits) > 5
+
+
+def test_halves_are_decoded_whatever_the_handle_keeps(stores, tmp_path):
+    data, folder = stores
+    path = tmp_path / "half"
+    gz.convert(gz.open(folder / "plain").data(), path, features="float16")
+    model = GraphSAGE(8, 16, 2, 5)
+    gz.inference.layerwise(model, gz.open(path, keep_half=True), out="a")
+    with gz.open(path, "r+", keep_half=["x"]) as store:
+        gz.inference.layerwise(model, store, out="b")
+    rounded = Data(x=data.x.half().float(), edge_index=data.edge_index)
+    assert_equal(column(path, "a"), output(model, rounded))
+    assert torch.equal(column(path, "a"), column(path, "b"))

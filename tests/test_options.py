@@ -1,0 +1,518 @@
+"""Options that save reads: LABOR, its dependencies, and shuffling by locality."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torch_geometric.loader
+from scipy import stats
+from torch.utils.data import DistributedSampler, RandomSampler
+from torch_geometric.data import Data
+from torch_geometric.sampler import NodeSamplerInput
+
+import pyg_graphzero as gz
+from graphs import check_neighborhood
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.keys import BatchKey, batch_number
+from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
+from pyg_graphzero.loader.locality import grouped_order
+from pyg_graphzero.sampler import NeighborSampler
+
+LABOR = {"method": "labor"}
+DEEP = {"method": "labor", "layer_dependency": True}
+SLOW = {"method": "labor", "batch_dependency": 16}
+
+
+def hubs(num_hubs: int, degree: int, **edges) -> Data:
+    """Nodes 0 … num_hubs-1, each with all of the next ``degree`` nodes as neighbours."""
+    dst = torch.arange(num_hubs).repeat_interleave(degree)
+    src = num_hubs + torch.arange(degree).repeat(num_hubs)
+    return Data(edge_index=torch.stack([src, dst]), num_nodes=num_hubs + degree, **edges)
+
+
+def dense(num_nodes: int = 2000, degree: int = 50) -> Data:
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(num_nodes, (2, num_nodes * degree), generator=generator)
+    return Data(x=torch.randn(num_nodes, 4), edge_index=edge_index, num_nodes=num_nodes)
+
+
+def sample(sampler, seeds, key=0, times=None):
+    seeds = torch.as_tensor(seeds)
+    return sampler.sample_from_nodes(NodeSamplerInput(None, seeds, times), key=key)
+
+
+def drawn(sampler, seeds, key=0):
+    """The ids of the neighbours of every seed of a one-hop sample, as sets."""
+    out = sample(sampler, seeds, key)
+    return [set(out.node[out.row[out.col == i]].tolist()) for i in range(len(seeds))]
+
+
+def n_ids(loader) -> list[list[int]]:
+    return [batch.n_id.tolist() for batch in loader]
+
+
+# LABOR ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW])
+def test_batches_are_neighborhoods(homo, options):
+    data, store = homo
+    for d in (data, store.data()):
+        loader = NeighborLoader(d, [4, 3], input_nodes=data.train_idx, batch_size=16, **options)
+        for batch in loader:
+            assert torch.equal(batch.x, data.x[batch.n_id])
+            check_neighborhood(
+                *batch.edge_index, batch.e_id, batch.n_id, batch.n_id, data.edge_index, [4, 3],
+                batch.num_sampled_nodes[:-1], batch.num_sampled_edges,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("fanout", [[4, 3], [-1, 2], [0, 5], [10**9, 1]])
+def test_as_many_edges_as_ever_of_all_types(hetero, fanout):
+    data, _ = hetero
+    seeds = ("paper", torch.arange(50))
+    for batch, alike in zip(
+        NeighborLoader(data, fanout[:1], input_nodes=seeds, batch_size=25, **LABOR),
+        NeighborLoader(data, fanout[:1], input_nodes=seeds, batch_size=25),
+        strict=True,
+    ):
+        assert batch.num_sampled_edges_dict == alike.num_sampled_edges_dict
+    for batch in NeighborLoader(data, fanout, input_nodes=seeds, batch_size=25, **DEEP):
+        for name in data.edge_types:
+            edges = data[name].edge_index
+            e_id = batch[name].e_id
+            found = batch[name].edge_index
+            assert torch.equal(batch[name[0]].n_id[found[0]], edges[0, e_id])
+            assert torch.equal(batch[name[2]].n_id[found[1]], edges[1, e_id])
+
+
+@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW])
+def test_every_subset_is_equally_likely_for_one_destination(options):
+    sampler = NeighborSampler(hubs(1, 5), [2], **options)
+    counts = dict.fromkeys(itertools.combinations(range(1, 6), 2), 0)
+    for key in range(4000):
+        # With batch dependency: any batch of an epoch, over epochs.
+        (chosen,) = drawn(sampler, [0], BatchKey(7919 * key, 21))
+        counts[tuple(sorted(chosen))] += 1
+    assert stats.chisquare(list(counts.values())).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("options", [LABOR, SLOW])
+def test_weights_are_those_of_successive_draws(options):
+    weights = np.array([1.0, 2.0, 0.0, 3.0, 6.0])
+    data = hubs(1, 5, w=torch.tensor(weights))
+    sampler = NeighborSampler(data, [2], weight_attr="w", **options)
+    counts = dict.fromkeys(itertools.combinations((0, 1, 3, 4), 2), 0)
+    for key in range(4000):
+        (chosen,) = drawn(sampler, [0], BatchKey(7919 * key, 21))
+        counts[tuple(sorted(node - 1 for node in chosen))] += 1
+    expected = [
+        4000 * (weights[i] / 12 * weights[j] / (12 - weights[i])
+                + weights[j] / 12 * weights[i] / (12 - weights[j]))
+        for i, j in counts
+    ]  # fmt: skip
+    assert stats.chisquare(list(counts.values()), expected).pvalue > 1e-6
+
+
+def test_weights_of_zero_are_never_drawn_unless_all_are():
+    weights = torch.tensor([0.0, 5, 0, 1e-9, 0, 0, 1e9])
+    data = hubs(1, 7, w=weights)
+    for key in range(50):
+        (chosen,) = drawn(NeighborSampler(data, [5], weight_attr="w", **LABOR), [0], key)
+        assert chosen == {2, 4, 7}
+    (chosen,) = drawn(NeighborSampler(data, [-1], weight_attr="w", **LABOR), [0])
+    assert len(chosen) == 7
+    nothing = hubs(1, 3, w=torch.zeros(3))
+    assert drawn(NeighborSampler(nothing, [2, 2], weight_attr="w", **LABOR), [0]) == [set()]
+
+
+def test_destinations_choose_the_same_neighbors():
+    data = hubs(20, 60)
+    together = drawn(NeighborSampler(data, [10], **LABOR), range(20))
+    assert all(chosen == together[0] for chosen in together)
+    assert len(together[0]) == 10
+    alone = drawn(NeighborSampler(data, [10]), range(20))
+    assert len(set.union(*alone)) > 40
+
+
+def test_a_seed_that_occurs_twice_draws_the_same():
+    first, second = drawn(NeighborSampler(hubs(1, 60), [10], **LABOR), [0, 0])
+    assert first == second
+
+
+def test_parallel_edges_are_drawn_together():
+    dst = torch.zeros(40, dtype=torch.int64)
+    src = 1 + torch.arange(20).repeat(2)
+    sampler = NeighborSampler(Data(edge_index=torch.stack([src, dst]), num_nodes=21), [6], **LABOR)
+    for key in range(50):
+        out = sample(sampler, [0], key)
+        assert out.row.numel() == 6
+        assert len(set(out.node[out.row].tolist())) == 3
+
+
+@pytest.mark.parametrize("options", [LABOR, DEEP, SLOW, {**DEEP, "batch_dependency": 4}])
+def test_batches_have_fewer_nodes_and_about_as_many_edges(options):
+    data = dense()
+    common = {"input_nodes": torch.arange(512), "batch_size": 128, "num_neighbors": [5]}
+    for alike, batch in zip(
+        NeighborLoader(data, **common), NeighborLoader(data, **common, **options), strict=True
+    ):
+        assert batch.num_edges == alike.num_edges
+        assert batch.num_nodes < 0.8 * alike.num_nodes
+
+
+def test_hops_share_variates_if_they_are_to():
+    # All nodes have all nodes as neighbours: what is chosen once is chosen again.
+    n = 60
+    edge_index = torch.cartesian_prod(torch.arange(n), torch.arange(n)).t()
+    data = Data(edge_index=edge_index, num_nodes=n)
+    deep = sample(NeighborSampler(data, [5, 5, 5], **DEEP), [0]).node
+    shallow = sample(NeighborSampler(data, [5, 5, 5], **LABOR), [0]).node
+    assert deep.numel() <= 6 < shallow.numel()
+
+
+def test_trees_share_neighbors_and_keep_to_their_times():
+    degree = 40
+    data = hubs(30, degree, time=torch.arange(degree).repeat(30))
+    sampler = NeighborSampler(data, [8], time_attr="time", **LABOR)
+    times = torch.arange(30) + 5
+    out = sample(sampler, list(range(30)), times=times)
+    time_of = out.node[out.row] - 30
+    assert (time_of <= times[out.batch[out.col]]).all()
+    counts = torch.bincount(out.col, minlength=30)[:30]
+    assert torch.equal(counts, (times + 1).clamp(max=8))
+    free = sample(NeighborSampler(data, [8], disjoint=True, **LABOR), list(range(30)))
+    assert free.node[30:].unique().numel() == 8  # the same rows, once per tree
+    assert free.node.numel() == 30 + 30 * 8
+
+
+def test_induced_and_bidirectional(homo):
+    data, _ = homo
+    for mode in ("induced", "bidirectional"):
+        loader = NeighborLoader(data, [3], subgraph_type=mode, batch_size=50, **LABOR)
+        for batch in loader:
+            edges = batch.n_id[batch.edge_index]
+            if mode == "induced":
+                assert torch.equal(edges, data.edge_index[:, batch.e_id])
+            else:
+                both = {tuple(edge) for edge in edges.t().tolist()}
+                assert {(b, a) for a, b in both} == both
+
+
+def overlap(batches: list[set[int]], apart: int) -> float:
+    """How much of what a batch chose one chose that is so many batches later, on average."""
+    pairs = zip(batches, batches[apart:], strict=False)
+    return float(np.mean([len(a & b) / len(a) for a, b in pairs]))
+
+
+def test_batches_depend_on_those_before():
+    seeds = torch.zeros(96, dtype=torch.int64)
+    common = {"num_neighbors": [20], "input_nodes": seeds, "batch_size": 1}
+    torch.manual_seed(0)
+    slow = [set(ids[1:]) for ids in n_ids(NeighborLoader(hubs(1, 200), **common, **SLOW))]
+    assert overlap(slow, 1) > 0.85
+    assert overlap(slow, 1) > overlap(slow, 4) > overlap(slow, 8) > overlap(slow, 32)
+    assert overlap(slow, 32) < 0.2  # 0.1 by chance
+    assert overlap(slow[::16], 1) < 0.3  # where one group begins and the next
+    fast = [set(ids[1:]) for ids in n_ids(NeighborLoader(hubs(1, 200), **common, **LABOR))]
+    assert overlap(fast, 1) < 0.2
+
+
+@pytest.mark.parametrize("options", [LABOR, SLOW, {**DEEP, "batch_dependency": 3}])
+def test_batches_do_not_depend_on_workers_and_resume(homo, options):
+    _, store = homo
+
+    def make(num_workers=0, **more):
+        generator = torch.Generator().manual_seed(5)
+        return NeighborLoader(
+            store, [4, 3], batch_size=20, shuffle=True, generator=generator,
+            num_workers=num_workers, **options, **more,
+        )  # fmt: skip
+
+    expected = n_ids(make())
+    assert len(expected) == 15
+    assert n_ids(make(2)) == expected
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1 if threads > 1 else 2)
+        assert n_ids(make()) == expected
+    finally:
+        torch.set_num_threads(threads)
+    loader = make()
+    batches = iter(loader)
+    for _ in range(7):
+        next(batches)
+    resumed = make(2)
+    resumed.load_state_dict(pickle.loads(pickle.dumps(loader.state_dict())))
+    assert n_ids(resumed) == expected[7:]
+    assert n_ids(resumed) != expected
+
+
+class InProcesses(NeighborLoader):
+    def collate_fn(self, index):
+        return super().collate_fn(index)
+
+
+def test_batches_of_worker_processes(homo):
+    _, store = homo
+    common = {"num_neighbors": [4], "batch_size": 50, **SLOW}
+    torch.manual_seed(3)
+    expected = n_ids(NeighborLoader(store, **common))
+    torch.manual_seed(3)
+    assert n_ids(InProcesses(store, num_workers=2, **common)) == expected
+
+
+def test_links(homo):
+    data, store = homo
+    for options in (LABOR, {**DEEP, "batch_dependency": 4}):
+        loader = LinkNeighborLoader(
+            store, [3, 3], neg_sampling="binary", batch_size=500, shuffle=True, **options
+        )
+        for batch in loader:
+            assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+        assert loader.method == "labor"
+        assert loader.batch_dependency == options.get("batch_dependency", 1)
+
+
+def test_pygs_loaders_take_the_sampler(homo):
+    data, store = homo
+    d = store.data()
+    sampler = NeighborSampler(d, [4], **DEEP)
+    seeds = {"input_nodes": data.train_idx, "batch_size": 10}
+    loader = torch_geometric.loader.NodeLoader(d, sampler, **seeds)
+    for batch in loader:
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    slow = NeighborSampler(d, [4], **SLOW)
+    loader = torch_geometric.loader.NodeLoader(d, slow, **seeds)
+    with pytest.raises(UnsupportedError, match="batch_dependency=16: found a batch without its"):
+        next(iter(loader))
+    with pytest.raises(UnsupportedError, match="batches of gz"):
+        slow.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1])))
+
+
+def test_lightning_makes_loaders_anew(homo):
+    try:
+        from lightning.pytorch.utilities.data import _update_dataloader
+    except ImportError:
+        module = pytest.importorskip("pytorch_lightning.utilities.data")
+        _update_dataloader = module._update_dataloader
+    data, store = homo
+    loader = NeighborLoader(store, [3], input_nodes=data.train_idx, batch_size=10, **SLOW)
+    sampler = DistributedSampler(loader.dataset, 2, 0, shuffle=False)
+    again = _update_dataloader(loader, sampler)
+    assert again.neighbor_sampler.batch_dependency == again.batch_dependency == 16
+    assert again.method == "labor"
+    assert len(list(again)) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "fast"}, "method: found 'fast', expected one of"),
+        ({"layer_dependency": True}, "found method='uniform', expected method='labor'"),
+        ({"batch_dependency": 8}, "found method='uniform', expected method='labor'"),
+        ({**LABOR, "batch_dependency": 0}, "batch_dependency: found 0, expected a number"),
+        ({**LABOR, "batch_dependency": True}, "batch_dependency: found True"),
+        ({**LABOR, "batch_dependency": 2.0}, "batch_dependency: found 2.0"),
+        ({**LABOR, "layer_dependency": 1}, "layer_dependency: found 1, expected True or False"),
+        ({**LABOR, "replace": True}, "found replace=True, expected False"),
+        ({**LABOR, "temporal_strategy": "last"}, "'last', which draws nothing; expected 'uniform'"),
+    ],
+)
+def test_what_makes_no_sense(homo, options, message):
+    _, store = homo
+    for make in (NeighborSampler, NeighborLoader, LinkNeighborLoader):
+        with pytest.raises(ValueError, match=message):
+            make(store.data(), [2], **options)
+
+
+def test_beside_a_sampler_of_the_callers(homo):
+    _, store = homo
+    d = store.data()
+    plain, labor = NeighborSampler(d, [2]), NeighborSampler(d, [2], **SLOW)
+    for kind in (NeighborLoader, LinkNeighborLoader):
+        with pytest.raises(ValueError, match="method: found 'labor' beside a neighbor_sampler"):
+            kind(d, [2], neighbor_sampler=plain, **LABOR)
+        with pytest.raises(ValueError, match="batch_dependency: found 4 beside"):
+            kind(d, [2], neighbor_sampler=labor, **{**SLOW, "batch_dependency": 4})
+        kind(d, [2], neighbor_sampler=labor, **SLOW)
+        kind(d, [2], neighbor_sampler=labor)
+
+
+def test_keys_know_their_batch():
+    key = BatchKey(2**64 - 2, 5)
+    assert key == 3
+    assert batch_number(key) == 5
+    assert batch_number(3) == 0
+    again = pickle.loads(pickle.dumps(key))
+    assert (again, again.epoch, again.number) == (3, 2**64 - 2, 5)
+
+
+# Locality ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 100, 101])
+@pytest.mark.parametrize("group", [1, 8, 1000])
+def test_an_order_of_groups(size, group):
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.randperm(size, generator=generator) * 3
+    for given in (None, rows):
+        order = grouped_order(given, size, group, generator)
+        assert order.sort().values.tolist() == list(range(size))
+        ranks = order if given is None else rows[order] // 3
+        if group > 1:
+            # Every break between neighbours lies between two groups.
+            breaks = int((ranks.diff() != 1).sum()) if size else 0
+            assert breaks <= -(-size // group)
+
+
+def test_every_pair_is_in_one_group_sometimes():
+    generator = torch.Generator().manual_seed(2)
+    orders = torch.stack([grouped_order(None, 64, 8, generator) for _ in range(300)])
+    places = orders.argsort(1)
+    together = ((places[:, 1:] - places[:, :-1]) == 1).double().mean(0)
+    # Neighbours are cut apart in one epoch of eight, wherever they are.
+    assert together.min() > 0.75
+    assert together.max() < 0.98
+    # And groups go anywhere.
+    assert stats.chisquare(torch.bincount(places[:, 20] // 8, minlength=8)).pvalue > 1e-6
+
+
+def test_locality_of_the_loader(homo):
+    _, store = homo
+    seeds = torch.randperm(300, generator=torch.Generator().manual_seed(3))
+
+    def epochs(**options):
+        torch.manual_seed(9)
+        loader = NeighborLoader(
+            store, [2], input_nodes=seeds, batch_size=50, shuffle=True, **options
+        )
+        return [[b.n_id[: b.batch_size] for b in loader] for _ in range(2)]
+
+    first, second = epochs(locality=10)
+    for epoch in (first, second):
+        assert torch.cat(epoch).sort().values.tolist() == list(range(300))
+        for batch in epoch:
+            # 50 seeds of six or seven groups.
+            assert int((batch.sort().values.diff() != 1).sum()) <= 7
+    assert not torch.equal(torch.cat(first), torch.cat(second))
+    assert torch.equal(torch.cat(epochs(locality=10, num_workers=2)[1]), torch.cat(second))
+    plain = torch.cat(epochs()[0])
+    assert torch.equal(torch.cat(epochs(locality=1)[0]), plain)
+    assert int((plain[:50].sort().values.diff() != 1).sum()) > 20
+
+
+def test_locality_saves_nodes():
+    # A ring: neighbours share neighbours.
+    n = 4000
+    dst = torch.arange(n).repeat_interleave(10)
+    src = (dst + torch.arange(1, 11).repeat(n)) % n
+    data = Data(edge_index=torch.stack([src, dst]), num_nodes=n)
+    common = {"num_neighbors": [5, 5], "batch_size": 200, "shuffle": True}
+
+    def nodes(**options):
+        return sum(len(ids) for ids in n_ids(NeighborLoader(data, **common, **options)))
+
+    assert nodes(locality=50) < 0.4 * nodes()
+
+
+def test_locality_resumes_and_drops_the_last(homo):
+    _, store = homo
+
+    def make():
+        return NeighborLoader(
+            store, [2], batch_size=70, shuffle=True, drop_last=True, locality=16,
+            generator=torch.Generator().manual_seed(4),
+        )  # fmt: skip
+
+    expected = n_ids(make())
+    assert len(expected) == 4
+    loader = make()
+    batches = iter(loader)
+    next(batches), next(batches)
+    resumed = make()
+    resumed.load_state_dict(loader.state_dict())
+    assert n_ids(resumed) == expected[2:]
+
+
+def test_locality_of_links_is_by_destination(homo):
+    data, store = homo
+    for seeds in (None, data.edge_index):
+        loader = LinkNeighborLoader(
+            store, [2], edge_label_index=seeds, batch_size=300, shuffle=True, locality=50
+        )
+        ids = []
+        for batch in loader:
+            ids.append(batch.input_id)
+            by_rank = data.edge_index[1].sort(stable=True).indices.argsort()
+            ranks = by_rank[batch.input_id].sort().values
+            assert int((ranks.diff() != 1).sum()) <= 7
+        assert torch.cat(ids).sort().values.tolist() == list(range(3000))
+
+
+def test_locality_of_the_other_loaders(homo, hetero):
+    data, store = homo
+    shadow = ShaDowKHopSampler(
+        store, 1, 2, node_idx=data.train_idx, batch_size=10, shuffle=True, locality=5
+    )
+    roots = torch.cat([batch.n_id[batch.root_n_id] for batch in shadow])
+    assert roots.sort().values.tolist() == data.train_idx.sort().values.tolist()
+    ranks = data.train_idx.sort().values
+    assert int((torch.searchsorted(ranks, roots).diff() != 1).sum()) <= 11
+
+    _, store = hetero
+    loader = HGTLoader(
+        store, {"paper": [4]}, ("paper", None), batch_size=40, shuffle=True, locality=20
+    )
+    seeds = torch.cat([b["paper"].n_id[: b["paper"].batch_size] for b in loader])
+    assert seeds.sort().values.tolist() == list(range(200))
+    assert int((seeds.diff() != 1).sum()) <= 11
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shuffle": True, "locality": 0}, "locality: found 0, expected a number of seeds"),
+        ({"shuffle": True, "locality": 2.5}, "locality: found 2.5"),
+        ({"locality": 8}, "locality=8: found shuffle=None, batch_size=1, expected shuffle=True"),
+        ({"locality": 8, "shuffle": False}, "found shuffle=False"),
+        ({"locality": 8, "shuffle": True, "batch_size": None}, "batch_size=None"),
+        ({"locality": 8, "sampler": RandomSampler(range(300))}, "found a sampler, which chooses"),
+        ({"locality": 8, "batch_sampler": [[1, 2]]}, "found a batch_sampler, which chooses"),
+    ],
+)
+def test_locality_without_a_shuffle(homo, options, message):
+    _, store = homo
+    for kind in (NeighborLoader, LinkNeighborLoader):
+        with pytest.raises(ValueError, match=message):
+            kind(store, [2], **options)
+
+
+def test_locality_and_labor_in_the_order_of_an_optimized_store(homo, tmp_path):
+    data, store = homo
+    gz.optimize(store.path, tmp_path / "new", seeds="train_idx", num_neighbors=[5], batch_size=16)
+    moved = gz.open(tmp_path / "new").data()
+    sampler = NeighborSampler(moved, [3], **LABOR)
+    rank = sampler.graph.rank(None)
+    assert rank is not None
+    assert not torch.equal(rank.long(), torch.arange(300))
+    common = {"num_neighbors": [3], "shuffle": True, "locality": 30, **SLOW}
+    seeds = []
+    for batch in NeighborLoader(moved, batch_size=300, **common):
+        seeds.append(batch.n_id[: batch.batch_size])
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    assert torch.cat(seeds).sort().values.tolist() == list(range(300))
+    assert int((rank.long()[torch.cat(seeds)].diff() != 1).sum()) <= 11
+
+    for edges in (None, data.edge_index):
+        ids = []
+        for batch in LinkNeighborLoader(moved, edge_label_index=edges, batch_size=3000, **common):
+            ids.append(batch.input_id)
+        assert torch.cat(ids).sort().values.tolist() == list(range(3000))
+        rows = rank.long()[data.edge_index[1, torch.cat(ids)]]
+        assert int((rows.diff() < 0).sum()) <= 101  # rising within each group of 30

@@ -1,0 +1,161 @@
+"""Loaders whose sampler reads its neighbours from a file, against the same ones over a map."""
+
+from __future__ import annotations
+
+import os
+import pickle
+
+import pytest
+import torch
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous, write_store
+from pyg_graphzero import _core
+from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
+
+
+def in_pages(loader, share=0.0, window=(3, 1 << 20)):
+    """Has a loader read the neighbours of all edge types: ``share`` of them once."""
+    graph = loader._sampler.graph
+    reader = _core.DiskGather(num_threads=1, depth=8, buffer_bytes=1 << 20)
+    for name in graph.edge_types:
+        file = graph.contents.topology(name)
+        indices = _core.ColumnFile.of_indices(file)
+        bits = 4
+        kept = int(share * file.num_edges) >> bits
+        graph.paged[name] = _core.PagedRows(
+            file.num_edges, [indices], reader, kept, group_bits=bits, merge_gap=64
+        )
+    graph.window = window
+    loader._sampler._start()
+    return loader
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+def epoch(loader):
+    torch.manual_seed(3)
+    return [batch.to_dict() for batch in loader]
+
+
+@pytest.fixture(scope="module")
+def homo_path(tmp_path_factory):
+    data = homogeneous()
+    data.time = torch.arange(data.num_nodes) % 50
+    data.weight = torch.rand(data.num_edges, generator=torch.Generator().manual_seed(1))
+    return write_store(data, tmp_path_factory.mktemp("paged") / "homo")
+
+
+@pytest.fixture(scope="module")
+def hetero_path(tmp_path_factory):
+    return write_store(heterogeneous(), tmp_path_factory.mktemp("paged") / "hetero")
+
+
+LOADERS = {
+    "plain": lambda d, h, **k: NeighborLoader(d, [5, 3], shuffle=True, **k),
+    "all neighbors": lambda d, h, **k: NeighborLoader(d, [-1, 2], replace=False, **k),
+    "replace": lambda d, h, **k: NeighborLoader(d, [4, 3], replace=True, **k),
+    "weighted": lambda d, h, **k: NeighborLoader(d, [4, 3], weight_attr="weight", **k),
+    "temporal": lambda d, h, **k: NeighborLoader(d, [5, 3], time_attr="time", **k),
+    "induced": lambda d, h, **k: NeighborLoader(d, [5], subgraph_type="induced", **k),
+    "links": lambda d, h, **k: LinkNeighborLoader(d, [4, 2], neg_sampling="binary", **k),
+    "shadow": lambda d, h, **k: ShaDowKHopSampler(d, 2, 3, **k),
+    "heterogeneous": lambda d, h, **k: NeighborLoader(h, [3, 2], input_nodes="paper", **k),
+    "hgt": lambda d, h, **k: HGTLoader(h, [6, 4], "paper", **k),
+}
+
+
+@pytest.mark.parametrize("make", LOADERS.values(), ids=LOADERS.keys())
+def test_batches_are_those_over_a_map(homo_path, hetero_path, make):
+    def loader(**arguments):
+        data = gz.open(homo_path).data(), gz.open(hetero_path).data()
+        return make(*data, batch_size=30, **arguments)
+
+    mapped = loader()
+    expected = epoch(mapped)
+    assert len(expected) > 1
+    assert mapped.stats().topology_rows == 0
+    for num_workers, share in ((0, 0.5), (2, 0.0), (2, 1.0)):
+        ahead = {"prefetch_factor": 4} if num_workers else {}
+        paged = in_pages(loader(num_workers=num_workers, **ahead), share)
+        assert same(epoch(paged), expected)
+        stats = paged.stats()
+        assert stats.topology_rows >= stats.topology_hits >= 0
+        assert stats.topology_reads > 0
+        assert stats.topology_bytes >= stats.topology_useful_bytes > 0
+
+
+def test_windows_read_less_than_batches_one_by_one(homo_path):
+    def read(window):
+        loader = NeighborLoader(
+            gz.open(homo_path).data(), [5, 3], batch_size=30, num_workers=2, prefetch_factor=10
+        )
+        in_pages(loader, window=(window, 1 << 30))
+        epoch(loader)
+        return loader.stats()
+
+    one, many = read(1), read(10)
+    assert one.topology_rows == many.topology_rows
+    assert many.topology_reads < one.topology_reads / 2
+    assert many.topology_useful_bytes < one.topology_useful_bytes
+
+
+def test_a_pickled_sampler_maps_its_topology_again(homo_path):
+    def make():
+        return NeighborLoader(gz.open(homo_path).data(), [5, 3], batch_size=30)
+
+    copy = pickle.loads(pickle.dumps(in_pages(make())))
+    assert copy._sampler.graph.paged == {}
+    assert same(epoch(copy), epoch(make()))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_lost_neighbour_is_an_error_of_its_batch(tmp_path, num_workers):
+    data = homogeneous(20_000, 60_000)
+    path = write_store(data, tmp_path / "store")
+    far = int(data.edge_index[1].max())
+
+    def make():
+        return NeighborLoader(
+            gz.open(path).data(),
+            [-1],
+            input_nodes=torch.tensor([5, far, 6, 17]),
+            batch_size=1,
+            num_workers=num_workers,
+        )
+
+    expected = epoch(make())
+    assert all(batch["edge_index"].numel() for batch in expected)
+    loader = in_pages(make(), window=(4, 1 << 20))
+    [topology] = path.rglob("*.gl")
+    pages_of_indptr = -(-8 * 20_001 // 4096)
+    os.truncate(topology, 4096 * (1 + pages_of_indptr) + 4 * 30_000)
+    iterator = iter(loader)
+    assert same(next(iterator).to_dict(), expected[0])
+    with pytest.raises(OSError, match="the file was truncated: cannot read row") as error:
+        next(iterator)
+    assert str(topology) in str(error.value)
+    assert same([next(iterator).to_dict() for _ in range(2)], expected[2:])
+
+
+def test_windows_hold_a_batch_or_more(homo_path):
+    loader = NeighborLoader(gz.open(homo_path).data(), [5], batch_size=30)
+    loader._sampler.graph.window = (0, 1 << 20)
+    with pytest.raises(ValueError, match="window: found 0 batches, expected 1 or more"):
+        next(iter(loader))
+
+
+def test_pages_of_another_topology_are_refused(homo_path, hetero_path):
+    graph = in_pages(NeighborLoader(gz.open(homo_path).data(), [5]))._sampler.graph
+    other = NeighborLoader(gz.open(hetero_path).data(), [5], input_nodes="paper")._sampler
+    other.graph.paged = dict.fromkeys(other.graph.edge_types, graph.paged[None])
+    with pytest.raises(ValueError, match=r"paged: found 1 columns of 3000 rows, 4 bytes each"):
+        other._start()

@@ -1,0 +1,403 @@
+"""The papers100M example: it learns, goes on where it was ended, and agrees between ranks."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import layouts
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+
+import pyg_graphzero as gz
+from graphs import write_store
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+CLASSES = 4
+OPTIONS = ["--epochs", "3", "--batch-size", "32", "--num-neighbors", "5,4,3", "--hidden", "16"]
+OPTIONS += ["--lr", "0.01", "--device", "cpu"]
+SPLIT = {"train": 701, "valid": 151, "test": 301}  # odd: two ranks cannot have equal shares
+
+
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory) -> Path:
+    """OGB's directory of a graph whose edges are mostly among nodes of one class."""
+    rng = np.random.default_rng(0)
+    n = 2000
+    y = rng.integers(0, CLASSES, n)
+    edges = rng.integers(0, n, (2, 40_000))
+    edges = edges[:, (y[edges[0]] == y[edges[1]]) | (rng.random(40_000) < 0.1)]
+    x = rng.normal(0, 1.5, (n, 8)).astype(np.float32)
+    x[:, :CLASSES] += np.eye(CLASSES, dtype=np.float32)[y]
+    ends = np.cumsum(list(SPLIT.values()))
+    parts = np.split(rng.permutation(n), ends)[:-1]
+    known = np.isin(np.arange(n), np.concatenate(parts))
+    graph = layouts.Graph(
+        {"paper": n}, {("paper", "cites", "paper"): edges}, {"paper": x}, np.where(known, y, -1),
+        rng.integers(1990, 2020, n), dict(zip(SPLIT, map(np.sort, parts), strict=True)),
+    )  # fmt: skip
+    return layouts.ogb_npz(tmp_path_factory.mktemp("raw") / "ogbn_papers100M", graph)
+
+
+@pytest.fixture(scope="module")
+def store(raw, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("papers") / "store"
+    gz.convert(raw, path, progress=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(EXAMPLES))
+    try:
+        yield importlib.import_module("papers100m_sage")
+    finally:
+        sys.path.remove(str(EXAMPLES))
+
+
+@pytest.fixture(autouse=True)
+def _own_signal_handlers() -> Iterator[None]:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def files(folder: Path) -> list[str]:
+    """The options that have a run write its checkpoint and its log there."""
+    return ["--checkpoint", str(folder / "c.pt"), "--loss-log", str(folder / "log.jsonl")]
+
+
+def losses(log: Path) -> dict[tuple[int, int], float]:
+    """What the lines of a log say, the last one where several are of one batch."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return {(line["epoch"], line["batch"]): line["loss"] for line in lines}
+
+
+def parameters(checkpoint: Path) -> torch.Tensor:
+    model = torch.load(checkpoint, weights_only=True)["model"]
+    return torch.cat([value.view(-1) for value in model.values()])
+
+
+@pytest.fixture(scope="module")
+def whole(script, store, tmp_path_factory) -> Path:
+    """Where a run that nothing interrupted left its log and its checkpoint."""
+    folder = tmp_path_factory.mktemp("whole")
+    script.main([str(store), *OPTIONS, *files(folder)])
+    return folder
+
+
+def at_step(script: ModuleType, number: int, act: Callable[[], None]) -> Callable[..., object]:
+    """The script's ``forward``, which acts in one step of training."""
+    plain, steps = script.forward, iter(range(1, 10**6))
+
+    def forward(model, batch):
+        if model.training and next(steps) == number:
+            act()
+        return plain(model, batch)
+
+    return forward
+
+
+def test_learns_and_says_how_well(script, store, capsys):
+    training = script.main([str(store), *OPTIONS, "--memory", "3GB"])
+    out = capsys.readouterr().out
+    found = re.findall(r"epoch +(\d)  loss (\d\.\d+)  val (0\.\d+) of (\d+)", out)
+    assert [int(line[0]) for line in found] == [1, 2, 3]
+    assert float(found[-1][1]) < float(found[0][1])
+    assert all(int(line[3]) == SPLIT["valid"] for line in found)
+    score, count = re.search(r"test accuracy (0\.\d+) of (\d+)", out).groups()
+    assert int(count) == SPLIT["test"]
+    assert float(score) > 0.5  # by chance 0.25
+    assert re.search(r"-bound$", out.splitlines()[0])
+    assert re.search(r"memory: 0\.\d+ GB at most.*the budget of 3\.00 GB was kept", out)
+    assert set(training.data.keys()) <= {"x", "y", "edge_index", "num_nodes"}
+
+
+def test_validates_as_often_and_on_as_many_nodes_as_asked(script, store, capsys):
+    script.main([str(store), *OPTIONS, "--eval-every", "2", "--eval-nodes", "40"])
+    lines = capsys.readouterr().out.splitlines()
+    assert ["val" in line for line in lines[:3]] == [False, True, True]
+    assert " of 40 " in lines[1]
+
+
+def test_goes_on_after_a_signal_as_if_there_had_been_none(
+    script, store, whole, tmp_path, monkeypatch, capsys
+):
+    command = [str(store), *OPTIONS, *files(tmp_path), "--num-workers", "0"]
+    steps = len(losses(whole / "log.jsonl")) // 3
+    for number, step in ((signal.SIGTERM, 5), (signal.SIGINT, steps - 5), (signal.SIGTERM, 7)):
+        stop = at_step(script, step, lambda n=number: os.kill(os.getpid(), n))
+        monkeypatch.setattr(script, "forward", stop)
+        with pytest.raises(SystemExit) as end:
+            script.main(command)
+        monkeypatch.undo()
+        assert end.value.code == 128 + number
+    assert len(losses(tmp_path / "log.jsonl")) == steps + 7
+    script.main(command)
+    assert f"goes on in epoch 2 after {7} batches" in capsys.readouterr().out
+    assert losses(tmp_path / "log.jsonl") == losses(whole / "log.jsonl")
+    assert torch.equal(parameters(tmp_path / "c.pt"), parameters(whole / "c.pt"))
+
+
+def test_a_signal_during_validation_ends_it(script, store, tmp_path, monkeypatch):
+    command = [str(store), *OPTIONS, "--checkpoint", f"{tmp_path}/c.pt"]
+    plain = script.forward
+
+    def forward(model, batch):
+        if not model.training:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return plain(model, batch)
+
+    monkeypatch.setattr(script, "forward", forward)
+    with pytest.raises(SystemExit):
+        script.main(command)
+    saved = torch.load(tmp_path / "c.pt", weights_only=True)
+    assert (saved["epoch"], saved["done"]) == (0, -(-SPLIT["train"] // 32))
+
+
+def test_goes_on_after_a_kill_as_if_there_had_been_none(script, store, whole, tmp_path, capsys):
+    command = [str(store), *OPTIONS, *files(tmp_path), "--checkpoint-every", "4"]
+    done = run_ranks(tmp_path, command, 1, "30", "SIGKILL")
+    assert done.returncode == -signal.SIGKILL
+    assert len(losses(tmp_path / "log.jsonl")) == 29
+    script.main(command)
+    assert "goes on in epoch 2 after 4 batches" in capsys.readouterr().out
+    assert losses(tmp_path / "log.jsonl") == losses(whole / "log.jsonl")
+    assert torch.equal(parameters(tmp_path / "c.pt"), parameters(whole / "c.pt"))
+
+
+def test_losses_are_the_same_in_an_optimized_store(script, store, whole, tmp_path):
+    ordered = tmp_path / "ordered"
+    gz.optimize(store, ordered, seeds="train_mask", num_neighbors=[5, 4, 3], batch_size=32)
+    log = tmp_path / "log.jsonl"
+    script.main([str(ordered), *OPTIONS, "--epochs", "1", "--loss-log", str(log)])
+    first = {at: loss for at, loss in losses(whole / "log.jsonl").items() if at[0] == 0}
+    assert losses(log) == first
+
+
+def test_a_finished_run_is_evaluated_again(script, store, whole, capsys):
+    training = script.main([str(store), *OPTIONS, "--checkpoint", str(whole / "c.pt")])
+    assert "test accuracy" in capsys.readouterr().out
+    values = torch.cat([value.view(-1) for value in training.model.state_dict().values()])
+    assert torch.equal(values, parameters(whole / "c.pt"))
+
+
+def test_a_checkpoint_of_another_run_is_refused(script, store, whole):
+    options = ["--checkpoint", str(whole / "c.pt"), "--batch-size", "64"]
+    with pytest.raises(SystemExit, match="batch_size=32, expected 64; change it back"):
+        script.main([str(store), *OPTIONS, *options])
+
+
+def test_classifies_every_node(script, store, whole, tmp_path, capsys):
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    options = ["--checkpoint", str(whole / "c.pt"), "--inference", "layerwise"]
+    command = [str(copy), *OPTIONS, *options]
+    script.main([*command, "--memory", "3GB"])
+    training = script.main(command)  # what there is of an earlier run is in nobody's way
+    out = capsys.readouterr().out
+    data = gz.open(copy).data()
+    with torch.no_grad():
+        logits = training.model.eval()(data.x, data.edge_index)
+    right = data.prediction.long() == logits.argmax(1)
+    # Activations in between are in half precision.
+    assert right.float().mean() > 0.99
+    for split in ("val", "test"):
+        mask = data[f"{split}_mask"]
+        score = (data.prediction[mask] == data.y[mask]).float().mean()
+        assert out.count(f"{split} accuracy {score:.4f} of {int(mask.sum())}, all") == 2
+    assert "neighbours sampled" not in out
+
+
+def test_converts_where_there_is_no_store(script, raw, tmp_path, capsys):
+    path = tmp_path / "new store"
+    script.main([str(path), "--data", str(raw), "--features", "int8", *OPTIONS, "--memory", "2GB"])
+    assert "test accuracy" in capsys.readouterr().out
+    (nodes,) = gz.open(path).info()["node_types"]
+    assert nodes["attrs"]["x"]["encoding"]["encoding"] == "int8"
+    with pytest.raises(SystemExit, match=r"found features as int8, expected --features float16"):
+        script.main([str(path), "--features", "float16", *OPTIONS])
+
+
+def test_says_what_is_wrong_with_arguments(script, tmp_path, capsys):
+    for options, message in (
+        (["--epochs", "0"], "--epochs: found 0, expected > 0"),
+        (["--checkpoint", f"{tmp_path}/none/c.pt"], "found no directory"),
+    ):
+        with pytest.raises(SystemExit):
+            script.parse_args(["store", *options])
+        assert message in capsys.readouterr().err
+
+
+def test_says_what_is_wrong_with_a_store(script, raw, store, tmp_path):
+    with pytest.raises(SystemExit, match=r"graphzero convert .* NEW_STORE --features float16"):
+        script.main([str(raw), "--features", "float16"])
+    with pytest.raises(SystemExit, match=r"found no store. Name the raw dataset by --data"):
+        script.main([str(tmp_path / "none")])
+    data = HeteroData()
+    data["paper"].x = torch.zeros(3, 2)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1], [1, 2]])
+    hetero = write_store(data, tmp_path / "hetero")
+    with pytest.raises(SystemExit, match="expected a homogeneous store"):
+        script.main([str(hetero)])
+    memory = gz.open(store).data()
+    memory.y[memory.val_mask.nonzero()[3]] = -1
+    memory.edge_index  # noqa: B018 - built before it is written
+    bad = write_store(memory, tmp_path / "bad")
+    with pytest.raises(SystemExit, match=r"y\[\d+\]: found -1, expected a class.*val split"):
+        script.main([str(bad)])
+
+
+def test_does_not_convert_in_several_processes(script, raw, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    args = script.parse_args([str(tmp_path / "none"), "--data", str(raw)])
+    with pytest.raises(SystemExit, match=r"Convert before torchrun:\n  graphzero convert"):
+        script.open_store(args, 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9])
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_shares_of_ranks(script, count, size):
+    nodes = torch.arange(100, 100 + count)
+    exact = [script.share_of(nodes, rank, size, pad=False) for rank in range(size)]
+    assert torch.cat(exact).sort().values.tolist() == nodes.tolist()
+    padded = [script.share_of(nodes, rank, size, pad=True) for rank in range(size)]
+    assert len({len(share) for share in padded}) == 1
+    assert set(torch.cat(padded).tolist()) == set(nodes.tolist())
+    assert sum(map(len, padded)) < count + size
+
+
+# Several processes ------------------------------------------------------------------------------
+
+# Runs the script, notes the seeds of each rank's training, and sends the last rank a signal in one
+# of its steps. Ranks are what torchrun has started; or, for each of several steps, children of one
+# process, which spares importing torch again.
+DRIVER = """
+    import multiprocessing, os, signal, socket, sys
+    import torch
+    examples, out, size, steps, name, *command = sys.argv[1:]
+    sys.path.insert(0, examples)
+    import papers100m_sage as script
+
+    def train(step):
+        rank = os.environ.get("RANK", "0")
+        seeds, neighbours, plain = [], [], script.forward
+
+        def forward(model, batch):
+            if model.training:
+                seeds.append(batch.n_id[: batch.batch_size])
+                neighbours.append(batch.n_id[batch.batch_size :])
+                if len(seeds) == step and int(rank) == int(size) - 1:
+                    os.kill(os.getpid(), getattr(signal, name))
+            return plain(model, batch)
+
+        script.forward = forward
+        training = script.main(command)
+        values = torch.cat([p.detach().view(-1) for p in training.model.parameters()])
+        torch.save((seeds, neighbours, values), f"{out}/rank{rank}.pt")
+
+    def child(rank, port, step):
+        os.environ.update(RANK=str(rank), WORLD_SIZE=size, LOCAL_RANK=str(rank))
+        os.environ.update(LOCAL_WORLD_SIZE=size, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        train(step)
+
+    steps = [int(step) for step in steps.split(",")]
+    if size == "1" or "RANK" in os.environ:
+        train(*steps)
+    else:
+        for step in steps:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            fork = multiprocessing.get_context("fork").Process
+            ranks = [fork(target=child, args=(rank, port, step)) for rank in range(int(size))]
+            for process in ranks:
+                process.start()
+            for process in ranks:
+                process.join()
+            print("ended:", [process.exitcode for process in ranks], flush=True)
+"""
+
+
+def run_ranks(
+    folder: Path,
+    command: list[str],
+    size: int,
+    steps: str = "0",
+    signal_name: str = "SIGTERM",
+    torchrun: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Runs the script in several processes, with a signal in these steps (0: none)."""
+    driver = folder / "driver.py"
+    driver.write_text(textwrap.dedent(DRIVER))
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+    driven = [str(driver), str(EXAMPLES), str(folder), str(size), steps, signal_name, *command]
+    process = subprocess.Popen(
+        [sys.executable, *(launch if torchrun else []), *driven],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=180)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"did not end:\n{out}\n{err}")
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.mark.skipif(
+    not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
+    reason="torch without gloo",
+)
+def test_two_ranks(script, store, tmp_path):
+    folders = [tmp_path / name for name in ("whole", "parts")]
+    for folder in folders:
+        folder.mkdir()
+
+    def command(folder: Path) -> list[str]:
+        return [str(store), *OPTIONS, *files(folder), "--memory", "3GB"]
+
+    done = run_ranks(folders[0], command(folders[0]), 2, torchrun=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    one, two = (torch.load(folders[0] / f"rank{rank}.pt") for rank in range(2))
+    assert torch.equal(one[2], two[2])
+    assert len(one[0]) == len(two[0]) == 3 * -(-SPLIT["train"] // 64)
+    steps = len(one[0]) // 3
+    train = gz.open(store).data().train_mask.nonzero().view(-1)
+    for epoch in range(3):
+        part = slice(epoch * steps, (epoch + 1) * steps)
+        seeds = torch.cat([*one[0][part], *two[0][part]])
+        assert len(seeds) == len(train) + 1  # one is there twice
+        assert torch.equal(seeds.unique(), train)
+    assert not torch.equal(one[1][0], two[1][0])
+    found = re.findall(r"loss (\d\.\d+)  val 0\.\d+ of (\d+)", done.stdout)
+    assert float(found[-1][0]) < float(found[0][0])
+    assert {int(count) for _, count in found} == {SPLIT["valid"]}
+    assert f" of {SPLIT['test']}," in done.stdout
+    assert "in 2 process(es); the budget of 3.00 GB was kept" in done.stdout
+
+    # Only one rank gets the signal; both write what they have, and go on from it.
+    done = run_ranks(folders[1], command(folders[1]), 2, f"{steps + 3},0")
+    ended = [128 + signal.SIGTERM] * 2
+    assert f"ended: {ended}" in done.stdout, done.stdout + done.stderr
+    assert "ended: [0, 0]" in done.stdout, done.stdout + done.stderr
+    assert "goes on in epoch 2 after 3 batches" in done.stdout
+    assert losses(folders[1] / "log.jsonl") == losses(folders[0] / "log.jsonl")
+    assert torch.equal(torch.load(folders[1] / "rank1.pt")[2], one[2])
+
+    with pytest.raises(SystemExit, match="made with ranks=2, expected 1"):
+        script.main(command(folders[1]))

@@ -1,0 +1,150 @@
+"""What training will ask for, held against what a loader asks for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphs import heterogeneous, homogeneous
+from pyg_graphzero import _core
+from pyg_graphzero.hgt import HGTSampler
+from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.ranking import AccessCounts, count_accesses, shuffled
+from pyg_graphzero.sampler import NeighborSampler
+
+
+def test_all_neighbors_of_one_batch_are_counted_once():
+    data = homogeneous()
+    seeds = torch.arange(0, 300, 7)
+    found = count_accesses(NeighborSampler(data, [-1, -1]), None, seeds, 300)
+    batch = next(iter(NeighborLoader(data, [-1, -1], input_nodes=seeds, batch_size=300)))
+    expected = torch.zeros(300, dtype=torch.int32)
+    expected[batch.n_id] = 1
+    assert torch.equal(found.counts[None], expected)
+    assert found.num_batches == 1
+    assert found.nodes_per_batch == {None: batch.n_id.numel()}
+    assert found.max_nodes == {None: batch.n_id.numel()}
+    assert found.edges_per_batch == {None: batch.edge_index.size(1)}
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_epochs_of_shuffled_seeds(num_threads):
+    data = homogeneous()
+    seeds = torch.arange(50, 100)
+    sampler = NeighborSampler(data, [0])
+    found = count_accesses(sampler, None, seeds, 8, epochs=2.5, num_threads=num_threads)
+    assert found.num_batches == 7 + 7 + 4
+    counts = found.counts[None]
+    assert int(counts.sum()) == 125
+    assert (counts[seeds] >= 2).all()
+    assert (counts[seeds] <= 3).all()
+
+
+def test_counts_do_not_depend_on_threads_but_on_the_seed():
+    sampler = NeighborSampler(homogeneous(), [3, 2])
+    a, b, c = (
+        count_accesses(sampler, None, torch.arange(100), 16, num_threads=n, seed=s).counts[None]
+        for n, s in ((1, 0), (3, 0), (1, 1))
+    )
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+
+
+def test_it_leaves_torchs_generator_alone():
+    state = torch.random.get_rng_state()
+    count_accesses(NeighborSampler(homogeneous(), [3]), None, torch.arange(30), 8)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_heterogeneous_and_hgt():
+    data = heterogeneous()
+    seeds = torch.arange(40)
+    for sampler in (NeighborSampler(data, [2, 2]), HGTSampler(data, [8, 8])):
+        found = count_accesses(sampler, "paper", seeds, 10)
+        assert found.counts.keys() == {"paper", "author", "venue"}
+        assert (found.counts["paper"][seeds] >= 1).all()
+        for name, counts in found.counts.items():
+            assert int(counts.sum()) == round(found.nodes_per_batch[name] * found.num_batches)
+
+
+def test_a_node_of_several_trees_is_counted_once_a_batch():
+    sampler = NeighborSampler(homogeneous(), [-1], disjoint=True)
+    found = count_accesses(sampler, None, torch.arange(100), 100)
+    assert int(found.counts[None].max()) == 1
+    assert found.max_nodes[None] > int(found.counts[None].sum())
+
+
+def test_times_of_seeds():
+    data = homogeneous()
+    data.time = torch.arange(data.num_edges)
+    sampler = NeighborSampler(data, [5], time_attr="time")
+    seeds, none = torch.arange(20), torch.full((20,), -1)
+    assert int(count_accesses(sampler, None, seeds, 20, times=none).counts[None].sum()) == 20
+    with pytest.raises(ValueError, match="seed times"):
+        count_accesses(sampler, None, seeds, 20)
+
+
+def test_time_is_up_after_one_batch():
+    sampler = NeighborSampler(homogeneous(), [3])
+    found = count_accesses(sampler, None, torch.arange(300), 1, seconds=0.0)
+    assert found.num_batches == 1
+
+
+def test_no_seeds():
+    found = count_accesses(NeighborSampler(homogeneous(), [3]), None, torch.arange(0), 4)
+    assert (found.num_batches, found.nodes_per_batch) == (0, {None: 0.0})
+    assert not found.counts[None].any()
+
+
+def test_refusals():
+    sampler = NeighborSampler(homogeneous(), [3])
+    with pytest.raises(ValueError, match="batch_size: found 0"):
+        count_accesses(sampler, None, torch.arange(3), 0)
+    with pytest.raises(ValueError, match="epochs: found 0"):
+        count_accesses(sampler, None, torch.arange(3), 1, epochs=0)
+    with pytest.raises(IndexError, match="300"):
+        count_accesses(sampler, None, torch.tensor([300]), 1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(counts=st.lists(st.integers(0, 5), max_size=30), size=st.integers(0, 40))
+def test_the_hottest(counts, size):
+    numbers = torch.tensor(counts, dtype=torch.int32)
+    found = AccessCounts({None: numbers}, 1, {}, {}, {}, 0.0).hottest(None, size)
+    expected = np.argsort(-np.array(counts, dtype=int), kind="stable")[:size]
+    assert found.tolist() == sorted(expected.tolist())
+
+
+@settings(max_examples=50, deadline=None)
+@given(lists=st.lists(st.lists(st.integers(0, 19), max_size=12), max_size=8))
+def test_kernels_against_their_definition(lists):
+    counts = np.zeros(20, np.int32)
+    narrow, wide, next_narrow, next_wide = np.full(20, -1, np.int32), np.full(20, -1), 0, 0
+    for rows in lists:
+        array = np.array(rows, np.int64)
+        _core.count_rows(array, counts)
+        next_narrow = _core.number_rows(array, narrow, next_narrow)
+        next_wide = _core.number_rows(array, wide, next_wide)
+    assert counts.tolist() == [sum(row in rows for rows in lists) for row in range(20)]
+    order = list(dict.fromkeys(row for rows in lists for row in rows))
+    assert next_narrow == next_wide == len(order)
+    expected = [order.index(row) if row in order else -1 for row in range(20)]
+    assert narrow.tolist() == wide.tolist() == expected
+
+
+def test_kernels_refuse_rows_that_are_not_there():
+    for row in (-1, 20):
+        rows = np.array([0, row])
+        for call in (
+            lambda rows=rows: _core.count_rows(rows, np.zeros(20, np.int32)),
+            lambda rows=rows: _core.number_rows(rows, np.full(20, -1), 0),
+        ):
+            with pytest.raises(IndexError, match=f"found row {row}, expected 0 <= row < 20"):
+                call()
+
+
+def test_a_part_of_an_epoch_is_rounded_up():
+    assert [len(part) for part in shuffled(torch.arange(10), 4, 0.55, 0)] == [4, 2]

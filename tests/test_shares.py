@@ -1,0 +1,178 @@
+"""How the rows of a budget are shared: between what stays and windows, and between epochs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pyg_graphzero as gz
+from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.budget import (
+    DEFAULT_SPLIT,
+    MAX_WINDOW,
+    WINDOWS_AHEAD,
+    Division,
+)
+from pyg_graphzero.disk import DiskSpeed
+from pyg_graphzero.forecast import Case, rehearse
+from pyg_graphzero.leases import Leases
+from pyg_graphzero.measure import measure
+from pyg_graphzero.memory import taken
+from pyg_graphzero.pager import Pager, bytes_of_rows
+from pyg_graphzero.shares import DOWN, UP, choose_division, seconds_per_batch
+from pyg_graphzero.traffic import sample_traffic
+
+DISK = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
+X = "node/x.gd"
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory):
+    path = tmp_path_factory.mktemp("shares") / "store"
+    gz.convert(power_law(60_000, 600_000, 320), path)
+    data = gz.open(path).data()
+    return gz.loader.NeighborLoader(
+        data, [8, 4], input_nodes=data.train_mask, batch_size=64, edge_ids=False
+    )
+
+
+def case_of(loader, most):
+    contents = loader._sampler.graph.contents
+    accesses = measure(loader, seconds=60)
+    traffic = sample_traffic(loader, most, 60, 1 << 30, 1, False)
+    batch = accesses.batch_size(bytes_of_rows(loader.data))
+    files = Pager(contents, 1, True).files(loader)
+    return Case(contents, loader._sampler.graph, accesses, traffic, batch, 0, DISK), files
+
+
+@pytest.mark.parametrize("room", [44, 50, 60])
+def test_no_other_share_next_to_the_chosen_one_is_faster(loader, room, monkeypatch):
+    monkeypatch.setattr("pyg_graphzero.shares.SECONDS", 1000.0)
+    case, files = case_of(loader, MAX_WINDOW)
+    memory = room * 1_000_000
+    chosen = choose_division(case, memory, files)
+    assert not chosen.is_whole
+    assert chosen.total <= memory
+    default = case.divide(memory, files)
+    seconds = seconds_per_batch(case, rehearse(case, chosen, files))
+    assert seconds <= seconds_per_batch(case, rehearse(case, default, files)) * 1.001
+    # The same batches, the same choice.
+    assert choose_division(case, memory, files) == chosen
+    assert chosen.window <= case.traffic.epoch
+
+
+@pytest.mark.parametrize(("sign", "share"), [(-1, UP[-1]), (1, DOWN[-1])])
+def test_the_share_goes_where_it_gets_better(loader, monkeypatch, sign, share):
+    monkeypatch.setattr("pyg_graphzero.shares.SECONDS", 1000.0)
+    tried = []
+
+    def seconds(case, found):
+        tried.append(sum(found.division.resident.values()))
+        return 1e9 + sign * tried[-1] * 100
+
+    monkeypatch.setattr("pyg_graphzero.shares.seconds_per_batch", seconds)
+    case, files = case_of(loader, MAX_WINDOW)
+    chosen = choose_division(case, 60_000_000, files)
+    assert chosen.resident[X] == (max(tried) if sign < 0 else min(tried))
+    default = case.divide(60_000_000, files)
+    by = chosen.resident[X] / default.resident[X]
+    assert by == pytest.approx(share / DEFAULT_SPLIT.resident, rel=0.01)
+
+
+def test_too_few_batches_to_judge_by(loader):
+    case, files = case_of(loader, 2)
+    memory = 60_000_000
+    assert len(case.traffic.batches) == 2
+    assert choose_division(case, memory, files) == case.divide(memory, files)
+    assert DEFAULT_SPLIT.resident not in (*UP, *DOWN)
+
+
+def test_a_short_epoch_has_no_long_windows(loader):
+    few = gz.loader.NeighborLoader(
+        loader.data, [8, 4], input_nodes=torch.arange(640), batch_size=64, edge_ids=False
+    )
+    case, files = case_of(few, MAX_WINDOW)
+    assert case.traffic.is_whole
+    division = choose_division(case, 60_000_000, files)
+    assert division.window_of(case.traffic.epoch) == 5
+    assert division.window > 20  # other epochs of the store may be longer
+
+
+def test_a_disk_takes_time_for_each_read_and_for_each_byte():
+    assert DISK.seconds(75_000, 75_000 * 4096) == pytest.approx(1.0)
+    assert DISK.seconds(0, 1.2e9) == pytest.approx(1.0)
+    assert DISK.seconds(1000, 10**8) > max(1000 / 75_000, 10**8 / 1.2e9)
+
+
+class Consumer:
+    """An epoch that asks for as many batches as it may, and takes some."""
+
+    def __init__(self, leases):
+        self.lease = leases.begin(1)
+        self.lease.pending = self.pending = []
+        self.gave_up = 0
+        self.lease.pipeline = SimpleNamespace(give_up_windows=self.give_up)
+
+    def give_up(self):
+        self.gave_up += 1
+
+    def step(self, taken):
+        del self.pending[:taken]
+        while len(self.pending) < self.lease.ahead:
+            self.pending.append(None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    window=st.integers(4, MAX_WINDOW),
+    ready=st.integers(2, 4),
+    steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=60),
+)
+def test_epochs_never_have_more_samples_than_there_is_room_for(window, ready, steps):
+    batch = 1000
+    division = Division(
+        10**9, 0, {}, {"x": 1}, 10**6, window, ready=ready, batches=ready * batch
+    )  # fmt: skip
+    leases = Leases(division)
+    under_way = []
+    for what, number in steps:
+        if what == 0 and len(under_way) < 2:
+            begun = Consumer(leases)
+            assert all(each.gave_up for each in under_way)
+            under_way.append(begun)
+            begun.step(0)
+        elif what == 1 and under_way:
+            under_way.pop(number % len(under_way)).lease.give_back()
+        elif under_way:
+            under_way[number % len(under_way)].step(number)
+        assert len(leases) == len(under_way)
+        assert sum(each.lease.sampled for each in under_way) <= WINDOWS_AHEAD * window
+        assert all(each.lease.ahead > each.lease.ready for each in under_way)
+        assert leases.windows.max_batches == window // max(1, len(under_way))
+    for each in under_way:
+        each.lease.give_back()
+        each.lease.give_back()
+    assert len(leases) == 0
+
+
+def test_windows_of_several_epochs_are_shorter(loader):
+    path = loader._sampler.graph.contents.path
+    store = gz.open(path, memory=taken() + 56_000_000)
+    options = {"num_neighbors": [8, 4], "batch_size": 64, "edge_ids": False}
+    data = store.data()
+    one = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options)
+    first = iter(one)
+    next(first)
+    leases = one._pager().leases
+    alone = leases.windows.max_batches
+    second = iter(gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options))
+    assert leases.windows.max_batches == max(1, alone // 2)
+    count = sum(1 for _ in second)
+    assert count == len(one)
+    assert leases.windows.max_batches == alone
+    assert sum(1 for _ in first) == len(one) - 1
+    assert one.stats().rows >= one.stats().nodes
