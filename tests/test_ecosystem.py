@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import warnings
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from torch_geometric.nn import GAT, GraphSAGE
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+from spawned import leave_group, spawn
 
 
 def ids(loader) -> list[int]:
@@ -201,38 +201,36 @@ def test_distributed_sampler(homo):
     assert sorted(seen) == list(range(50))
 
 
-def _ddp_rank(rank: int, port: int, path: Path, out: str) -> None:
+def _ddp_rank(rank: int, path: Path, out: str) -> None:
     torch.set_num_threads(1)
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo")
-    torch.distributed.init_process_group("gloo", rank=rank, world_size=2)
-    try:
-        data = gz.open(path).data()
-        torch.manual_seed(rank)  # ranks differ, but for what DDP synchronises
-        model = DistributedDataParallel(GraphSAGE(8, 16, 2, 5))
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-        sampler = DistributedSampler(range(50), num_replicas=2, rank=rank, seed=1)
-        loader = NeighborLoader(
-            data, [5, 3], input_nodes=data.train_idx, batch_size=5, sampler=sampler
-        )
-        seeds, losses, gradients = [], [], []
-        for epoch in range(4):
-            sampler.set_epoch(epoch)
-            total = 0.0
-            for batch in loader:
-                optimizer.zero_grad()
-                output = model(batch.x, batch.edge_index)[: batch.batch_size]
-                loss = F.cross_entropy(output, batch.y[: batch.batch_size])
-                loss.backward()
-                optimizer.step()
-                total += float(loss.detach())
-                if epoch == 0:
-                    seeds.append(batch.input_id)
-            losses.append(total)
-            gradients.append(torch.cat([p.grad.view(-1).clone() for p in model.parameters()]))
-        parameters = torch.cat([p.detach().view(-1) for p in model.parameters()])
-        torch.save((torch.cat(seeds), losses, gradients, parameters), f"{out}/{rank}.pt")
-    finally:
-        torch.distributed.destroy_process_group()
+    os.environ.update(GLOO_SOCKET_IFNAME="lo")
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{out}/rendezvous", rank=rank, world_size=2
+    )
+    data = gz.open(path).data()
+    torch.manual_seed(rank)  # ranks differ, but for what DDP synchronises
+    model = DistributedDataParallel(GraphSAGE(8, 16, 2, 5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    sampler = DistributedSampler(range(50), num_replicas=2, rank=rank, seed=1)
+    loader = NeighborLoader(data, [5, 3], input_nodes=data.train_idx, batch_size=5, sampler=sampler)
+    seeds, losses, gradients = [], [], []
+    for epoch in range(4):
+        sampler.set_epoch(epoch)
+        total = 0.0
+        for batch in loader:
+            optimizer.zero_grad()
+            output = model(batch.x, batch.edge_index)[: batch.batch_size]
+            loss = F.cross_entropy(output, batch.y[: batch.batch_size])
+            loss.backward()
+            optimizer.step()
+            total += float(loss.detach())
+            if epoch == 0:
+                seeds.append(batch.input_id)
+        losses.append(total)
+        gradients.append(torch.cat([p.grad.view(-1).clone() for p in model.parameters()]))
+    parameters = torch.cat([p.detach().view(-1) for p in model.parameters()])
+    torch.save((torch.cat(seeds), losses, gradients, parameters), f"{out}/{rank}.pt")
+    leave_group()
 
 
 @pytest.mark.skipif(
@@ -241,11 +239,7 @@ def _ddp_rank(rank: int, port: int, path: Path, out: str) -> None:
 )
 def test_two_ranks_on_one_store(homo, tmp_path):
     _, store = homo
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    args = (port, store.path, str(tmp_path))
-    torch.multiprocessing.spawn(_ddp_rank, args=args, nprocs=2, join=True)
+    spawn(_ddp_rank, (store.path, str(tmp_path)), 2)
     one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert sorted([*one[0].tolist(), *two[0].tolist()]) == list(range(50))
     assert one[1] != two[1]  # each had batches of its own

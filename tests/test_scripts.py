@@ -17,6 +17,7 @@ from torch_geometric.utils import trim_to_layer
 import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader
+from spawned import spawn
 
 CLASSES = 4
 
@@ -474,7 +475,7 @@ def test_papers100m_gcn(planted_store, tmp_path):
     data.mark = "set before spawning"
     train_idx = data.train_mask.nonzero().view(-1)
     args = (2, data, train_idx, str(tmp_path))
-    torch.multiprocessing.spawn(_papers_rank, args=args, nprocs=2, join=True)
+    spawn(_papers_rank, args, 2)
     results = [torch.load(tmp_path / f"{rank}.pt") for rank in range(2)]
     seeds = torch.cat([r[0] for r in results])
     assert seeds.unique().numel() == seeds.numel()

@@ -1,0 +1,40 @@
+"""Processes of a test: they end within a time, or the test fails and none is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+PATIENCE = 120.0  # seconds; each of these ends within ten on an idle machine
+
+
+def spawn(function: Callable[..., None], args: tuple[Any, ...], size: int) -> None:
+    """Calls ``function(rank, *args)`` in ``size`` new processes and waits for them.
+
+    ``torch.multiprocessing.spawn`` alone waits for ever for one that hangs, and Python at its
+    exit once more.
+    """
+    context = torch.multiprocessing.spawn(function, args, nprocs=size, join=False)
+    end = time.monotonic() + PATIENCE
+    try:
+        while not context.join(timeout=1.0):  # raises what a rank has raised
+            if time.monotonic() > end:
+                pytest.fail(f"{size} processes did not end within {PATIENCE:.0f} s")
+    finally:
+        for process in context.processes:
+            process.kill()
+
+
+def leave_group() -> None:
+    """Ends a rank's process group, when all ranks are here.
+
+    Gloo's threads need the GIL to let go of tensors, and whoever destroys the group joins them
+    with the GIL held; while all wait for each other, it is free.
+    """
+    dist.barrier()
+    dist.destroy_process_group()
