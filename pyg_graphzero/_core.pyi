@@ -282,6 +282,17 @@ class SamplerBuilder:
         Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running sums of integer weights; each int64 [num_edges] or None.
         """
 
+class ReachedRows:
+    """Some of the rows of a node type, a bit for each."""
+
+    @property
+    def count(self) -> int: ...
+
+def reach(builder: SamplerBuilder, dst_type: int, bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], first: int, row_bytes: Sequence[int], edge_bytes: Sequence[int], max_bytes: int, max_mapped: int) -> tuple[int, list[ReachedRows]]:
+    """
+    Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` together; one at least. The batch behind the last, and those rows by node type. Topologies are forgotten whenever `max_mapped` bytes of one are mapped.
+    """
+
 class NeighborSampler:
     """Multi-hop neighbour sampling over CSC."""
 
@@ -321,8 +332,13 @@ class GatherPlan:
 
     def __init__(self, num_lists: int, locked: bool = False) -> None: ...
 
-    def add_paged(self, by: int, rows: PagedRows) -> int:
-        """Paged rows that columns come from; their number."""
+    def add_paged(self, by: int, rows: PagedRows, is_loaded: bool = False) -> int:
+        """
+        Paged rows that columns come from; their number. `is_loaded`: batches ask for resident rows alone, and those were loaded.
+        """
+
+    def with_loaded(self, rows: Sequence[PagedRows]) -> GatherPlan:
+        """The same plan with other rows that were loaded."""
 
     def read_into(self, windows: WindowRoom, max_batches: int) -> None:
         """
@@ -594,6 +610,10 @@ class PagedRows:
         `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`.
         """
 
+    @staticmethod
+    def of_reached(rows: ReachedRows, column: ColumnFile, reader: DiskGather, merge_gap: int = 16384, max_read: int = 524288) -> PagedRows:
+        """These rows stay in memory once they are read."""
+
     @property
     def num_rows(self) -> int: ...
 
@@ -605,6 +625,11 @@ class PagedRows:
 
     def preload(self) -> None:
         """Reads what is to stay in memory."""
+
+    def load(self, group: int, max_rows: int) -> tuple[int, int, int, int, int, float]:
+        """
+        Reads what is to stay in memory from `group` on, some `max_rows` rows. The group to go on with, -1 at the end; rows, reads, bytes, of those bytes of rows asked for, seconds.
+        """
 
 class ReadForecast:
     """What PagedRows of one column would read. Reads nothing itself."""

@@ -48,8 +48,6 @@ class FileSize:
             held where rows are small.
         processes: How many have the file mapped. Pages of a file that is held are in memory once,
             whoever uses them.
-        is_swept: An epoch needs each row once, in the order of the file: nothing of it is worth
-            keeping.
     """
 
     name: str
@@ -57,7 +55,6 @@ class FileSize:
     row_bytes: int
     kind: str
     processes: int = 1
-    is_swept: bool = False
 
     @property
     def num_bytes(self) -> int:
@@ -93,20 +90,14 @@ class Split:
         resident: The share of rows that stay in memory; the rest goes to windows.
         new: Of the rows of a batch, those that are neither resident nor another batch's of its
             window, as a share.
-        batches: A window is of so many at most.
     """
 
     resident: float = 0.4
     new: float = 0.3
-    batches: int = MAX_WINDOW
 
 
 #: Where batches are too few to find out anything.
 DEFAULT_SPLIT = Split()
-#: For sweeps: each of their windows reads most of the file, whatever is resident, so what counts is
-#: that they are few. That half of a batch's rows are new to its window is a guess: samples that
-#: wait and rows then have about as much.
-SWEEP_SPLIT = Split(resident=0, new=0.5, batches=1024)
 
 
 @dataclass(frozen=True)
@@ -219,7 +210,7 @@ def divide(
     held = dict(must)
     paged: list[FileSize] = []
     for file in sorted((f for f in files if f.kind != "indptr"), key=_worth):
-        is_small = file.row_bytes <= SMALL_ROW and not file.is_swept
+        is_small = file.row_bytes <= SMALL_ROW
         if is_small and file.held_bytes <= _HELD_SHARE * room:
             held[file.name] = file.held_bytes
             room -= file.held_bytes
@@ -234,7 +225,7 @@ def divide(
         room -= topology_windows
     for file in paged:
         if file.kind == "indices":
-            share = 0 if file.is_swept else int(_TOPOLOGY_SHARE * room)
+            share = int(_TOPOLOGY_SHARE * room)
             resident[file.name] = min(file.num_bytes, share)
             room -= resident[file.name]
     rows = [file for file in paged if file.kind != "indices"]
@@ -242,14 +233,14 @@ def divide(
     ahead = int((1 - split.resident) * room)
     per_batch = WINDOWS_AHEAD * batch.sampled + _PLAN_BYTES * batch.nodes
     per_batch += int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
-    window = max(1, min(split.batches, ahead // max(1, per_batch)))
+    window = max(1, min(MAX_WINDOW, ahead // max(1, per_batch)))
     sampled = min(WINDOWS_AHEAD * window * batch.sampled, ahead)
     plans = min(window * _PLAN_BYTES * batch.nodes, ahead - sampled)
     windows = ahead - sampled - plans
     room -= ahead
-    all_rows = sum(file.num_bytes for file in rows if not file.is_swept)
+    all_rows = sum(file.num_bytes for file in rows)
     for file in rows:
-        share = 0 if file.is_swept else room * file.num_bytes // max(1, all_rows)
+        share = room * file.num_bytes // max(1, all_rows)
         resident[file.name] = min(file.num_bytes, share)
     return Division(
         memory=memory,

@@ -19,7 +19,6 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.budget import (
     MAX_WINDOW,
-    SWEEP_SPLIT,
     BatchSize,
     Division,
     FileSize,
@@ -60,6 +59,8 @@ class Pager:
             than the store take after it was opened.
         is_given: A user has named it; else it is what the machine leaves, and is said aloud.
     """
+
+    is_loaded = False  # rows are read for windows of batches
 
     def __init__(self, contents: StoreContents, memory: int, is_given: bool) -> None:
         self.contents = contents
@@ -103,17 +104,13 @@ class Pager:
             any(file.kind == "edge" for file in files),
         )
         # Where it is known which rows are used, only how large batches are is not.
-        knows_rows = is_ranked or loader.is_sweep
-        accesses = traffic.accesses(loader) if knows_rows else measure(loader)
+        accesses = traffic.accesses(loader) if is_ranked else measure(loader)
         batch = accesses.batch_size(bytes_of_rows(loader.data))
         self._load(divide(self.memory, files, baseline, batch).held)
         graph = loader._sampler.graph
         disk = probe(self.contents.path)
         case = Case(self.contents, graph, accesses, traffic, batch, baseline, disk)
-        if loader.is_sweep:
-            self.division = case.divide(self.memory, files, SWEEP_SPLIT)
-        else:
-            self.division = choose_division(case, self.memory, files)
+        self.division = choose_division(case, self.memory, files)
         del traffic, case
         if self._topologies:
             self._topologies.clear()
@@ -188,7 +185,6 @@ class Pager:
                     topology.index_bytes,
                     "indices",
                     sharers,
-                    loader.is_sweep,
                 )
             )
             if record.edge_id is not None and loader.edge_ids:
@@ -204,15 +200,15 @@ class Pager:
         edge_files = {f for t in contents.schema.edge_types for f in t.attrs.values()}
         for file in self._used(loader.data):
             if file in edge_files:
-                files.append(self._column(file, "edge", loader.is_sweep))
+                files.append(self._column(file, "edge"))
             else:
                 files.append(self._column(file, "node"))
         return files
 
-    def _column(self, file: str, kind: str, is_swept: bool = False) -> FileSize:
+    def _column(self, file: str, kind: str) -> FileSize:
         column = self.contents.column(file)
         size = column.shape[0], column.row_bytes
-        return FileSize(file, *size, kind, self.contents.processes, is_swept)
+        return FileSize(file, *size, kind, self.contents.processes)
 
     def _used(self, data: Any) -> Iterable[str]:
         """Files of node and edge attributes that are in ``data`` still."""

@@ -70,26 +70,6 @@ def test_less_than_the_least_is_an_error_that_names_it(need):
         divide(least - 1, files, baseline, batch)
 
 
-def test_nothing_is_kept_of_files_that_are_swept():
-    files = [
-        FileSize("indptr", 10**6, 8, "indptr"),
-        FileSize("indices", 10**7, 4, "indices"),
-        FileSize("weights", 10**7, 4, "edge"),
-        FileSize("x", 10**6, 512, "node"),
-    ]
-    batch = BatchSize(10**6, 4 * 10**6, 10**4)
-    memory = 3 * 10**8
-    kept = divide(memory, files, 0, batch)
-    assert "indices" in kept.held
-    swept = [replace(file, is_swept=file.kind in ("indices", "edge")) for file in files]
-    division = divide(memory, swept, 0, batch)
-    assert division.resident["indices"] == division.resident["weights"] == 0
-    assert division.resident["x"] > kept.resident["x"]
-    assert division.total <= memory
-    everything = sum(file.num_bytes for file in files)
-    assert divide(2 * everything, swept, 0, batch).is_whole
-
-
 @given(needs())
 def test_everything_is_held_where_it_fits(need):
     files, baseline, batch = need

@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
@@ -115,14 +116,35 @@ void init_gather(nb::module_& m) {
           "num_lists"_a, "locked"_a = false)
       .def(
           "add_paged",
-          [](GatherPlan& self, std::size_t by, std::shared_ptr<PagedRows> rows) {
+          [](GatherPlan& self, std::size_t by, std::shared_ptr<PagedRows> rows, bool is_loaded) {
             if (by >= self.num_lists) {
               throw std::invalid_argument("by: expected a list that batches bring");
             }
-            self.paged.push_back({by, std::move(rows)});
+            if (!self.paged.empty() && self.paged.front().is_loaded != is_loaded) {
+              throw std::invalid_argument("is_loaded: expected all paged rows of a plan alike");
+            }
+            self.paged.push_back({by, std::move(rows), is_loaded});
             return static_cast<int>(self.paged.size()) - 1;
           },
-          "by"_a, "rows"_a, "Paged rows that columns come from; their number.")
+          "by"_a, "rows"_a, "is_loaded"_a = false,
+          "Paged rows that columns come from; their number. `is_loaded`: batches ask for resident "
+          "rows alone, and those were loaded.")
+      .def(
+          "with_loaded",
+          [](const GatherPlan& self, std::vector<std::shared_ptr<PagedRows>> rows) {
+            if (self.reads() || rows.size() != self.paged.size()) {
+              throw std::invalid_argument("rows: expected them for each of a plan's loaded rows");
+            }
+            GatherPlan plan = self;
+            for (std::size_t p = 0; p < rows.size(); ++p) {
+              if (rows[p]->num_columns() != self.paged[p].rows->num_columns()) {
+                throw std::invalid_argument("rows: expected as many columns as before");
+              }
+              plan.paged[p].rows = std::move(rows[p]);
+            }
+            return plan;
+          },
+          "rows"_a, "The same plan with other rows that were loaded.")
       .def(
           "read_into",
           [](GatherPlan& self, std::shared_ptr<WindowRoom> windows, int max_batches) {

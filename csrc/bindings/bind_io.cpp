@@ -18,6 +18,7 @@
 #include "gather/paged_rows.h"
 #include "gather/read_plan.h"
 #include "io/probe.h"
+#include "sampling/reach.h"
 #include "storage/column.h"
 
 namespace gz::python {
@@ -209,12 +210,39 @@ void init_io(nb::module_& m) {
           "max_read"_a = std::uint64_t{512} << 10,
           "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
           "first `num_resident`.")
+      .def_static(
+          "of_reached",
+          [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
+             std::uint64_t merge_gap, std::uint64_t max_read) {
+            return std::make_shared<PagedRows>(
+                ResidentRows::of_bits(static_cast<std::int64_t>(rows.bits.size()),
+                                      rows.bits.words()),
+                std::vector<ColumnFile>{std::move(column)}, std::move(reader),
+                ReadLimits{merge_gap, max_read, 1});
+          },
+          "rows"_a, "column"_a, "reader"_a, "merge_gap"_a = std::uint64_t{16} << 10,
+          "max_read"_a = std::uint64_t{512} << 10, "These rows stay in memory once they are read.")
       .def_prop_ro("num_rows", &PagedRows::num_rows)
       .def_prop_ro("row_bytes", &PagedRows::row_bytes)
       .def_prop_ro("num_resident", [](const PagedRows& p) { return p.resident().num_kept(); })
       .def(
           "preload", [](PagedRows& self) { self.preload(); },
-          nb::call_guard<nb::gil_scoped_release>(), "Reads what is to stay in memory.");
+          nb::call_guard<nb::gil_scoped_release>(), "Reads what is to stay in memory.")
+      .def(
+          "load",
+          [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {
+            RowWindow::Stats stats;
+            {
+              const nb::gil_scoped_release released;
+              group = self.load(group, max_rows, stats);
+            }
+            const bool is_done = group >= self.resident().num_groups();
+            return std::tuple(is_done ? -1 : group, stats.rows, stats.reads, stats.bytes,
+                              stats.useful_bytes, stats.seconds);
+          },
+          "group"_a, "max_rows"_a,
+          "Reads what is to stay in memory from `group` on, some `max_rows` rows. The group to go "
+          "on with, -1 at the end; rows, reads, bytes, of those bytes of rows asked for, seconds.");
 
   nb::class_<ReadForecast>(m, "ReadForecast",
                            "What PagedRows of one column would read. Reads nothing itself.")

@@ -2,15 +2,19 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "bindings/arrays.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
+#include "sampling/reach.h"
 
 namespace gz::python {
 
@@ -94,6 +98,30 @@ void init_sampling(nb::module_& m) {
           nb::arg("cumulative").noconvert().none(),
           "Ranks the edges of a type: rank -> slot, times rising within a neighbourhood, running "
           "sums of integer weights; each int64 [num_edges] or None.");
+
+  nb::class_<ReachedRows>(m, "ReachedRows", "Some of the rows of a node type, a bit for each.")
+      .def_ro("count", &ReachedRows::count);
+  m.def(
+      "reach",
+      [](const SamplerBuilder& builder, int dst_type, const Int64Array& bounds, std::int64_t first,
+         std::vector<std::int64_t> row_bytes, std::vector<std::int64_t> edge_bytes,
+         std::int64_t max_bytes, std::int64_t max_mapped) {
+        const auto ends = as_span(bounds);
+        const ReachLimits limits{max_bytes, std::move(row_bytes), std::move(edge_bytes),
+                                 max_mapped};
+        Reach found;
+        {
+          const nb::gil_scoped_release released;
+          found = reach(builder.num_nodes, builder.edge_types, dst_type, ends, first, limits);
+        }
+        return std::pair(found.stop, std::move(found.rows));
+      },
+      "builder"_a, "dst_type"_a, nb::arg("bounds").noconvert(), "first"_a, "row_bytes"_a,
+      "edge_bytes"_a, "max_bytes"_a, "max_mapped"_a,
+      "Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as "
+      "their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` "
+      "together; one at least. The batch behind the last, and those rows by node type. Topologies "
+      "are forgotten whenever `max_mapped` bytes of one are mapped.");
 
   nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
       .def(

@@ -99,7 +99,8 @@ void check_id_column(const RowTable& table) {
 
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> given,
                 int threads, const WindowPart& part) {
-  if (given.size() != plan.num_lists || part.windows.size() != plan.paged.size()) {
+  if (given.size() != plan.num_lists ||
+      part.windows.size() != (plan.reads() ? plan.paged.size() : 0)) {
     throw std::invalid_argument("gather: found " + std::to_string(given.size()) +
                                 " index lists, expected " + std::to_string(plan.num_lists) +
                                 ", and a window for each of the paged rows");
@@ -109,13 +110,19 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   for (std::size_t p = 0; p < plan.paged.size(); ++p) {
     const std::span<const std::int64_t> rows = lists[plan.paged[p].by];
     places.emplace_back(std::ssize(rows));
-    plan.paged[p].rows->find_places(rows, part.windows[p], part.list, places.back().data());
+    if (plan.paged[p].is_loaded) {
+      plan.paged[p].rows->find_places(rows, places.back().data());
+    } else {
+      plan.paged[p].rows->find_places(rows, part.windows[p], part.list, places.back().data());
+    }
   }
   // A source's table, and the list that its rows are found by.
   const auto resolve = [&](const GatherPlan::Source& source) {
     if (source.paged < 0) return std::pair{source.table, lists.at(source.by)};
     const auto p = static_cast<std::size_t>(source.paged);
-    RowTable table = plan.paged[p].rows->table(source.column, part.windows[p]);
+    const PagedRows& rows = *plan.paged[p].rows;
+    RowTable table = plan.paged[p].is_loaded ? rows.table(source.column)
+                                             : rows.table(source.column, part.windows[p]);
     table.row_bytes = source.table.row_bytes;
     table.decode = source.table.decode;
     table.scale = source.table.scale;
@@ -145,7 +152,8 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
 Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
                       int threads) {
   std::vector<RowWindow> windows;
-  for (const auto& [by, rows] : plan.paged) {
+  if (!plan.reads()) return gather(plan, lists, threads);
+  for (const auto& [by, rows, is_loaded] : plan.paged) {
     const IdList wanted[] = {lists[by]};
     windows.push_back(rows->read(wanted, 0));
     if (windows.back().errors.front()) std::rethrow_exception(windows.back().errors.front());

@@ -1,6 +1,7 @@
 // Rows for a list of nodes or edges, straight into the batch's memory.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -31,6 +32,7 @@ struct GatherPlan {
   struct Paged {
     std::size_t by;
     std::shared_ptr<PagedRows> rows;
+    bool is_loaded = false;  // all that batches ask for is resident, and was read
   };
 
   std::size_t num_lists = 0;    // how many lists a batch brings
@@ -41,6 +43,11 @@ struct GatherPlan {
   int max_window = std::numeric_limits<int>::max();  // batches of one, at most
   bool locked = false;                               // rows go to page-locked memory
   std::vector<std::shared_ptr<const void>> owners;   // keep the tables alive
+
+  // Whether there is something to read for batches.
+  bool reads() const noexcept {
+    return std::any_of(paged.begin(), paged.end(), [](const Paged& p) { return !p.is_loaded; });
+  }
 };
 
 struct Gathered {
@@ -54,7 +61,7 @@ struct Gathered {
 
 // Where a batch finds what was read of a plan's paged rows.
 struct WindowPart {
-  std::span<const RowWindow> windows;  // [paged]
+  std::span<const RowWindow> windows;  // [paged]; none where the plan reads nothing
   std::size_t list = 0;                // which list of them is the batch's
 };
 

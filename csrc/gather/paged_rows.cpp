@@ -255,17 +255,25 @@ void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& windo
   }
 }
 
+PagedRows::Fill PagedRows::absent(std::int64_t& group, std::int64_t max_rows) {
+  const std::int64_t group_rows = std::int64_t{1} << resident_.group_bits();
+  Fill fill;
+  for (group = resident_.next_kept(group);
+       group < resident_.num_groups() && fill.rows.size() < max_rows;
+       group = resident_.next_kept(group + 1)) {
+    const std::int64_t place = resident_.find(group * group_rows);
+    if (!present_[static_cast<std::size_t>(place / group_rows)]) {
+      add_group(group * group_rows, place, fill);
+    }
+  }
+  return fill;
+}
+
 void PagedRows::preload(std::stop_token stop) {
   constexpr std::int64_t kRowsAtOnce = 1 << 20;
   const std::lock_guard lock(mutex_);
-  const std::int64_t group_rows = std::int64_t{1} << resident_.group_bits();
   for (std::int64_t group = 0; group < resident_.num_groups() && !stop.stop_requested();) {
-    Fill fill;
-    for (; group < resident_.num_groups() && fill.rows.size() < kRowsAtOnce; ++group) {
-      const std::int64_t place = resident_.find(group * group_rows);
-      if (place < 0 || present_[static_cast<std::size_t>(place / group_rows)]) continue;
-      add_group(group * group_rows, place, fill);
-    }
+    const Fill fill = absent(group, kRowsAtOnce);
     RowWindow window;
     window.rows.resize(columns_.size());
     window.errors.resize(1);
@@ -273,6 +281,20 @@ void PagedRows::preload(std::stop_token stop) {
     if (window.stopped || window.errors[0]) continue;
     for (const std::int64_t kept : fill.groups) present_[static_cast<std::size_t>(kept)] = true;
   }
+}
+
+std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, RowWindow::Stats& stats) {
+  const std::lock_guard lock(mutex_);
+  const Fill fill = absent(group, std::max<std::int64_t>(1, max_rows));
+  RowWindow window;
+  window.rows.resize(columns_.size());
+  window.errors.resize(1);
+  window.stats.rows = fill.rows.size();
+  fetch({}, fill, window, {});
+  if (window.errors[0]) std::rethrow_exception(window.errors[0]);
+  for (const std::int64_t kept : fill.groups) present_[static_cast<std::size_t>(kept)] = true;
+  stats += window.stats;
+  return group;
 }
 
 void PagedRows::find_places(std::span<const std::int64_t> rows, const RowWindow& window,
@@ -293,6 +315,21 @@ RowTable PagedRows::table(std::size_t column, const RowWindow& window) const {
   table.split = resident_.num_places();
   table.rest = rows.data();
   return table;
+}
+
+void PagedRows::find_places(std::span<const std::int64_t> rows, std::int64_t* places) const {
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    places[i] = rows[i] < 0 || rows[i] >= num_rows() ? -1 : resident_.find(rows[i]);
+    if (places[i] < 0) {
+      throw std::out_of_range("index[" + std::to_string(i) + "]: found row " +
+                              std::to_string(rows[i]) + ", expected one that was loaded");
+    }
+  }
+}
+
+RowTable PagedRows::table(std::size_t column) const {
+  const std::int64_t bytes = columns_[column].file.layout.row_bytes;
+  return {columns_[column].kept.get(), resident_.num_places(), bytes, bytes};
 }
 
 }  // namespace gz

@@ -83,6 +83,11 @@ class PagedRows {
   // An error is left to the batch that needs the row.
   void preload(std::stop_token stop = {});
 
+  // Reads the resident rows of group `group` and of those after it, some `max_rows` of them.
+  // Returns the group to go on with, num_groups() at the end. Raises OsError where one cannot be
+  // read.
+  std::int64_t load(std::int64_t group, std::int64_t max_rows, RowWindow::Stats& stats);
+
   // From now on, all resident rows count as read. REQUIRES a rehearsal.
   void assume_present();
 
@@ -92,6 +97,11 @@ class PagedRows {
 
   // A column's rows by place, as they are stored: the resident ones, then the window's.
   RowTable table(std::size_t column, const RowWindow& window) const;
+
+  // The same where all rows that are asked for are resident and were loaded. Raises
+  // std::out_of_range for one that is not resident.
+  void find_places(std::span<const std::int64_t> rows, std::int64_t* places) const;
+  RowTable table(std::size_t column) const;
 
  private:
   struct Column {
@@ -106,6 +116,8 @@ class PagedRows {
   // The first `count` lists' missing rows, sorted by row, each once; fills in window.places.
   Buffer<std::int64_t> unite(std::span<const IdList> lists, std::size_t count, RowWindow& window);
   Fill absent(std::span<const IdList> lists);
+  // The next `max_rows` or so from `group` on that are resident and were not read; advances it.
+  Fill absent(std::int64_t& group, std::int64_t max_rows);
   void add_group(std::int64_t row, std::int64_t place, Fill& fill);
   void fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
              std::stop_token stop);

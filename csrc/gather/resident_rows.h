@@ -20,6 +20,9 @@ class ResidentRows {
   static ResidentRows of(std::int64_t num_rows, int group_bits,
                          std::span<const std::int64_t> groups);
 
+  // The rows whose bits are set, one by one: bit i % 64 of word i / 64.
+  static ResidentRows of_bits(std::int64_t num_rows, std::span<const std::uint64_t> bits);
+
   std::int64_t num_rows() const noexcept { return num_rows_; }
   std::int64_t num_groups() const noexcept { return num_groups_; }
   // Groups that are kept, and the places for rows that they take together.
@@ -42,6 +45,9 @@ class ResidentRows {
     return (at << group_bits_) + (row - (group << group_bits_));
   }
 
+  // The first group that is kept, from `group` on; num_groups() if there is none.
+  std::int64_t next_kept(std::int64_t group) const noexcept;
+
  private:
   struct Word {
     std::uint64_t bits = 0;
@@ -49,6 +55,7 @@ class ResidentRows {
   };
 
   ResidentRows(std::int64_t num_rows, int group_bits);
+  void count() noexcept;
 
   std::int64_t num_rows_;
   std::int64_t num_groups_;

@@ -54,7 +54,7 @@ struct Recipe {
   static constexpr WindowLimits kSampledTogether{16, 64 << 20};
 
   bool samples_together() const noexcept { return begin != nullptr; }
-  bool reads() const noexcept { return plan != nullptr && !plan->paged.empty(); }
+  bool reads() const noexcept { return plan != nullptr && plan->reads(); }
   // For how many batches rows are read at once now.
   std::size_t max_window(int at_once) const noexcept {
     if (plan->windows == nullptr) return 1;

@@ -44,7 +44,6 @@ class EngineLoader(KeyedLoader):
     filter_per_worker: bool | None
     edge_ids: bool = True  # batches have e_id
     node_ids: bool = True  # n_id are the user's nodes; else rows of the store
-    is_sweep: bool = False  # an epoch takes the neighbours of each node once, in the store's order
     # Made when they are first wanted; they stay behind when the loader is pickled.
     _plan: BatchPlan | None = None
     _idle_pipeline: _core.Pipeline | None = None
@@ -120,17 +119,20 @@ class EngineLoader(KeyedLoader):
         """What an epoch may use of a budget of memory; None where all is in memory."""
         if isinstance(self.data, tuple):
             return None
-        plan = self._current_plan()
-        if plan.pager is None or plan.pager.division is None or plan.pager.division.is_whole:
+        plan, pager = self._current_plan(), self._pager()
+        if pager is None or pager.division is None or pager.division.is_whole:
             return None
         loader: Any = self  # a DataLoader
         try:
             epoch = len(loader)
         except TypeError:  # a batch sampler that does not say
             epoch = 2 * MAX_WINDOW
-        window = plan.pager.division.window_of(epoch)
-        plan.columns.read_into(plan.pager.leases.windows, window)
-        return plan.pager.leases.begin(self.num_workers)
+        plan.columns.read_into(pager.leases.windows, pager.division.window_of(epoch))
+        return pager.leases.begin(self.num_workers)
+
+    def _may_ask(self) -> bool:
+        """Whether the epoch may ask for one more batch ahead now; always where none is pending."""
+        return True
 
     def _request(self, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""

@@ -203,6 +203,8 @@ class BatchIterator(_BaseDataLoaderIter):
     def _fill(self) -> None:
         """Asks for batches as far ahead as the loader wants to be; in-line for the next one."""
         while len(self._pending) < self._ahead and not self._is_exhausted:
+            if not self.loader._may_ask():
+                return
             self._choose()
 
     def _submit(self, request: Request) -> None:

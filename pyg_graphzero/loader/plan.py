@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from torch_geometric.loader.utils import index_select
 from pyg_graphzero import _core
 from pyg_graphzero.columns import EncodedRows, engine_array, gather, row_table
 from pyg_graphzero.data import OnDemand, raw_items
-from pyg_graphzero.pager import Pager
 from pyg_graphzero.sampler import GraphSampler, Sampled
 from pyg_graphzero.schema import EdgeType
 
@@ -63,6 +62,20 @@ class _Storage:
                 mapping[key] = value(part)
 
 
+class RowsOfFiles(Protocol):
+    """Where rows come from that are not in memory whole: a pager, or a block of a sweep."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """All rows that batches ask for are there already."""
+
+    def file_of(self, value: Any) -> str | None:
+        """The file that an attribute's rows are in; None where they are in memory."""
+
+    def rows(self, file: str) -> _core.PagedRows | None:
+        """How to gather from it; None where it is in memory whole."""
+
+
 class BatchPlan:
     """How batches of one graph are put together from what was sampled.
 
@@ -84,7 +97,7 @@ class BatchPlan:
         sampler: GraphSampler,
         locks_pages: bool = False,
         edge_ids: bool = True,
-        pager: Pager | None = None,
+        pager: RowsOfFiles | None = None,
         node_ids: bool = True,
     ) -> None:
         self.data = data
@@ -273,7 +286,9 @@ class BatchPlan:
         if (file, by) not in self._paged:
             assert self.pager is not None
             rows = self.pager.rows(file)
-            self._paged[file, by] = -1 if rows is None else self.columns.add_paged(by, rows)
+            self._paged[file, by] = (
+                -1 if rows is None else self.columns.add_paged(by, rows, self.pager.is_loaded)
+            )
         return self._paged[file, by]
 
 

@@ -7,6 +7,7 @@ edges, so that the topology is read from front to back.
 from __future__ import annotations
 
 from bisect import bisect_right
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +15,13 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.columns import engine_array
+from pyg_graphzero.loader.blocks import Blocks, begin_sweep
+from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.pipeline import Request
+from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.pager import Pager, pager_of
 from pyg_graphzero.sampler import Prepared
 
 
@@ -43,15 +50,15 @@ class SweepLoader(NeighborLoader):
     """
 
     node_ids = False
-    is_sweep = True
 
     def __init__(
         self, data: Any, node_type: str | None, bounds: Tensor, num_workers: int = 0
     ) -> None:
         # The seeds that the loader shows to torch are numbers of batches: rows are made of them
         # batch by batch, never a list of all.
-        self._bounds = bounds
-        self._node_type = node_type
+        self.bounds = bounds
+        self.node_type = node_type
+        self._blocks: Blocks | None = None
         numbers = torch.arange(bounds.numel() - 1)
         super().__init__(
             data,
@@ -62,16 +69,59 @@ class SweepLoader(NeighborLoader):
             edge_ids=False,
         )
 
+    @property
+    def own_pager(self) -> Pager:
+        """The pager of the store; it knows which files attributes are in."""
+        pager = pager_of(self._sampler.graph.contents)
+        assert pager is not None, "data is a store's"
+        return pager
+
+    def _pager(self) -> None:
+        """None: what is read is up to the blocks."""
+
+    def _begin(self) -> Any:
+        self._blocks = begin_sweep(self)
+        return super()._begin()
+
+    def _may_ask(self) -> bool:
+        return self._blocks is None or self._blocks.may_ask()
+
+    def _request(self, index: Any, key: int) -> Request:
+        if self._blocks is not None:
+            self._blocks.enter(int(as_positions(index)[0]))
+        return super()._request(index, key)
+
+    def _current_plan(self) -> BatchPlan:
+        return super()._current_plan() if self._blocks is None else self._blocks.plan
+
     def _prepare(self, index: Any, key: int) -> Prepared:
         number = int(index[0])
-        first, stop = self._bounds[number : number + 2].tolist()
+        first, stop = self.bounds[number : number + 2].tolist()
         types = list(self._sampler.graph.node_types)
         rows = torch.arange(first, stop)
-        seeds = [(types.index(self._node_type), engine_array(rows), None)]
+        seeds = [(types.index(self.node_type), engine_array(rows), None)]
         return Prepared(seeds, lambda sampled: (first, stop - first))
+
+    def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
+        made = super()._finish(batch, context)
+        if self._blocks is not None:
+            self._blocks.delivered(made.first_row, batch[6][3])
+        return made
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         batch.first_row, batch.batch_size = metadata
+
+    def stats(self) -> LoaderStats:
+        """Where the time goes; what blocks read is in it once their batches are asked for."""
+        stats, blocks = super().stats(), self._blocks
+        if blocks is None:
+            return stats
+        rows, reads, read_bytes, useful_bytes, seconds = blocks.reads
+        return replace(
+            stats, rows=int(rows), reads=int(reads), read_bytes=int(read_bytes),
+            useful_bytes=int(useful_bytes), read=seconds, topology_bytes=blocks.topology_bytes,
+            prepare=max(0.0, stats.prepare - blocks.waited), wait=stats.wait + blocks.waited,
+        )  # fmt: skip
 
 
 def sweep_bounds(

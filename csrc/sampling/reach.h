@@ -1,0 +1,44 @@
+// Which rows a run of destinations and all of their in-neighbours are: what a sweep reads before it
+// computes for them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/range_bits.h"
+#include "sampling/graph.h"
+
+namespace gz {
+
+// The rows of one node type.
+struct ReachedRows {
+  RangeBits bits;
+  std::int64_t count = 0;
+};
+
+struct Reach {
+  std::vector<ReachedRows> rows;  // [node type]
+  std::int64_t stop = 0;          // behind the last batch
+};
+
+// What there is room for.
+struct ReachLimits {
+  std::int64_t max_bytes = 0;            // of rows and edges
+  std::vector<std::int64_t> row_bytes;   // [node type]: of a row
+  std::vector<std::int64_t> edge_bytes;  // [edge type]: of an edge
+  std::int64_t max_mapped = 0;           // of a mapped topology, before it is forgotten
+};
+
+// Takes batches of destinations, rows bounds[i] to bounds[i + 1] of node type `dst_type`, from
+// `first` on, as long as they with all in-neighbours and in-edges are within the limits; one batch
+// at least.
+// `edge_types` that end elsewhere do not count; the others are read from memory or a map, front to
+// back.
+// Raises std::invalid_argument where these do not fit together, FormatError for a damaged topology
+// and OsError for one that was cut short.
+Reach reach(const std::vector<std::int64_t>& num_nodes,
+            const std::vector<SampledEdgeType>& edge_types, int dst_type,
+            std::span<const std::int64_t> bounds, std::int64_t first, const ReachLimits& limits);
+
+}  // namespace gz

@@ -1,0 +1,348 @@
+"""What a sweep over a store reads ahead: the rows that a run of batches needs, all at once.
+
+A window of a training epoch is made of batches that were sampled. A sweep takes all neighbours, so
+that what its batches need is known from the topology alone: batches that wait take no memory, and
+what is read for them is as large as the budget allows. Each row is read once for such a block, in
+the order of the file. While batches of one block are computed, the next one is read.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.budget import READER_BYTES, FileSize
+from pyg_graphzero.columns import engine_array
+from pyg_graphzero.disk import probe
+from pyg_graphzero.errors import MemoryBudgetError
+from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.memory import taken
+from pyg_graphzero.pager import bytes_of_rows
+
+if TYPE_CHECKING:
+    from pyg_graphzero.loader.sweep import SweepLoader
+    from pyg_graphzero.schema import EdgeTypeSchema, NodeTypeSchema
+
+# Rows are read so many at once, between two looks at whether anybody still wants them; working out
+# how takes this for each, and all of it a share of the budget.
+_ROWS_AT_ONCE = 1 << 18
+_PLAN_BYTES = 40
+_PLAN_SHARE = 1 / 64
+# Bits and places of reached rows, for each row of a node type.
+_BITS_BYTES = 0.5
+# Of an edge in a batch: both ends, its slot.
+_EDGE_BYTES = 24
+# What is mapped of topologies and columns of edges, of the budget: it is forgotten again and again.
+_MAPPED_SHARE = 1 / 16
+_MAPPED_BYTES = 128 << 20
+# Columns of this share of the room for rows are held whole, the smallest first.
+_HELD_SHARE = 1 / 4
+# Slots of edges whose attributes are read, rounded to so many.
+_SLOT_BITS = 12
+
+
+@dataclass(frozen=True)
+class SweepRoom:
+    """How a sweep uses a budget; in bytes.
+
+    Attributes:
+        held: Node columns that are in memory whole.
+        paged: Those that are read block by block.
+        block: What the rows of one block may take. There are two at a time.
+        mapped: What may be mapped of topologies before it is forgotten.
+        rows_at_once: So many are asked of the disk together.
+    """
+
+    held: tuple[str, ...]
+    paged: tuple[str, ...]
+    block: int
+    mapped: int
+    rows_at_once: int
+
+
+def divide_sweep(
+    memory: int, baseline: int, files: list[FileSize], flight: int, largest: int
+) -> SweepRoom | None:
+    """Divides a budget for a sweep; None where everything fits.
+
+    Args:
+        memory: The budget.
+        baseline: What the process holds already.
+        files: What is read.
+        flight: What batches take that are made or under way.
+        largest: What the rows of the largest batch take as they are stored.
+
+    Raises:
+        MemoryBudgetError: There is no room for two blocks of one batch.
+    """
+    if memory >= baseline + sum(file.held_bytes for file in files) + flight:
+        return None
+    nodes = sorted((f for f in files if f.kind == "node"), key=lambda file: file.num_bytes)
+    bits = 2 * int(_BITS_BYTES * sum(file.num_rows for file in nodes))
+    free = max(0, memory - baseline)
+    at_once = max(1, min(_ROWS_AT_ONCE, int(_PLAN_SHARE * free) // _PLAN_BYTES))
+    mapped = min(_MAPPED_BYTES, int(_MAPPED_SHARE * free))
+    room = free - READER_BYTES - _PLAN_BYTES * at_once - bits - mapped - flight
+    held: list[str] = []
+    for file in nodes:
+        is_last = file is nodes[-1] and len(held) == len(nodes) - 1
+        if file.held_bytes <= (room if is_last else _HELD_SHARE * room):
+            held.append(file.name)
+            room -= file.held_bytes
+    paged = [file.name for file in nodes if file.name not in held]
+    if paged and room < 2 * largest:
+        least = memory - room + 2 * largest
+        raise MemoryBudgetError(
+            f"memory: found {memory / 1e6:,.0f} MB, of which {baseline / 1e6:,.0f} MB are taken "
+            f"already, expected {least / 1e6:,.0f} MB at least for batches of this size (or a "
+            "smaller max_edges)"
+        )
+    return SweepRoom(tuple(held), tuple(paged), max(0, room) // 2, mapped, at_once)
+
+
+@dataclass
+class Block:
+    """The rows of a run of batches.
+
+    Attributes:
+        first: The first batch.
+        stop: Behind the last.
+        rows: By file.
+        reads: Rows, reads, bytes, bytes of rows, seconds.
+        topology_bytes: What lies between of topologies.
+        error: Why not all of it could be read.
+    """
+
+    first: int
+    stop: int = 0
+    rows: dict[str, _core.PagedRows] = field(default_factory=dict)
+    reads: list[float] = field(default_factory=lambda: [0, 0, 0, 0, 0.0])
+    topology_bytes: int = 0
+    error: Exception | None = None
+
+
+class Blocks:
+    """The blocks of one epoch of a sweep, one ahead.
+
+    Args:
+        loader: The sweep.
+        room: What its blocks may take.
+
+    Attributes:
+        plan: How its batches are put together; from which rows, :meth:`enter` says.
+        reads: Of all blocks until now, see :class:`Block`.
+        topology_bytes: Likewise.
+        waited: Seconds, for blocks that were not read.
+    """
+
+    is_loaded = True  # as the plan sees it, which asks this as it asks a pager
+
+    def __init__(self, loader: SweepLoader, room: SweepRoom) -> None:
+        self.pager = loader.own_pager
+        self.room = room
+        self.bounds = loader.bounds
+        self.node_type = loader.node_type
+        self.graph = loader._sampler.graph
+        self.reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+        self.merge_gap = probe(self.pager.contents.path).merge_gap
+        self.is_cancelled = threading.Event()
+        self.reads: list[float] = [0, 0, 0, 0, 0.0]
+        self.topology_bytes = 0
+        self.waited = 0.0
+        self._none: dict[str, _core.PagedRows] = {}  # by number of the plan's paged rows
+        self.plan = BatchPlan(loader.data, loader._sampler, loader._locks_pages, False, self, False)
+        self._columns = self.plan.columns
+        self._block: Block | None = None
+        self._next: tuple[threading.Thread, Block] | None = None
+        self._asked = 0
+        self._mapped = 0
+        self._read_ahead(0)
+
+    def file_of(self, value: Any) -> str | None:
+        """As :meth:`Pager.file_of`."""
+        return self.pager.file_of(value)
+
+    def rows(self, file: str) -> _core.PagedRows | None:
+        """None of a column's rows; a block's are to take their place."""
+        if file in self.room.held:
+            return None
+        column = self.pager.contents.column(file)
+        none = _core.PagedRows(column.shape[0], [_core.ColumnFile.of(column)], self.reader)
+        self._none[file] = none
+        return none
+
+    def columns_of(self, record: NodeTypeSchema | EdgeTypeSchema | None) -> list[str]:
+        """Which of a type's attributes batches gather from blocks: their files."""
+        attrs = {} if record is None else record.attrs
+        return [file for file in attrs.values() if file in self._none]
+
+    def may_ask(self) -> bool:
+        """Whether the next batch may be asked for: memory has two blocks, and three never."""
+        return self._next is not None or (
+            self._block is not None and self._asked < self._block.stop
+        )
+
+    def enter(self, number: int) -> None:
+        """Has the plan gather batch ``number``; they come in order, each when it may.
+
+        Waits until its block is read.
+
+        Raises:
+            OSError: A row of the block cannot be read.
+        """
+        self._asked = number + 1
+        if self._block is None or number >= self._block.stop:
+            assert self._next is not None
+            thread, block = self._next
+            begun = perf_counter()
+            thread.join()
+            self.waited += perf_counter() - begun
+            self._block, self._next = block, None
+            self.reads = [a + b for a, b in zip(self.reads, block.reads, strict=True)]
+            self.topology_bytes += block.topology_bytes
+            if block.error is None:
+                # Of edges that end elsewhere, there are none.
+                rows = self._none | block.rows
+                self.plan.columns = self._columns.with_loaded(list(rows.values()))
+                block.rows.clear()  # when the last of its batches is made, they are gone
+        if self._block.error is not None:
+            raise self._block.error
+
+    def delivered(self, first_row: int, num_edges: int) -> None:
+        """A batch was: those before it are nobody's any more."""
+        block = self._block
+        assert block is not None
+        if self._next is None and first_row >= int(self.bounds[block.first]):
+            self._read_ahead(block.stop)
+        self._mapped += num_edges * 8
+        if self._mapped >= self.room.mapped // 2:
+            self._mapped = 0
+            for name in self.graph.edge_types:
+                self.pager.contents.topology(name).forget_pages()
+
+    def close(self) -> None:
+        """Has what is under way end soon."""
+        self.is_cancelled.set()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _read_ahead(self, first: int) -> None:
+        if first < self.bounds.numel() - 1:
+            block = Block(first)
+            thread = threading.Thread(target=_Reading(self, block).run, name="graphzero-sweep")
+            thread.start()
+            self._next = thread, block
+
+
+class _Reading:
+    """One block on its way from the disk; holds on to no loader."""
+
+    def __init__(self, blocks: Blocks, block: Block) -> None:
+        self.block = block
+        self.contents = blocks.pager.contents
+        self.room = blocks.room
+        self.bounds = blocks.bounds
+        self.graph = blocks.graph
+        self.reader = blocks.reader
+        self.merge_gap = blocks.merge_gap
+        self.is_cancelled = blocks.is_cancelled
+        schema = self.contents.schema
+        self.types = list(self.graph.node_types)
+        self.dst_type = self.types.index(blocks.node_type)
+        self.columns = [blocks.columns_of(schema.node_type(name)) for name in self.types]
+        self.edge_columns = [
+            blocks.columns_of(schema.edge_type(name)) for name in self.graph.edge_types
+        ]
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except Exception as error:  # raised where the first of its batches is asked for
+            self.block.error = error
+            self.block.stop = max(self.block.stop, self.block.first + 1)
+
+    def _run(self) -> None:
+        block, contents = self.block, self.contents
+        for reached, files in zip(self._reach(), self.columns, strict=False):
+            for file in files:
+                column = _core.ColumnFile.of(contents.column(file))
+                rows = _core.PagedRows.of_reached(reached, column, self.reader, self.merge_gap)
+                self._read(file, rows)
+        first, stop = (int(self.bounds[at]) for at in (block.first, block.stop))
+        for name, files in zip(self.graph.edge_types, self.edge_columns, strict=True):
+            if name is not None and name[2] != self.types[self.dst_type]:
+                continue
+            topology, indptr = contents.topology(name), contents.csc(name)[0]
+            begin, end = int(indptr[first]), int(indptr[stop])
+            block.topology_bytes += (end - begin) * topology.index_bytes + (stop - first) * 8
+            for file in files:
+                groups = torch.arange(begin >> _SLOT_BITS, -(-end // (1 << _SLOT_BITS)))
+                rows = _core.PagedRows(
+                    topology.num_edges, [_core.ColumnFile.of(contents.column(file))], self.reader,
+                    0, engine_array(groups), _SLOT_BITS, self.merge_gap,
+                )  # fmt: skip
+                self._read(file, rows)
+
+    def _reach(self) -> list[_core.ReachedRows]:
+        """How far the block goes, and which rows of each node type it needs."""
+        block = self.block
+        row_bytes, edge_bytes = (
+            [sum(self.contents.column(file).row_bytes for file in files) for files in columns]
+            for columns in (self.columns, self.edge_columns)
+        )
+        if not any(row_bytes) and not any(edge_bytes):
+            block.stop = self.bounds.numel() - 1
+            return []
+        block.stop, reached = _core.reach(
+            self.graph.builder(), self.dst_type, engine_array(self.bounds), block.first,
+            row_bytes, edge_bytes, self.room.block, self.room.mapped // 2,
+        )  # fmt: skip
+        return reached
+
+    def _read(self, file: str, rows: _core.PagedRows) -> None:
+        group = 0
+        while group >= 0 and not self.is_cancelled.is_set():
+            group, *read = rows.load(group, self.room.rows_at_once)
+            self.block.reads = [a + b for a, b in zip(self.block.reads, read, strict=True)]
+        self.block.rows[file] = rows
+
+
+def batch_costs(loader: SweepLoader) -> tuple[Tensor, Tensor]:
+    """Rows and in-edges of each batch: ``int64 [num_batches]`` both."""
+    bounds = loader.bounds
+    edges = torch.zeros(bounds.numel() - 1, dtype=torch.int64)
+    contents = loader.own_pager.contents
+    for name in loader._sampler.graph.edge_types:
+        if name is None or name[2] == loader.node_type:
+            edges += contents.csc(name)[0][bounds].diff()
+    return bounds.diff(), edges
+
+
+def begin_sweep(loader: SweepLoader) -> Blocks | None:
+    """The blocks of an epoch of a sweep; None where its store is in memory whole."""
+    pager = loader.own_pager
+    rows, edges = batch_costs(loader)
+    if rows.numel() == 0:
+        return None
+    files = pager.files(loader)
+    out_bytes = max(bytes_of_rows(loader.data).values())
+    under_way = min(rows.numel(), 2 + max(1, loader.num_workers * (loader.prefetch_factor or 1)))
+    nodes = rows + edges
+    flight = int((nodes * out_bytes + edges * _EDGE_BYTES).topk(under_way).values.sum())
+    stored = max((f.row_bytes for f in files if f.kind == "node"), default=0)
+    largest = int(nodes.max()) * stored
+    edge_bytes = sum(f.row_bytes for f in files if f.kind == "edge")
+    largest += int(edges.max()) * edge_bytes
+    room = divide_sweep(pager.memory, taken(), files, flight, largest)
+    if room is None:
+        pager._load([file.name for file in files])
+        return None
+    pager._load(room.held)
+    return Blocks(loader, room)

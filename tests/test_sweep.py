@@ -1,0 +1,387 @@
+"""Sweeps within a budget: blocks of rows that are read ahead, against columns that are mapped."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data, HeteroData
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous, random_edges, write_store
+from pyg_graphzero import _core
+from pyg_graphzero.budget import FileSize
+from pyg_graphzero.columns import engine_array, row_table, write_column
+from pyg_graphzero.loader import blocks
+from pyg_graphzero.loader.blocks import SweepRoom, divide_sweep
+from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+
+# What blocks do -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+    """By name: the store's path, and the node type to sweep over."""
+    folder = tmp_path_factory.mktemp("sweep")
+    plain = homogeneous()
+    del plain.train_mask, plain.train_idx
+    typed = heterogeneous()
+    paths = {
+        "plain": (write_store(plain, folder / "plain"), None),
+        "typed": (write_store(typed, folder / "typed"), "paper"),
+        "authors": (folder / "typed", "author"),
+    }
+    gz.convert(plain, folder / "coded", features={"x": "int8"}, progress=False)
+    paths["coded"] = folder / "coded", None
+    gz.optimize(paths["plain"][0], folder / "optimized", seeds=torch.arange(50),
+                num_neighbors=[3, 3], batch_size=20)  # fmt: skip
+    paths["optimized"] = folder / "optimized", None
+    return paths
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """Has sweeps read blocks of so many bytes, whatever would fit."""
+
+    def set_room(block, held=()):
+        def divide(memory, baseline, files, flight, largest):
+            nodes = [file.name for file in files if file.kind == "node"]
+            paged = tuple(name for name in nodes if name not in held)
+            return SweepRoom(tuple(held), paged, block, 4096, 16)
+
+        monkeypatch.setattr(blocks, "divide_sweep", divide)
+
+    return set_room
+
+
+def sweep(path, node_type, max_edges=60, workers=0, start=0):
+    data = gz.open(path).data()
+    return SweepLoader(data, node_type, sweep_bounds(data, node_type, max_edges, start), workers)
+
+
+def contents(batch):
+    """All that is in a batch."""
+    if isinstance(batch, HeteroData):
+        parts = {str(store._key): store for store in batch.stores}
+    else:
+        parts = {"": batch}
+    found = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
+    return found | {"first": batch.first_row, "size": batch.batch_size}
+
+
+def assert_same(found, expected):
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            assert found[key].dtype == value.dtype, key
+            assert torch.equal(found[key], value), key
+        else:
+            assert found[key] == value, key
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("block", [1, 600, 5_000, 10**9])
+@pytest.mark.parametrize("name", ["plain", "typed", "authors", "coded", "optimized"])
+def test_batches_are_those_of_mapped_columns(stores, room, name, block, workers):
+    path, node_type = stores[name]
+    mapped = sweep(path, node_type)
+    expected = [contents(batch) for batch in mapped]
+    assert len(expected) > 3
+    assert mapped.stats().rows == 0
+    room(block)
+    loader = sweep(path, node_type, workers=workers)
+    for _ in range(2):
+        found = [contents(batch) for batch in loader]
+        assert len(found) == len(expected)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert_same(ours, theirs)
+    assert loader.stats().batches == len(expected)
+
+
+def test_columns_that_are_held_are_mapped(stores, room):
+    path, node_type = stores["typed"]
+    expected = [contents(batch) for batch in sweep(path, node_type)]
+    columns = gz.open(path)._contents.schema.node_type("author").attrs
+    room(2000, held=(columns["x"],))
+    loader = sweep(path, node_type)
+    found = [contents(batch) for batch in loader]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
+    every = loader.stats()
+    room(2000)
+    list(loader)
+    assert 0 < every.rows < loader.stats().rows
+
+
+def test_each_row_is_read_once_a_block(stores, room):
+    path, _ = stores["plain"]
+    room(10**9)
+    loader = sweep(path, None)
+    reached = set()
+    for batch in loader:
+        reached |= set(batch.n_id.tolist())
+    stats = loader.stats()
+    slots = -(-3000 // 4096) * 4096  # edge attributes come by so many
+    assert stats.rows == 2 * len(reached) + min(slots, 3000)  # x and y; edge_attr
+    assert stats.useful_bytes == len(reached) * (32 + 8) + 3000 * 12
+    assert stats.topology_bytes == 3000 * 4 + 300 * 8
+    assert stats.reads >= 3
+    # Smaller blocks have rows in common, which are read for each of them.
+    room(3000)
+    list(loader)
+    assert loader.stats().rows > stats.rows
+    assert loader.stats().topology_bytes == stats.topology_bytes
+
+
+def test_a_sweep_that_begins_later(stores, room):
+    path, node_type = stores["plain"]
+    expected = [contents(batch) for batch in sweep(path, node_type, start=137)]
+    room(1500)
+    found = [contents(batch) for batch in sweep(path, node_type, start=137, workers=2)]
+    assert found[0]["first"] == 137
+    for ours, theirs in zip(found, expected, strict=True):
+        assert_same(ours, theirs)
+
+
+def test_no_rows(tmp_path, room):
+    data = Data(x=torch.zeros(0, 4), edge_index=torch.empty(2, 0, dtype=torch.long), num_nodes=0)
+    path = write_store(data, tmp_path / "empty")
+    room(100)
+    assert list(sweep(path, None)) == []
+
+
+# What may go wrong -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_file_that_is_cut_short(stores, room, tmp_path, workers):
+    path = shutil.copytree(stores["plain"][0], tmp_path / "store")
+    expected = [contents(batch) for batch in sweep(path, None)]
+    room(1)  # a batch each
+    loader = sweep(path, None, workers=workers)
+    file = path / gz.open(path)._contents.schema.node_type(None).attrs["x"]
+    # Batches that need none of the last rows are made all the same.
+    lost = 290
+    column = gz.open(path)._contents.column(str(file.relative_to(path)))
+    with file.open("r+b") as opened:
+        opened.truncate(column.data_offset + lost * column.row_stride)
+    iterator = iter(loader)
+    failed = 0
+    for want in expected:
+        if int(want[".n_id"].max()) >= lost:
+            failed += 1
+            with pytest.raises(OSError, match=f"x.gd.*|{file.name}") as caught:
+                next(iterator)
+            assert file.name in str(caught.value)
+        else:
+            assert_same(contents(next(iterator)), want)
+    assert 0 < failed < len(expected)
+    with pytest.raises(StopIteration):
+        next(iterator)
+
+
+def test_a_damaged_topology(stores, room, tmp_path):
+    path = shutil.copytree(stores["plain"][0], tmp_path / "store")
+    topology = gz.open(path)._contents.topology(None)
+    at = topology.indices_offset + topology.index_bytes * 1700
+    with open(topology.path, "r+b") as file:
+        file.seek(at)
+        file.write(b"\xff" * topology.index_bytes)
+    room(1000)
+    with pytest.raises(gz.FormatError, match=r"topology\.gl.*indices"):
+        list(sweep(path, None))
+
+
+def threads():
+    return {thread for thread in threading.enumerate() if thread.name == "graphzero-sweep"}
+
+
+def test_a_sweep_that_is_given_up_leaves_no_thread(stores, room):
+    room(500)
+    before = threads()
+    iterator = iter(sweep(stores["plain"][0], None, workers=2))
+    next(iterator)
+    under_way = threads() - before
+    del iterator
+    gc.collect()
+    for thread in under_way:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+# The room for them ------------------------------------------------------------------------------
+
+MB = 10**6
+FILES = [
+    FileSize("indptr", 10**6, 8, "indptr"),
+    FileSize("topology", 10**7, 4, "indices"),
+    FileSize("weights", 10**7, 4, "edge"),
+    FileSize("small", 10**4, 128, "node"),
+    FileSize("x", 10**6, 512, "node"),
+]
+
+
+def test_everything_fits():
+    everything = sum(file.num_bytes for file in FILES)
+    assert divide_sweep(everything + 70 * MB, 50 * MB, FILES, 20 * MB, MB) is None
+    assert divide_sweep(everything + 69 * MB, 50 * MB, FILES, 20 * MB, MB) is not None
+
+
+def test_what_is_left_goes_to_two_blocks():
+    room = divide_sweep(300 * MB, 50 * MB, FILES, 20 * MB, MB)
+    assert room.held == ("small",)
+    assert room.paged == ("x",)
+    assert 2 * room.block + room.mapped < 230 * MB - 10**4 * 128
+    assert 2 * room.block > 150 * MB
+    more = divide_sweep(400 * MB, 50 * MB, FILES, 20 * MB, MB)
+    assert 90 * MB < 2 * (more.block - room.block) <= 100 * MB  # more is mapped, too
+
+
+def test_a_column_that_fits_beside_its_topology_is_held():
+    room = divide_sweep(700 * MB, 50 * MB, FILES, 20 * MB, MB)
+    assert room.held == ("small", "x")
+    assert room.paged == ()
+
+
+def test_too_little_names_what_is_enough():
+    with pytest.raises(gz.MemoryBudgetError, match=r"expected ([0-9,]+) MB") as error:
+        divide_sweep(100 * MB, 50 * MB, FILES, 20 * MB, 10 * MB)
+    least = int(str(error.value).split("expected ")[1].split(" MB")[0].replace(",", ""))
+    # What more memory is mapped for and planned with comes on top.
+    room = divide_sweep(int(1.1 * least * MB), 50 * MB, FILES, 20 * MB, 10 * MB)
+    assert room.block >= 10 * MB
+
+
+# What they are made of --------------------------------------------------------------------------
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    num_nodes=st.integers(1, 90),
+    num_edges=st.integers(0, 400),
+    num_batches=st.integers(1, 20),
+    max_bytes=st.integers(0, 900),
+    seed=st.integers(0, 10**6),
+)
+def test_reach(num_nodes, num_edges, num_batches, max_bytes, seed):
+    edges = random_edges(num_nodes, num_nodes, num_edges, seed).numpy()
+    order = np.argsort(edges[1], kind="stable")
+    src, dst = edges[:, order]
+    indptr = np.concatenate([[0], np.bincount(dst, minlength=num_nodes).cumsum()])
+    rng = np.random.default_rng(seed)
+    bounds = np.sort(np.concatenate([[0, num_nodes], rng.integers(0, num_nodes, num_batches - 1)]))
+    builder = _core.SamplerBuilder([num_nodes])
+    builder.add_arrays(0, 0, indptr, src.astype(np.uint32), num_nodes, "edges")
+    row_bytes, edge_bytes = 7, 2
+
+    def needs(first, stop):
+        begin, end = indptr[bounds[first]], indptr[bounds[stop]]
+        rows = set(src[begin:end]) | set(range(bounds[first], bounds[stop]))
+        return rows, len(rows) * row_bytes + (end - begin) * edge_bytes
+
+    first = 0
+    while first < num_batches:
+        stop, (rows,) = _core.reach(
+            builder, 0, bounds, first, [row_bytes], [edge_bytes], max_bytes, 1 << 20
+        )
+        assert first < stop <= num_batches
+        wanted, size = needs(first, stop)
+        assert rows.count == len(wanted)
+        assert stop == first + 1 or size <= max_bytes
+        if stop < num_batches:  # one more might not have fitted, were all of its rows new
+            at, end = bounds[stop], bounds[stop + 1]
+            most = (end - at + indptr[end] - indptr[at]) * row_bytes
+            most += (indptr[end] - indptr[at]) * edge_bytes
+            assert size + most > max_bytes
+        first = stop
+
+
+@pytest.mark.parametrize(
+    ("bounds", "first", "sizes"),
+    [([0, 5], 1, [1]), ([0, 11], 0, [1]), ([5, 0], 0, [1]), ([0, 5], 0, []), ([0, 5], -1, [1])],
+)
+def test_reach_of_what_is_not_there(bounds, first, sizes):
+    builder = _core.SamplerBuilder([10])
+    with pytest.raises(ValueError, match="reach: expected bounds"):
+        _core.reach(builder, 0, np.array(bounds), first, sizes, [], 100, 100)
+
+
+def reached(num_rows, rows):
+    """``ReachedRows`` of these, through a node that has them for neighbours."""
+    builder = _core.SamplerBuilder([num_rows, 1])
+    indptr = np.array([0, len(rows)])
+    builder.add_arrays(0, 1, indptr, np.array(rows, dtype=np.uint32), num_rows, "edges")
+    return _core.reach(builder, 1, np.array([0, 1]), 0, [1, 1], [0], 0, 1 << 20)[1][0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.sets(st.integers(0, 299), max_size=200),
+    at_once=st.integers(1, 50),
+    seed=st.integers(0, 1000),
+)
+def test_load(tmp_path_factory, rows, at_once, seed):
+    table = torch.arange(900.0).view(300, 3)
+    path = tmp_path_factory.mktemp("load") / "x.gd"
+    write_column(path, table)
+    column = _core.ColumnFile.of(_core.Column.open(str(path)))
+    reader = _core.DiskGather(num_threads=1, depth=4, buffer_bytes=1 << 20)
+    loaded = _core.PagedRows.of_reached(reached(300, sorted(rows)), column, reader, 64)
+    group, total, useful = 0, 0, 0
+    while group >= 0:
+        group, count, _, _, bytes_of_rows, _ = loaded.load(group, at_once)
+        assert count <= at_once
+        total += count
+        useful += bytes_of_rows
+    assert total == loaded.num_resident == len(rows)
+    assert useful == 12 * len(rows)
+    plan = _core.GatherPlan(1)
+    plan.add_column(0, row_table(table), plan.add_paged(0, loaded, True))
+    index = np.random.default_rng(seed).permutation(np.array(sorted(rows), dtype=np.int64))
+    _, (found,) = plan.gather([index])
+    assert torch.equal(found.view(torch.float32), table[index])
+    for other in {0, 150, 299} - rows:
+        with pytest.raises(IndexError, match=f"found row {other}, expected one that was loaded"):
+            plan.gather([np.array([other])])
+    with pytest.raises(IndexError, match="found row 300"):
+        plan.gather([np.array([300])])
+
+
+def test_plans_with_other_rows(tmp_path):
+    tables = [torch.arange(40.0).view(10, 4), -torch.arange(40.0).view(10, 4)]
+    reader = _core.DiskGather(num_threads=1, depth=4, buffer_bytes=1 << 20)
+    rows = []
+    for number, table in enumerate(tables):
+        write_column(tmp_path / f"{number}.gd", table)
+        column = _core.ColumnFile.of(_core.Column.open(str(tmp_path / f"{number}.gd")))
+        rows.append(_core.PagedRows(10, [column], reader, 10))
+        assert rows[-1].load(0, 100)[0] == -1
+    plan = _core.GatherPlan(1)
+    plan.add_column(0, row_table(tables[0]), plan.add_paged(0, rows[0], True))
+    other = plan.with_loaded([rows[1]])
+    index = engine_array(torch.tensor([3, 9]))
+    for made, table in ((plan, tables[0]), (other, tables[1])):
+        assert torch.equal(made.gather([index])[1][0].view(torch.float32), table[[3, 9]])
+    with pytest.raises(ValueError, match="for each of a plan's"):
+        plan.with_loaded([])
+    reading = _core.GatherPlan(1)
+    reading.add_paged(0, rows[0])
+    with pytest.raises(ValueError, match="for each of a plan's"):
+        reading.with_loaded([rows[1]])
+    with pytest.raises(ValueError, match="all paged rows of a plan alike"):
+        reading.add_paged(0, rows[0], True)
+
+
+def test_bounds_cover_all_rows(stores):
+    data = gz.open(stores["plain"][0]).data()
+    bounds = sweep_bounds(data, None, 50).tolist()
+    assert bounds[0] == 0
+    assert bounds[-1] == 300
+    assert all(first < stop for first, stop in pairwise(bounds))
