@@ -38,6 +38,7 @@ from torch_geometric.nn import (
 
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
+from pyg_graphzero.inference.fused import FUSED, Fusion, adjacency
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
@@ -77,8 +78,10 @@ def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=
     try:
         nodes, values = rows_of(store, inputs)
         rows = tried_rows(stack, store.edge_types, nodes, values, modules, CPU)
-        for module in modules:
+        fusion = Fusion(normalization, stack)
+        for module in list(modules):
             normalization.teach(module, modules)
+            fusion.teach(module, modules)
         kept = []
         for number, layer in enumerate(stack.layers):
             last = number == len(stack.layers) - 1

@@ -71,12 +71,14 @@ class Stack:
         layers: From the first to the last.
         model: What they belong to; None where they come alone.
         keeps_all: The last layer wants what all earlier ones made of the destinations.
+        cut: Convolutions of whose rows nobody uses more than those of the destinations.
         parts: Callables whose code belongs to what is computed.
     """
 
     layers: list[Layer]
     model: torch.nn.Module | None
     keeps_all: bool = False
+    cut: frozenset[torch.nn.Module] = frozenset()
     parts: tuple[Any, ...] = ()
 
 
@@ -144,7 +146,9 @@ def stack_of(
         Layer(f"{type(model).__name__}.convs[{i}]", _conv_of(model, i, i == count - 1))
         for i in range(count)
     ]
-    return Stack(_headed(made, head), model, hasattr(model, "jk"), (head,))
+    return Stack(
+        _headed(made, head), model, hasattr(model, "jk"), frozenset(model.convs), parts=(head,)
+    )
 
 
 def _headed(layers: list[Layer], head: Callable[[Tensor], Tensor] | None) -> list[Layer]:
