@@ -1,9 +1,10 @@
 """Plain sums and means over neighbours as one product of a sparse matrix and rows.
 
 Given ``edge_index``, a convolution copies a row for each edge and then adds the copies up: most of
-its time, and memory for a message along each edge. Given a sparse matrix, PyG's convolutions of this
-kind multiply instead. So the edges are made a matrix where a convolution is about to send messages
-along them: by then it has done everything else that it does with edges, such as counting them.
+its time, and memory for a message along each edge. Given a sparse matrix, PyG's convolutions of
+this kind multiply instead. So edges are made a matrix where a convolution is about to send messages
+along them: by then it has done everything else that it does with edges, such as counting them, and
+it does not matter whether they are the batch's own.
 """
 
 from __future__ import annotations
@@ -28,19 +29,20 @@ from torch_geometric.nn import (
 )
 from torch_geometric.utils.sparse import index2ptr
 
+from pyg_graphzero.inference.hop import is_grouped
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import Stack
 
-#: Whose message is the neighbour's row, times ``edge_weight`` if there is one. Not their subclasses,
-#: which may say otherwise. Each is compared with the whole graph by the tests.
+#: Whose message is the neighbour's row, times ``edge_weight`` if there is one. Not subclasses of
+#: theirs, which may say otherwise. Each is compared with the whole graph by the tests.
 FUSED = (
     APPNP, GatedGraphConv, GCN2Conv, GCNConv, GINConv, GraphConv, LGConv, MFConv, SAGEConv,
     SimpleConv, TAGConv,
 )  # fmt: skip
 # Those that do not look at rows again once messages have come.
 _ENDS_WITH_MESSAGES = (GCNConv, LGConv)
-# Not "min" and "max": over negative rows, and none, they would have to be looked at.
+# Not "min" and "max", of which torch has no product on a GPU.
 _REDUCTIONS = ("add", "sum", "mean")
 _DTYPES = (torch.float32, torch.float64)
 _DEVICES = ("cpu", "cuda")
@@ -119,20 +121,20 @@ def adjacency(edge_index: Any, weight: Tensor | None, x: Tensor, num_dst: int) -
         num_edges == 0
         or x.dim() != 2
         or x.dtype not in _DTYPES
-        or x.requires_grad
+        or (torch.is_grad_enabled() and x.requires_grad)
         or x.device.type not in _DEVICES
         or torch.is_autocast_enabled(x.device.type)
     ):
         return None
     if weight is not None and (
         weight.numel() != num_edges
-        or weight.requires_grad
+        or (torch.is_grad_enabled() and weight.requires_grad)
         or torch.promote_types(weight.dtype, x.dtype) != x.dtype
     ):
         return None
     src, dst = edge_index
     values = x.new_ones(num_edges) if weight is None else weight.reshape(-1).to(x.dtype)
-    if not bool((dst[1:] >= dst[:-1]).all()):
+    if not is_grouped(dst):
         dst, order = dst.sort(stable=True)
         src, values = src[order], values[order]
     least, most = (int(end) for end in src.aminmax())

@@ -201,7 +201,10 @@ def _homogeneous(layer: Callable[..., Any], inputs: Inputs) -> Callable[[Hop], A
             values["edge_weight"] = hop.edge_weight[None]
         if inputs.edge_attr is not None:
             values["edge_attr"] = hop.edge_attr[None]
-        return layer(hop.x[None], hop.edge_index[None], **values)
+        x: Any = hop.x[None]
+        if type(layer) in _BIPARTITE:
+            x = (x, x[: hop.num_dst])
+        return layer(x, hop.edge_index[None], **values)
 
     return run
 
