@@ -44,6 +44,7 @@ from torch_geometric.nn import (
 
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
+from pyg_graphzero.inference import fused
 from pyg_graphzero.inference.fused import FUSED, Fusion, adjacency
 from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
@@ -578,6 +579,12 @@ def hooked():
     return conv
 
 
+def unfused():
+    conv = SAGEConv(8, 5)
+    conv.fuse = False
+    return conv
+
+
 def explained():
     conv = SAGEConv(8, 5)
     conv.explain = True
@@ -590,6 +597,7 @@ def explained():
     [
         lambda: Doubled(8, 5),
         hooked,
+        unfused,
         explained,
         lambda: SAGEConv(8, 5, aggr="max"),
         lambda: SAGEConv(8, 5, aggr=["mean", "max"]),
@@ -597,8 +605,9 @@ def explained():
         lambda: GATConv(8, 5),
     ],
 )
-def test_what_is_no_product_goes_along_edges(graph, products, make):
+def test_what_is_no_product_goes_along_edges(graph, products, make, monkeypatch):
     data, store = graph
+    monkeypatch.setattr(fused, "adjacency", None)
     conv = make().eval()
     with torch.no_grad():
         expected = conv(data.x, data.edge_index)
@@ -619,6 +628,18 @@ def test_products_of_edges_that_a_layer_makes_itself(graph, products):
     with torch.no_grad():
         assert_equal(found, layer(data.x, data.edge_index))
     assert products
+
+
+def test_a_size_that_a_layer_gives_itself_is_kept(graph, products):
+    data = graph[0]
+    conv = SAGEConv(8, 5, root_weight=False)
+    modules = Modules()
+    Fusion(None, stack_of(None, [conv], False, Inputs("x"))).teach(conv, modules)
+    with torch.no_grad():
+        assert conv((data.x, None), data.edge_index).shape == (300, 5)
+        assert conv((data.x, None), data.edge_index, size=(300, 310)).shape == (310, 5)
+    assert len(products) == 1
+    modules.close()
 
 
 @settings(max_examples=60, deadline=None)
@@ -656,6 +677,7 @@ def test_adjacency_of_what_is_no_matrix():
         (edges, None, x[:2], 2),  # a source
         (edges - 1, None, x, 2),
         (edges[:, :0], None, x, 2),
+        (edges.float(), None, x, 2),
         (adjacency(edges, None, x, 2), None, x, 2),
         (edges, None, x[None], 2),
         (edges, None, x.half(), 2),

@@ -22,6 +22,7 @@ from torch_geometric.nn import (
     GINConv,
     GraphConv,
     LGConv,
+    MessagePassing,
     MFConv,
     SAGEConv,
     SimpleConv,
@@ -62,7 +63,7 @@ class Fusion:
 
     def teach(self, module: torch.nn.Module, modules: Modules) -> None:
         """Has a convolution that sums or averages rows do so, until ``modules`` is closed."""
-        if not _is_plain(module):
+        if not isinstance(module, MessagePassing) or not _is_plain(module):
             return
         is_cut = module in self._stack.cut and type(module) in _ENDS_WITH_MESSAGES
 
@@ -83,7 +84,7 @@ class Fusion:
         modules.until_closed(module.register_propagate_forward_pre_hook(give))
 
 
-def _is_plain(module: Any) -> bool:
+def _is_plain(module: MessagePassing) -> bool:
     """Whether nothing but the sums of a convolution is looked at."""
     return (
         type(module) in FUSED
@@ -111,10 +112,14 @@ def adjacency(edge_index: Any, weight: Tensor | None, x: Tensor, num_dst: int) -
 
     Returns:
         CSR, ``[num_dst, num_src]``; None where edges are to be left as they are: there are none,
-        they are no plain tensor, they lead to rows that are not there (PyG says so best), or the
-        product would not be of the same dtype, have a gradient, or not exist.
+        they are no plain ``int64`` tensor, they lead to rows that are not there (PyG says so best),
+        or the product would not be of the same dtype, have a gradient, or not exist.
     """
-    if type(edge_index) is not Tensor or edge_index.layout != torch.strided:
+    if (
+        type(edge_index) is not Tensor
+        or edge_index.layout != torch.strided
+        or edge_index.dtype != torch.int64
+    ):
         return None
     num_edges = edge_index.size(1)
     if (
