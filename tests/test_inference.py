@@ -96,6 +96,22 @@ def test_every_node_has_its_output(graph, kind):
     assert gz.open(path).verify().ok
 
 
+@pytest.mark.parametrize("kind", [GraphSAGE, GCN, GIN])
+def test_convolutions_multiply(plain, kind):
+    data, path = plain
+    model = kind(8, 16, 3, 5)
+    given = []
+    for conv in model.convs:
+        conv.register_message_and_aggregate_forward_pre_hook(
+            lambda conv, inputs: given.append((conv, inputs[0]))
+        )
+    gz.inference.layerwise(model, path, max_edges=400)
+    assert {conv for conv, _ in given} == set(model.convs)
+    assert all(matrix.layout == torch.sparse_csr for _, matrix in given)
+    assert_equal(column(path), output(model, data))
+    assert not any(conv._propagate_forward_pre_hooks for conv in model.convs)
+
+
 def test_weights_of_edges_and_a_head(graph):
     data, path = graph
     model = GCN(8, 16, 2, 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import wraps
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 from torch_geometric.nn import (
+    APPNP,
     GAT,
     GCN,
     GIN,
@@ -20,8 +22,10 @@ from torch_geometric.nn import (
     EdgeCNN,
     FAConv,
     GATConv,
+    GatedGraphConv,
     GCN2Conv,
     GCNConv,
+    GINConv,
     GraphConv,
     GraphNorm,
     GraphSAGE,
@@ -29,16 +33,20 @@ from torch_geometric.nn import (
     HGTConv,
     LayerNorm,
     LGConv,
+    MFConv,
     PairNorm,
     SAGEConv,
     SGConv,
+    SimpleConv,
     TAGConv,
     to_hetero,
 )
 
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
-from pyg_graphzero.inference.hop import Inputs
+from pyg_graphzero.inference import fused
+from pyg_graphzero.inference.fused import FUSED, Fusion, adjacency
+from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.passes import LayerPass, batch_edges
@@ -77,8 +85,10 @@ def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=
     try:
         nodes, values = rows_of(store, inputs)
         rows = tried_rows(stack, store.edge_types, nodes, values, modules, CPU)
-        for module in modules:
+        fusion = Fusion(normalization, stack)
+        for module in list(modules):
             normalization.teach(module, modules)
+            fusion.teach(module, modules)
         kept = []
         for number, layer in enumerate(stack.layers):
             last = number == len(stack.layers) - 1
@@ -450,6 +460,275 @@ def test_hgt(typed):
         assert_equal(found[name], rows)
 
 
+def nn(width):
+    return torch.nn.Sequential(torch.nn.Linear(8, width), torch.nn.ReLU())
+
+
+# Layers that are products of a matrix, and whether they take weights: by name, first the class.
+PRODUCTS = {
+    "SAGEConv": (lambda: SAGEConv(8, 5), False),
+    "SAGEConv sum": (lambda: SAGEConv(8, 5, aggr="sum", project=True, normalize=True), False),
+    "GraphConv": (lambda: GraphConv(8, 5), True),
+    "GraphConv mean": (lambda: GraphConv(8, 5, aggr="mean"), True),
+    "GINConv": (lambda: GINConv(nn(5)), False),
+    "GCNConv": (lambda: GCNConv(8, 5), True),
+    "GCNConv improved": (lambda: GCNConv(8, 5, improved=True), True),
+    "GCNConv plain": (lambda: GCNConv(8, 5, normalize=False), True),
+    "LGConv": (lambda: LGConv(), True),
+    "GCN2Conv": (lambda: GCN2Conv(8, 0.1, 0.5, 1), True),
+    "MFConv": (lambda: MFConv(8, 5, max_degree=6), False),
+    "SimpleConv": (lambda: SimpleConv("mean", combine_root="cat"), True),
+    "SimpleConv loops": (lambda: SimpleConv("sum", combine_root="self_loop"), False),
+    "TAGConv": (lambda: TAGConv(8, 5, K=1, normalize=False), True),
+    "APPNP": (lambda: APPNP(1, 0.2, normalize=False), True),
+    "GatedGraphConv": (lambda: GatedGraphConv(9, 1), True),
+}
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The matrices that convolutions multiplied with."""
+    made = []
+    for kind in FUSED:
+        multiply = kind.message_and_aggregate
+
+        @wraps(multiply)  # PyG looks at its signature
+        def seen(self, adj, *args, multiply=multiply, **kwargs):
+            made.append(adj)
+            return multiply(self, adj, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "message_and_aggregate", seen)
+    return made
+
+
+def test_every_kind_of_product_is_compared():
+    assert {name.split()[0] for name in PRODUCTS} == {kind.__name__ for kind in FUSED}
+
+
+@pytest.mark.parametrize("kind", ["graph", "optimized"])
+@pytest.mark.parametrize(
+    ("name", "is_weighted"),
+    [(name, False) for name in PRODUCTS]
+    + [(k, True) for k, (_, takes) in PRODUCTS.items() if takes],
+)
+def test_products_equal_the_whole_graph(request, products, name, kind, is_weighted):
+    data, store = request.getfixturevalue(kind)
+    conv = PRODUCTS[name][0]().eval()
+    weights = {"edge_weight": data.edge_weight} if is_weighted else {}
+    inputs = Inputs("x", edge_weight="edge_weight" if is_weighted else None)
+
+    def layer(x, edge_index, **weights):
+        if isinstance(conv, GCN2Conv):
+            return conv(x, x, edge_index, **weights)
+        return conv(x, edge_index, **weights)
+
+    with torch.no_grad():
+        expected = layer(data.x, data.edge_index, **weights)
+    assert not products
+    found = inferred(None, store, [layer], inputs)[None]
+    assert_equal(found, expected)
+    assert len(products) > 3
+    assert all(made.layout == torch.sparse_csr for made in products)
+    products.clear()
+    with torch.no_grad():
+        layer(data.x, data.edge_index, **weights)
+    assert not products  # the convolution is left as it was
+
+
+def test_products_in_double_precision(graph, tmp_path, products):
+    data = copy.copy(graph[0])
+    data.x = data.x.double()
+    store = gz.open(write_store(data, tmp_path / "store"))
+    conv = GraphConv(8, 5).double()
+    found = inferred(None, store, [conv], Inputs("x", edge_weight="edge_weight"))[None]
+    with torch.no_grad():
+        expected = conv(data.x, data.edge_index, data.edge_weight.double())
+    assert torch.allclose(found, expected, atol=1e-12)
+    assert products
+
+
+@pytest.mark.parametrize("name", ["sage", "gcn", "layer"])
+def test_products_have_no_rows_that_are_cut_off(graph, products, name):
+    data, store = graph
+    model = SAGEConv(8, 5) if name == "layer" else MODELS[name]().eval()
+    layers = [model] if name == "layer" else None
+    found = inferred(None if layers else model, store, layers)[None]
+    counts = sweep_bounds(store.data(), None, 500).diff().tolist()
+    assert [len(made) for made in products] == counts * (1 if layers else 3)
+    with torch.no_grad():
+        assert_equal(found, model(data.x, data.edge_index))
+
+
+def test_products_of_typed_edges(typed, products):
+    data, store = typed[:2]
+    convs = hetero_layers([16])
+    expected = full(data, convs)
+    found = inferred(None, store, convs)
+    assert_equal(found["paper"], expected["paper"])
+    assert len({made.size(1) for made in products}) > 1  # papers, and authors
+
+
+class Doubled(SAGEConv):
+    def message(self, x_j):
+        return 2 * x_j
+
+
+def hooked():
+    conv = SAGEConv(8, 5)
+    conv.register_message_forward_hook(lambda module, inputs, out: 3 * out)
+    return conv
+
+
+def unfused():
+    conv = SAGEConv(8, 5)
+    conv.fuse = False
+    return conv
+
+
+def explained():
+    conv = SAGEConv(8, 5)
+    conv.explain = True
+    conv.explain_message = lambda inputs, dim_size: 4 * inputs
+    return conv
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Doubled(8, 5),
+        hooked,
+        unfused,
+        explained,
+        lambda: SAGEConv(8, 5, aggr="max"),
+        lambda: SAGEConv(8, 5, aggr=["mean", "max"]),
+        lambda: SAGEConv(8, 5, aggr="median"),
+        lambda: GATConv(8, 5),
+    ],
+)
+def test_what_is_no_product_goes_along_edges(graph, products, make, monkeypatch):
+    data, store = graph
+    monkeypatch.setattr(fused, "adjacency", None)
+    conv = make().eval()
+    with torch.no_grad():
+        expected = conv(data.x, data.edge_index)
+    assert_equal(inferred(None, store, [conv])[None], expected)
+    assert not products
+
+
+def test_products_of_edges_that_a_layer_makes_itself(graph, products):
+    data, store = graph
+    conv = GraphConv(8, 5)
+
+    def layer(x, edge_index):
+        edges = edge_index[:, x[edge_index[0], 0] > 0].flip(1)
+        weights = (x[edges[0]] - x[edges[1]]).sum(1, keepdim=True)
+        return conv(x, edges, weights)
+
+    found = inferred(None, store, [layer])[None]
+    with torch.no_grad():
+        assert_equal(found, layer(data.x, data.edge_index))
+    assert products
+
+
+def test_a_size_that_a_layer_gives_itself_is_kept(graph, products):
+    data = graph[0]
+    conv = SAGEConv(8, 5, root_weight=False)
+    modules = Modules()
+    Fusion(None, stack_of(None, [conv], False, Inputs("x"))).teach(conv, modules)
+    with torch.no_grad():
+        assert conv((data.x, None), data.edge_index).shape == (300, 5)
+        assert conv((data.x, None), data.edge_index, size=(300, 310)).shape == (310, 5)
+    assert len(products) == 1
+    modules.close()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    num_src=st.integers(1, 30),
+    num_dst=st.integers(1, 30),
+    num_edges=st.integers(1, 100),
+    is_sorted=st.booleans(),
+    is_weighted=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_adjacency(num_src, num_dst, num_edges, is_sorted, is_weighted, seed):
+    torch.manual_seed(seed)
+    edges = torch.stack(
+        [torch.randint(num_src, (num_edges,)), torch.randint(num_dst, (num_edges,))]
+    )
+    if is_sorted:
+        edges = edges[:, edges[1].argsort()]
+    weight = torch.randint(-9, 9, (num_edges, 1)) if is_weighted else None
+    x = torch.randn(num_src, 3)
+    values = torch.ones(num_edges) if weight is None else weight.view(-1).float()
+    expected = torch.zeros(num_dst, num_src).index_put_((edges[1], edges[0]), values, True)
+    found = adjacency(edges, weight, x, num_dst)
+    assert torch.equal(found.to_dense(), expected)
+    counts = torch.bincount(edges[1], minlength=num_dst)
+    assert torch.equal(found.crow_indices().diff(), counts)
+
+
+def test_adjacency_of_what_is_no_matrix():
+    edges, x = torch.tensor([[0, 2], [0, 1]]), torch.randn(3, 4)
+    assert adjacency(edges, None, x, 2).shape == (2, 3)
+    assert adjacency(edges, torch.ones(2), x.double(), 2).dtype == torch.float64
+    refused = [
+        (edges, None, x, 1),  # a destination that is not there
+        (edges, None, x[:2], 2),  # a source
+        (edges - 1, None, x, 2),
+        (edges[:, :0], None, x, 2),
+        (edges.float(), None, x, 2),
+        (adjacency(edges, None, x, 2), None, x, 2),
+        (edges, None, x[None], 2),
+        (edges, None, x.half(), 2),
+        (edges, None, x.long(), 2),
+        (edges, torch.ones(2, 4), x, 2),
+        (edges, torch.ones(2).double(), x, 2),
+        (edges, torch.ones(2, requires_grad=True), x, 2),
+        (edges, None, x.clone().requires_grad_(), 2),
+    ]
+    assert [adjacency(*given) for given in refused] == [None] * len(refused)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert adjacency(edges, None, x, 2) is None
+    with torch.no_grad():
+        assert adjacency(edges, None, x.clone().requires_grad_(), 2) is not None
+
+
+def test_added_loops_leave_edges_grouped(graph, products):
+    data, store = graph
+    conv = GCNConv(8, 5)
+    edges = data.edge_index[:, data.edge_index[1].argsort(stable=True)]
+    assert not is_grouped(data.edge_index[1])
+    with torch.no_grad():
+        expected = conv(data.x, data.edge_index)
+    for ours in (edges, data.edge_index):
+        hop = Hop(None, 300, 0, {None: data.x}, {None: ours}, rows={None: torch.arange(300)})
+        normalization = Normalization(store._contents, Inputs("x"))
+        normalization.hop = hop
+        made, weights = normalization._weights(conv, ours, None, torch.float32)
+        assert is_grouped(made[1]) == (ours is edges)
+        with torch.no_grad():
+            plain = GCNConv(8, 5, normalize=False)
+            plain.load_state_dict(conv.state_dict())
+            assert_equal(plain(data.x, made, weights), expected)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("aggr", ["sum", "mean"])
+def test_products_on_a_gpu(graph, products, aggr):
+    data = graph[0]
+    conv = GraphConv(8, 5, aggr=aggr)
+    with torch.no_grad():
+        expected = conv(data.x, data.edge_index, data.edge_weight)
+        conv.cuda()
+        modules = Modules()
+        Fusion(None, stack_of(None, [conv], False, Inputs("x"))).teach(conv, modules)
+        found = conv(data.x.cuda(), data.edge_index.cuda(), data.edge_weight.cuda())
+        modules.close()
+    assert_equal(found.cpu(), expected)
+    assert products[0].is_cuda
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     num_nodes=st.integers(1, 80),
@@ -485,6 +764,7 @@ def test_a_sweep_has_every_edge_once(optimized):
         assert torch.equal(batch.x, data.x[order[batch.n_id]])
         assert "e_id" not in batch
         assert (batch.edge_index[1] < batch.batch_size).all()
+        assert is_grouped(batch.edge_index[1])
         found.append(order[batch.n_id[batch.edge_index]])
     assert next_row == 300
     mine = torch.cat(found, 1)

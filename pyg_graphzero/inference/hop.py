@@ -37,6 +37,11 @@ class Inputs:
         return [name for name in (self.edge_weight, self.edge_attr) if name is not None]
 
 
+def is_grouped(dst: Tensor) -> bool:
+    """Whether edges to ``dst`` come by ascending destination, as a ``SweepLoader`` gives them."""
+    return bool((dst[1:] >= dst[:-1]).all())
+
+
 @dataclass
 class Hop:
     """Destinations of one node type, and their neighbours.

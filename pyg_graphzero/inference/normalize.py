@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import FAConv, GCN2Conv, GCNConv, LGConv
+from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.inference.hop import Hop, Inputs
+from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.schema import EdgeType
 from pyg_graphzero.warm import load
@@ -174,8 +175,16 @@ class Normalization:
             loops = values.new_full((hop.num_dst,), rule.loop_weight)
             loops[col[is_loop]] = values[is_loop]
             ids = torch.arange(hop.num_dst, device=edge_index.device)
-            edge_index = torch.cat([edge_index[:, ~is_loop], ids.expand(2, -1)], 1)
+            row, col = row[~is_loop], col[~is_loop]
+            edge_index = torch.stack([torch.cat([row, ids]), torch.cat([col, ids])])
             values = torch.cat([values[~is_loop], loops])
+            if is_grouped(col):
+                # And they stay so, without a sort: the loop of a node goes before its other edges.
+                begins = index2ptr(col, hop.num_dst)[:-1]
+                edges = torch.arange(col.numel(), device=col.device)
+                place = torch.cat([edges + col + 1, begins + ids])
+                edge_index = torch.empty_like(edge_index).index_copy_(1, place, edge_index)
+                values = torch.empty_like(values).index_copy_(0, place, values)
         of_nodes = roots[rows].to(values.device, dtype)
         return edge_index, of_nodes[edge_index[0]] * values * of_nodes[edge_index[1]]
 

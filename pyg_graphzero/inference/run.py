@@ -18,6 +18,7 @@ from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.data import OnDemand, edge_storages, node_storages, raw_items
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
+from pyg_graphzero.inference.fused import Fusion
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
@@ -88,7 +89,7 @@ def layerwise(
         encoding: ``"float16"`` or ``"bfloat16"``: activations in between take half the disk.
             float16 ends at 65,504; larger numbers become that.
         max_edges: In-edges and nodes of a batch together; a node that has more is a batch alone.
-            None: 262,144, fewer in a small budget. Layers need memory for a message along each.
+            None: 262,144, fewer in a small budget. Layers may need memory for a message along each.
         num_workers: Threads of the engine that make batches ahead.
         device: Where the layers run, and are already. None: where the model's parameters are.
         resume: Go on with what a run with the same model, arguments and inputs has left.
@@ -182,8 +183,10 @@ class _Run:
         made.clear(keeps_own=resume)
         first = made.first_missing()
         normalization = Normalization(contents, self.inputs)
+        fusion = Fusion(normalization, stack)
         for module in list(self.modules):
             normalization.teach(module, self.modules)
+            fusion.teach(module, self.modules)
         if all(self.store.num_nodes(node_type) for node_type in rows[0]):
             # Degrees are counted now: budgets are divided with them in memory.
             tried_rows(

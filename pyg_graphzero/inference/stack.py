@@ -71,12 +71,14 @@ class Stack:
         layers: From the first to the last.
         model: What they belong to; None where they come alone.
         keeps_all: The last layer wants what all earlier ones made of the destinations.
+        cut: Convolutions of whose rows nobody uses more than those of the destinations.
         parts: Callables whose code belongs to what is computed.
     """
 
     layers: list[Layer]
     model: torch.nn.Module | None
     keeps_all: bool = False
+    cut: frozenset[torch.nn.Module] = frozenset()
     parts: tuple[Any, ...] = ()
 
 
@@ -144,7 +146,9 @@ def stack_of(
         Layer(f"{type(model).__name__}.convs[{i}]", _conv_of(model, i, i == count - 1))
         for i in range(count)
     ]
-    return Stack(_headed(made, head), model, hasattr(model, "jk"), (head,))
+    return Stack(
+        _headed(made, head), model, hasattr(model, "jk"), frozenset(model.convs), parts=(head,)
+    )
 
 
 def _headed(layers: list[Layer], head: Callable[[Tensor], Tensor] | None) -> list[Layer]:
@@ -197,7 +201,10 @@ def _homogeneous(layer: Callable[..., Any], inputs: Inputs) -> Callable[[Hop], A
             values["edge_weight"] = hop.edge_weight[None]
         if inputs.edge_attr is not None:
             values["edge_attr"] = hop.edge_attr[None]
-        return layer(hop.x[None], hop.edge_index[None], **values)
+        x: Any = hop.x[None]
+        if type(layer) in _BIPARTITE:
+            x = (x, x[: hop.num_dst])
+        return layer(x, hop.edge_index[None], **values)
 
     return run
 
