@@ -120,17 +120,25 @@ class EngineLoader(KeyedLoader):
         """What an epoch may use of a budget of memory; None where all is in memory."""
         if isinstance(self.data, tuple):
             return None
+        pager = self._pager()
+        division = None if pager is None else pager.settle(self)
+        if self._plan is not None and self._plan.division is not division:
+            self._plan = None  # of another division: what an epoch begins with, it ends with
         plan = self._current_plan()
-        if plan.pager is None or plan.pager.division is None or plan.pager.division.is_whole:
+        if pager is None or division is None or division.is_whole:
             return None
+        size = pager.relative_size(self)
+        window = max(1, int(division.window_of(self._epoch_length()) / size))
+        plan.columns.read_into(pager.leases.windows, window)
+        return pager.leases.begin(self.num_workers, size)
+
+    def _epoch_length(self) -> int:
+        """How many batches an epoch has."""
         loader: Any = self  # a DataLoader
         try:
-            epoch = len(loader)
+            return len(loader)
         except TypeError:  # a batch sampler that does not say
-            epoch = 2 * MAX_WINDOW
-        window = plan.pager.division.window_of(epoch)
-        plan.columns.read_into(plan.pager.leases.windows, window)
-        return plan.pager.leases.begin(self.num_workers)
+            return 2 * MAX_WINDOW
 
     def _request(self, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""

@@ -92,6 +92,7 @@ class BatchPlan:
         self.has_edge_ids = edge_ids
         self.has_node_ids = node_ids
         self.pager = pager
+        self.division = None if pager is None else pager.division  # what was in memory then
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
