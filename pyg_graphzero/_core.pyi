@@ -293,6 +293,25 @@ def reach(builder: SamplerBuilder, dst_type: int, bounds: Annotated[torch.Tensor
     Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` together; one at least. The batch behind the last, and those rows by node type. Topologies are forgotten whenever `max_mapped` bytes of one are mapped.
     """
 
+class NeighborSums:
+    """
+    Sums over the in-neighbours of a run of destinations, a chunk of their column at a time.
+    """
+
+    def __init__(self, topology: Topology, first: int, last: int, column: ColumnFile, sums: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu')], dtype: str | None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, chunk_rows: int, max_mapped: int, num_threads: int = 0) -> None:
+        """
+        Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `dtype` and the two after it: as for RowTable.
+        """
+
+    def step(self) -> bool:
+        """Adds the next chunk; False when it was the last."""
+
+    @property
+    def stats(self) -> tuple[int, int, int, float, float]:
+        """
+        Rows, reads, bytes read, seconds of reading, and of those seconds waited for.
+        """
+
 class NeighborSampler:
     """Multi-hop neighbour sampling over CSC."""
 

@@ -24,14 +24,18 @@ class Lease:
         threads: Of the engine, at least.
         ready: Batches that may be finished and wait.
         ready_bytes: What those take together.
+        size: Of one of its batches, in batches that the division is made for; 1 at least.
         pending: The batches that it has asked for and not delivered.
         pipeline: That makes them.
     """
 
-    def __init__(self, leases: Leases, threads: int, ready: int, ready_bytes: int) -> None:
+    def __init__(
+        self, leases: Leases, threads: int, ready: int, ready_bytes: int, size: float
+    ) -> None:
         self.threads = threads
         self.ready = ready
         self.ready_bytes = ready_bytes
+        self.size = size
         self.pending: Sized = ()
         self.pipeline: _core.Pipeline | None = None
         self._leases = leases
@@ -69,12 +73,13 @@ class Leases:
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, num_workers: int) -> Lease:
-        """A lease for an epoch that begins now."""
+    def begin(self, num_workers: int, size: float = 1.0) -> Lease:
+        """A lease for an epoch that begins now; ``size`` is that of its batches, as in a lease."""
         division, others = self._division, list(self._under_way)
-        ready = max(1, round(division.ready / (len(others) + 1)) - 1)  # one is the consumer's
+        share = division.ready / (len(others) + 1) / size
+        ready = max(1, round(share) - 1)  # one is the consumer's
         each = division.batches // division.ready
-        lease = Lease(self, max(1, num_workers), ready, ready * each)
+        lease = Lease(self, max(1, num_workers), ready, int(ready * each * size), size)
         self._under_way.append(lease)
         self.windows.divide_among(len(self))
         for other in others:
@@ -87,8 +92,9 @@ class Leases:
         window, number = self._division.window, len(self)
         total = WINDOWS_AHEAD * window
         most = total // number if number > 1 else total - window // _SPARE
-        left = total - sum(other.sampled for other in self._under_way if other is not lease)
-        return max(1, min(most, left)) + lease.ready
+        others = (other for other in self._under_way if other is not lease)
+        left = total - sum(other.sampled * other.size for other in others)
+        return max(1, int(min(most, left) / lease.size)) + lease.ready
 
     def end(self, lease: Lease) -> None:
         """Leaves what a lease had to the others."""

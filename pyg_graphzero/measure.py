@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: An epoch's beginning is delayed by no more than this many seconds, and one batch.
 SECONDS = 3.0
 _MOST_BATCHES = 512
+# So few tell how large batches are.
+_FEW_BATCHES = 4
 # Where a batch sampler of the user's decides.
 _BATCH_SIZE = 1024
 # Batches differ by a few percent.
@@ -100,22 +102,45 @@ def measure(loader: EngineLoader, seconds: float = SECONDS, most: int | None = N
         seconds: When to stop, after one batch at least.
         most: Batches to sample; None: as many as an epoch has, within reason.
     """
+    found = Accesses.none(loader._sampler.graph.node_types)
+    for batch in _batches(loader, seconds, most or _MOST_BATCHES):
+        found.count(batch[0])
+        found.edges = max(found.edges, batch[6][3])
+    return found
+
+
+def measure_size(loader: EngineLoader, row_bytes: Mapping[str | None, int]) -> BatchSize:
+    """How large batches of the loader are, by a few; no node is counted.
+
+    ``row_bytes`` are those of a node's attributes.
+    """
+    found = Accesses({})
+    for batch in _batches(loader, SECONDS, _FEW_BATCHES):
+        for name, nodes in zip(loader._sampler.graph.node_types, batch[0], strict=True):
+            found.nodes[name] = max(found.nodes.get(name, 0), nodes.numel())
+        found.edges = max(found.edges, batch[6][3])
+    return found.batch_size(row_bytes)
+
+
+def larger(a: BatchSize, b: BatchSize) -> BatchSize:
+    """One that is as large as both in every respect."""
+    return BatchSize(max(a.sampled, b.sampled), max(a.whole, b.whole), max(a.nodes, b.nodes))
+
+
+def _batches(loader: EngineLoader, seconds: float, most: int) -> Iterator[tuple[Any, ...]]:
+    """Batches around random seeds, always the same ones; one at least if there are seeds."""
     sampler: Any = loader._sampler
-    found = Accesses.none(sampler.graph.node_types)
     num_seeds = len(loader.dataset)
     if num_seeds == 0:
-        return found
+        return
     size = min(num_seeds, getattr(loader, "batch_size", None) or _BATCH_SIZE)
     epoch = -(-num_seeds // size)
     generator = torch.Generator().manual_seed(0)
     recipe = sampler.recipe()
     begun = perf_counter()
-    for key in range(min(epoch, most or _MOST_BATCHES)):
+    for key in range(min(epoch, most)):
         positions = torch.randint(num_seeds, (size,), generator=generator)
         prepared = loader._prepare(positions, key)
-        batch = recipe.make(prepared.seeds, key, sampler.num_threads)
-        found.count(batch[0])
-        found.edges = max(found.edges, batch[6][3])
+        yield recipe.make(prepared.seeds, key, sampler.num_threads)
         if perf_counter() - begun > seconds:
-            break
-    return found
+            return

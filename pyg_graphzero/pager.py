@@ -1,7 +1,8 @@
 """Keeps a store's loaders within a budget of memory: what stays there, and what is read when.
 
 A store has one, which its loaders share. It settles when the first of them begins: only then is it
-known how large batches are, and which rows are sampled often.
+known how large batches are, and which rows are sampled often. It settles anew when one begins whose
+epoch is clearly longer or whose batches are larger, unless an epoch is under way.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from pathlib import Path
@@ -30,7 +32,7 @@ from pyg_graphzero.data import OnDemand, node_storages, raw_items
 from pyg_graphzero.disk import probe
 from pyg_graphzero.forecast import Case
 from pyg_graphzero.leases import Leases
-from pyg_graphzero.measure import measure
+from pyg_graphzero.measure import larger, measure, measure_size
 from pyg_graphzero.memory import taken
 from pyg_graphzero.residents import choose_rows, group_bits_of
 from pyg_graphzero.shares import choose_division
@@ -40,6 +42,7 @@ from pyg_graphzero.warm import load
 if TYPE_CHECKING:
     from pyg_graphzero.contents import StoreContents
     from pyg_graphzero.loader.engine import EngineLoader
+    from pyg_graphzero.sampler import GraphSampler
     from pyg_graphzero.schema import EdgeType
 
 log = logging.getLogger("pyg_graphzero")
@@ -48,6 +51,11 @@ log = logging.getLogger("pyg_graphzero")
 # the budget meanwhile.
 _TRAFFIC_SECONDS = 1.0
 _TRAFFIC_SHARE = 0.1
+# An epoch has a say in what stays in memory if it has so many times the batches of the one that
+# decided; so loaders that alternate do not take turns, and few decisions are ever made.
+_LONGER = 2
+# Batches that are larger by less have to do with fewer at a time: a few samples say no more.
+_LARGER = 1.25
 
 
 class Pager:
@@ -73,6 +81,16 @@ class Pager:
         self._process = os.getpid()
         self._leases: Leases | None = None
         self._topologies: dict[EdgeType | None, _core.PagedRows] = {}
+        # What was decided from: how the longest epoch samples, and the largest batches.
+        self._baseline = 0
+        self._decider: weakref.ref[EngineLoader] | None = None
+        self._epoch = 0
+        self._batch = BatchSize(0, 0)
+        self._sizes: weakref.WeakKeyDictionary[EngineLoader, BatchSize]
+        self._sizes = weakref.WeakKeyDictionary()
+        # Who has paged rows of this: in plans, and in graphs.
+        self._loaders: weakref.WeakSet[EngineLoader] = weakref.WeakSet()
+        self._samplers: weakref.WeakSet[GraphSampler] = weakref.WeakSet()
 
     @property
     def is_foreign(self) -> bool:
@@ -80,11 +98,77 @@ class Pager:
         return os.getpid() != self._process
 
     def settle(self, loader: EngineLoader) -> Division:
-        """Decides what stays in memory, from how this loader samples; once."""
-        if self.division is not None:
+        """Decides what stays in memory when a loader begins, if it has to be decided.
+
+        Raises:
+            MemoryBudgetError: The budget is too small for a batch of the loader.
+        """
+        if self.division is None:
+            self._baseline = self._baseline or taken()
+            return self._decide(loader, BatchSize(0, 0))
+        if not self._is_outgrown(loader):
             return self.division
+        size = larger(self._batch, self._size_of(loader))
+        decider = None if self._decider is None else self._decider()
+        if decider is None or loader._epoch_length() > self._epoch:
+            decider = loader
+        self._release()
+        return self._decide(decider, size)
+
+    def _is_outgrown(self, loader: EngineLoader) -> bool:
+        """Whether the division is not for a loader that begins, and may be changed now."""
+        assert self.division is not None
         files = self.files(loader)
-        baseline = taken()
+        if is_ample(self.memory, files, self._baseline):
+            return False
+        is_whole = self.division.is_whole
+        is_outgrown = not is_whole and loader._epoch_length() >= _LONGER * max(1, self._epoch)
+        if self._ratio(loader) > _LARGER:
+            size = larger(self._batch, self._size_of(loader))
+            # An error if they are too large for any division, whoever's epoch is under way.
+            still_whole = divide(self.memory, files, self._baseline, size).is_whole
+            is_outgrown = is_outgrown or not (is_whole and still_whole)
+        return is_outgrown and (self._leases is None or len(self._leases) == 0)
+
+    def relative_size(self, loader: EngineLoader) -> float:
+        """How large its batches are, in batches that there is room for; 1 at least.
+
+        Much more only where the epoch of another keeps this from deciding anew.
+        """
+        return max(1.0, self._ratio(loader))
+
+    def _ratio(self, loader: EngineLoader) -> float:
+        size = self._size_of(loader)
+        pairs = ((size.sampled, self._batch.sampled), (size.whole, self._batch.whole))
+        return max(found / max(1, expected) for found, expected in pairs)
+
+    def _size_of(self, loader: EngineLoader) -> BatchSize:
+        if loader not in self._sizes:
+            self._put(loader._sampler)
+            self._sizes[loader] = measure_size(loader, bytes_of_rows(loader.data))
+        return self._sizes[loader]
+
+    def _release(self) -> None:
+        """Lets go of all that stays in memory; so do the plans and the graphs that have it.
+
+        REQUIRES that no epoch is under way. Plans that have all in memory do no harm, and may be
+        those of an epoch.
+        """
+        assert self.division is not None
+        if not self.division.is_whole:
+            for loader in list(self._loaders):
+                loader._plan = None
+        self.division = self._leases = None
+        self._rows.clear()
+        self._chosen.clear()
+        self._topologies.clear()
+        for sampler in list(self._samplers):
+            self._put(sampler)
+
+    def _decide(self, loader: EngineLoader, least: BatchSize) -> Division:
+        """Decides from how this loader samples; there is to be room for ``least``, too."""
+        files = self.files(loader)
+        baseline = self._baseline
         if is_ample(self.memory, files, baseline):
             self.division = divide(self.memory, files, baseline, BatchSize(0, 0))
             self._load(self.division.held)
@@ -93,7 +177,8 @@ class Pager:
         if 2 * sum(file.held_bytes for file in tables) <= self.memory:
             self._load([file.name for file in tables]).join()  # or each batch waits for its pages
         else:
-            self._page_topologies(loader, {file.name: 0 for file in tables})
+            self._page_topologies({file.name: 0 for file in tables})
+            self.apply(loader)
         is_ranked = any(t.order is not None for t in self.contents.schema.node_types)
         traffic = sample_traffic(
             loader,
@@ -105,39 +190,42 @@ class Pager:
         )
         # Where it is known which rows are used, only how large batches are is not.
         accesses = traffic.accesses(loader) if is_ranked else measure(loader)
-        batch = accesses.batch_size(bytes_of_rows(loader.data))
+        size = accesses.batch_size(bytes_of_rows(loader.data))
+        batch = larger(least, size)
         self._load(divide(self.memory, files, baseline, batch).held)
         graph = loader._sampler.graph
         disk = probe(self.contents.path)
         case = Case(self.contents, graph, accesses, traffic, batch, baseline, disk)
         self.division = choose_division(case, self.memory, files)
         del traffic, case
-        if self._topologies:
-            self._topologies.clear()
-            self._put(loader)
-        if self.division.is_whole:
-            return self.division
-        self._chosen |= choose_rows(self.contents, files, self.division, accesses)
-        self._page_topologies(loader, self._chosen)
+        self._decider, self._epoch, self._batch = weakref.ref(loader), loader._epoch_length(), batch
+        self._sizes[loader] = size
+        self._topologies.clear()
+        if not self.division.is_whole:
+            self._chosen |= choose_rows(self.contents, files, self.division, accesses)
+            self._page_topologies(self._chosen)
+        self.apply(loader)
         for topology in self._topologies.values():
             topology.preload()
-        self._say()
+        if not self.division.is_whole:
+            self._say()
         return self.division
 
     def apply(self, loader: EngineLoader) -> None:
         """Has a loader sample from what this says is in memory, and from disk what is not."""
-        if not self._topologies or loader._sampler.graph.paged == self._topologies:
-            return
-        self._put(loader)
+        self._loaders.add(loader)
+        self._put(loader._sampler)
+        if self._topologies and self.division is not None:
+            batches = max(1, int(self.division.topology_window / self.relative_size(loader)))
+            loader._sampler.graph.window = (batches, self.division.topology_windows)
 
-    def _put(self, loader: EngineLoader) -> None:
-        graph = loader._sampler.graph
-        graph.paged = dict(self._topologies)
-        if self.division is not None:
-            graph.window = (self.division.topology_window, self.division.topology_windows)
-        loader._sampler._start()
+    def _put(self, sampler: GraphSampler) -> None:
+        self._samplers.add(sampler)
+        if sampler.graph.paged != self._topologies:
+            sampler.graph.paged = dict(self._topologies)
+            sampler._start()
 
-    def _page_topologies(self, loader: EngineLoader, chosen: Mapping[str, Tensor | int]) -> None:
+    def _page_topologies(self, chosen: Mapping[str, Tensor | int]) -> None:
         """Makes rows of those topologies of which not all is to be in memory."""
         for t in self.contents.schema.edge_types:
             is_held = self.division is not None and t.topology in self.division.held
@@ -147,7 +235,6 @@ class Pager:
                 self._topologies[t.name] = self._paged_rows(
                     neighbours, t.num_edges, index_bytes, chosen[t.topology]
                 )
-        self.apply(loader)
 
     def rows(self, file: str) -> _core.PagedRows | None:
         """How to gather from a column that is not held; None where it is."""

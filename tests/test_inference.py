@@ -279,10 +279,10 @@ def test_a_run_that_failed_goes_on(graph, caplog):
     model = GraphSAGE(8, 16, 3, 5)
     head = Stopping(7)  # it is tried twice
     with pytest.raises(StoppedError):
-        gz.inference.layerwise(model, path, head=head, max_edges=200, num_workers=0)
+        gz.inference.layerwise(model, path, head=head, max_edges=40, num_workers=0)
     assert left_behind(path)
     head.left = 10000
-    summary = gz.inference.layerwise(model, path, head=head, max_edges=300)
+    summary = gz.inference.layerwise(model, path, head=head, max_edges=50)
     first, second, last = summary.layers
     assert first.first_row == second.first_row == 300
     assert first.edges == second.edges == 0
@@ -299,7 +299,7 @@ def test_another_model_begins_anew_and_says_so(plain, caplog, change):
     model = GraphSAGE(8, 16, 3, 5)
     head = Stopping(7)
     with pytest.raises(StoppedError):
-        gz.inference.layerwise(model, path, head=head, max_edges=200, num_workers=0)
+        gz.inference.layerwise(model, path, head=head, max_edges=40, num_workers=0)
     old = set(left_behind(path))
     head.left = 10000
     resume = change != "resume"
@@ -365,7 +365,7 @@ def test_a_killed_process_loses_little(plain, tmp_path):
                     os.kill(os.getpid(), signal.SIGKILL)
                 return x.relu()
         model.act = Killer()
-        summary = gz.inference.layerwise(model, path, max_edges=300, num_workers=0)
+        summary = gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
         print([done.first_row for done in summary.layers])
         """)
     )
@@ -483,7 +483,7 @@ def test_commits(plain, monkeypatch):
         gz.stores.Column, "commit", lambda self: (commits.append(self.name), commit(self))
     )
     monkeypatch.setattr(run_module, "_COMMIT_BYTES", 1000)
-    gz.inference.layerwise(GraphSAGE(8, 16, 2, 5), path, max_edges=200)
+    gz.inference.layerwise(GraphSAGE(8, 16, 2, 5), path, max_edges=40)
     assert len(commits) > 5
 
 

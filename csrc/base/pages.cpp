@@ -1,6 +1,7 @@
 #include "base/pages.h"
 
 #include <sys/mman.h>
+#include <algorithm>
 
 #include <cstdint>
 #include <new>
@@ -46,6 +47,13 @@ void* map_pages(std::size_t size, bool locked) {
 void unmap_pages(void* pages, std::size_t size, bool locked) noexcept {
   if (locked) page_lock.unlock(pages);
   ::munmap(pages, size);
+}
+
+std::shared_ptr<std::byte> make_pages(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  return {static_cast<std::byte*>(map_pages(size, false)),
+          [size](std::byte* at) { unmap_pages(at, size, false); }};
 }
 
 }  // namespace gz

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 namespace gz {
 
@@ -12,6 +13,9 @@ inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // from it. Raises std::bad_alloc, and std::runtime_error where locking is refused.
 void* map_pages(std::size_t size, bool locked);
 void unmap_pages(void* pages, std::size_t size, bool locked) noexcept;
+
+// Zeroed pages for `bytes` or more, which take no memory until they are written to.
+std::shared_ptr<std::byte> make_pages(std::size_t bytes);
 
 // How memory is page-locked: by functions of the device's runtime, which the engine does not link.
 // Both return 0 for success. REQUIRES: set before anybody asks for locked memory.

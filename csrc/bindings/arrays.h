@@ -25,6 +25,7 @@ using MutableByteRows =
     nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using FloatArray =
     nb::ndarray<nb::pytorch, const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using FloatMatrix = nb::ndarray<nb::pytorch, float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using FloatRows = nb::ndarray<nb::pytorch, const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 using Int64Tensor = nb::ndarray<nb::pytorch, std::int64_t, nb::ndim<1>>;

@@ -5,15 +5,18 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "bindings/arrays.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
+#include "sampling/neighbor_sums.h"
 #include "sampling/reach.h"
 
 namespace gz::python {
@@ -122,6 +125,45 @@ void init_sampling(nb::module_& m) {
       "their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` "
       "together; one at least. The batch behind the last, and those rows by node type. Topologies "
       "are forgotten whenever `max_mapped` bytes of one are mapped.");
+
+  nb::class_<NeighborSums>(m, "NeighborSums",
+                           "Sums over the in-neighbours of a run of destinations, a chunk of "
+                           "their column at a time.")
+      .def(
+          "__init__",
+          [](NeighborSums* self, std::shared_ptr<const Topology> topology, std::int64_t first,
+             std::int64_t last, const ColumnFile& column, const FloatMatrix& sums,
+             const std::optional<std::string>& dtype, const std::optional<FloatArray>& scale,
+             const std::optional<FloatArray>& zero_point, std::int64_t chunk_rows,
+             std::int64_t max_mapped, int num_threads) {
+            SummedColumn summed{column, static_cast<std::int64_t>(sums.shape(1)), {}, {}, {}};
+            if (dtype) summed.code = row_code(*dtype);
+            if (scale) summed.scale.assign(scale->data(), scale->data() + scale->size());
+            if (zero_point) {
+              summed.zero_point.assign(zero_point->data(), zero_point->data() + zero_point->size());
+            }
+            if (static_cast<std::int64_t>(sums.shape(0)) != last - first) {
+              throw std::invalid_argument("sums: expected a row for each destination");
+            }
+            const nb::gil_scoped_release released;
+            new (self) NeighborSums(gz::csc_of(std::move(topology)), first, last, std::move(summed),
+                                    {chunk_rows, max_mapped, num_threads}, sums.data());
+          },
+          "topology"_a, "first"_a, "last"_a, "column"_a, nb::arg("sums").noconvert(), "dtype"_a,
+          "scale"_a, "zero_point"_a, "chunk_rows"_a, "max_mapped"_a, "num_threads"_a = 0,
+          nb::keep_alive<1, 6>(),
+          "Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `dtype` and "
+          "the two after it: as for RowTable.")
+      .def("step", &NeighborSums::step, nb::call_guard<nb::gil_scoped_release>(),
+           "Adds the next chunk; False when it was the last.")
+      .def_prop_ro(
+          "stats",
+          [](const NeighborSums& sums) {
+            const NeighborSums::Stats& stats = sums.stats();
+            return std::tuple(stats.rows, stats.reads, stats.bytes, stats.read_seconds,
+                              stats.wait_seconds);
+          },
+          "Rows, reads, bytes read, seconds of reading, and of those seconds waited for.");
 
   nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
       .def(

@@ -12,16 +12,6 @@
 namespace gz {
 namespace {
 
-constexpr std::size_t kPage = 4096;
-
-// Zeroed memory that takes none until it is written to.
-std::shared_ptr<std::byte> make_room(std::int64_t bytes) {
-  const std::size_t size =
-      (static_cast<std::size_t>(std::max<std::int64_t>(bytes, 1)) + kPage - 1) / kPage * kPage;
-  return {static_cast<std::byte*>(map_pages(size, false)),
-          [size](std::byte* at) { unmap_pages(at, size, false); }};
-}
-
 int bits_for(std::int64_t largest) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(largest)));
 }
@@ -58,7 +48,8 @@ PagedRows::PagedRows(ResidentRows resident, std::vector<ColumnFile> columns,
     }
     const std::int64_t bytes = file.layout.row_bytes;
     row_bytes_ += bytes;
-    columns_.push_back({std::move(file), make_room(resident_.num_places() * bytes)});
+    columns_.push_back(
+        {std::move(file), make_pages(static_cast<std::size_t>(resident_.num_places() * bytes))});
   }
 }
 

@@ -53,17 +53,17 @@ class Fusion:
     """Has convolutions multiply where they can.
 
     Args:
-        normalization: Knows the batch under way.
+        normalization: Knows the batch under way; None: there is none.
         stack: The layers.
     """
 
-    def __init__(self, normalization: Normalization, stack: Stack) -> None:
+    def __init__(self, normalization: Normalization | None, stack: Stack) -> None:
         self._normalization = normalization
         self._stack = stack
 
     def teach(self, module: torch.nn.Module, modules: Modules) -> None:
         """Has a convolution that sums or averages rows do so, until ``modules`` is closed."""
-        if not isinstance(module, MessagePassing) or not _is_plain(module):
+        if not isinstance(module, MessagePassing) or not is_plain(module):
             return
         is_cut = module in self._stack.cut and type(module) in _ENDS_WITH_MESSAGES
 
@@ -72,10 +72,13 @@ class Fusion:
             if size is not None:
                 return None
             x = values["x"]
+            hop = None if self._normalization is None else self._normalization.hop
+            if hop is not None and hop.sums is not None:
+                sums = {**values, "x": (hop.sums, x[1] if isinstance(x, (tuple, list)) else x)}
+                return _identity(hop.sums), None, sums
             src, dst = x if isinstance(x, (tuple, list)) else (x, x)
             num_dst = len(src if dst is None else dst)
             if is_cut:
-                hop = self._normalization.hop
                 assert hop is not None
                 num_dst = hop.num_dst
             matrix = adjacency(edge_index, values.get("edge_weight"), src, num_dst)
@@ -84,7 +87,7 @@ class Fusion:
         modules.until_closed(module.register_propagate_forward_pre_hook(give))
 
 
-def _is_plain(module: MessagePassing) -> bool:
+def is_plain(module: MessagePassing) -> bool:
     """Whether nothing but the sums of a convolution is looked at."""
     return (
         type(module) in FUSED
@@ -145,14 +148,24 @@ def adjacency(edge_index: Any, weight: Tensor | None, x: Tensor, num_dst: int) -
     least, most = (int(end) for end in src.aminmax())
     if min(least, int(dst[0])) < 0 or most >= len(x) or int(dst[-1]) >= num_dst:
         return None
+    return _matrix(index2ptr(dst, num_dst), src.contiguous(), values.contiguous(), len(x))
+
+
+def _identity(sums: Tensor) -> Tensor:
+    """The matrix that gives each destination its own sum, or mean."""
+    ends = torch.arange(len(sums) + 1, device=sums.device)
+    return _matrix(ends, ends[:-1], sums.new_ones(len(sums)), len(sums))
+
+
+def _matrix(ends: Tensor, src: Tensor, values: Tensor, num_src: int) -> Tensor:
     with warnings.catch_warnings():
         # Said once in a process, of what PyG is built upon.
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
         return torch.sparse_csr_tensor(
-            index2ptr(dst, num_dst),
-            src.contiguous(),
-            values.contiguous(),
-            size=(num_dst, len(x)),
+            ends,
+            src,
+            values,
+            size=(len(ends) - 1, num_src),
             # They would refuse two edges between the same nodes.
             check_invariants=False,
         )

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_graphzero.columns import DTYPES
-from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.data import edge_storages, node_storages, raw_items
 from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
+from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.schema import EdgeType
 
@@ -26,42 +24,6 @@ _LEAST_EDGES = 1 << 12
 _SHARE = 1 / 32
 # Of an edge in a batch, and of what reading takes beside.
 _EDGE_BYTES = 32
-
-
-class RowFile:
-    """Rows of a node column in the order of its file, read in pieces.
-
-    Unlike a view over the mapped file, which is made for rows here and there.
-    """
-
-    def __init__(self, contents: StoreContents, node_type: str | None, attr: str) -> None:
-        self._column = contents.column(contents.node_type(node_type).attrs[attr])
-        self._dtype = DTYPES[self._column.dtype]
-
-    def read(self, first: int, count: int) -> Tensor:
-        """``[count, ...]`` rows from ``first`` on; ``float32`` where they are encoded as halves.
-
-        Raises:
-            OSError: The file ends before.
-        """
-        column, stride = self._column, self._column.row_stride
-        shape = (count, *column.shape[1:])
-        if count == 0 or stride == 0:
-            return torch.empty(shape, dtype=self._dtype)
-        with Path(column.path).open("rb") as file:
-            file.seek(column.data_offset + first * stride)
-            wanted = (count - 1) * stride + column.row_bytes
-            raw = np.fromfile(file, dtype=np.uint8, count=wanted)
-        if raw.size != wanted:
-            raise OSError(
-                f"{column.path}: found its end at row {first} and {raw.size} bytes, expected "
-                f"{count} rows of {stride} bytes more"
-            )
-        padded = np.zeros(count * stride, dtype=np.uint8)
-        padded[:wanted] = raw
-        rows = torch.from_numpy(padded.reshape(count, stride)[:, : column.row_bytes].copy())
-        values = rows.view(self._dtype).view(shape)
-        return values.to(torch.float32) if column.is_encoded else values
 
 
 def only(data: Any, inputs: Inputs, node_type: str | None, names: Sequence[EdgeType | None]) -> Any:
@@ -149,6 +111,10 @@ class LayerPass:
         self._earlier = [RowFile(contents, node_type, attr) for attr in earlier]
         bounds = sweep_bounds(data, node_type, max_edges, first)
         self.loader = SweepLoader(data, node_type, bounds, num_workers)
+
+    def stats(self) -> LoaderStats:
+        """What was read until now, and who waited for whom."""
+        return self.loader.stats()
 
     @torch.no_grad()
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:

@@ -32,6 +32,7 @@ from pyg_graphzero.inference.stack import (
     tried_rows,
 )
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
+from pyg_graphzero.inference.sums import SummedPass, can_sum
 from pyg_graphzero.memory import taken
 from pyg_graphzero.stores import Store
 from pyg_graphzero.stores import open as open_store
@@ -236,25 +237,39 @@ class _Run:
             else []
         )
         names = reachable(self.store.edge_types, node_type, rows[number - 1])
+        row_bytes = _bytes_of(rows[number][node_type])
+        layer = stack.layers[number - 1]
         with open_store(self.store.path, memory=self.memory) as store:
-            step = LayerPass(
-                stack.layers[number - 1],
-                store.data(),
-                node_type,
-                names,
-                inputs,
-                max_edges=self.max_edges
-                or batch_edges(
-                    store._contents.memory - taken(),
-                    _bytes_of(rows[number][node_type])
-                    + max(_bytes_of(row) for row in rows[number - 1].values()),
-                ),
-                first=done.first_row,
-                earlier=earlier,
-                normalization=normalization,
-                num_workers=self.num_workers,
-                device=self.device,
-            )
+            contents = store._contents
+            step: LayerPass | SummedPass
+            if node_type is None and can_sum(layer, contents, inputs, self.device):
+                step = SummedPass(
+                    layer,
+                    contents,
+                    inputs,
+                    row_bytes,
+                    max_rows=self.max_edges,
+                    normalization=normalization,
+                    device=self.device,
+                    first=done.first_row,
+                    earlier=earlier,
+                )
+            else:
+                largest = max(_bytes_of(row) for row in rows[number - 1].values())
+                step = LayerPass(
+                    layer,
+                    store.data(),
+                    node_type,
+                    names,
+                    inputs,
+                    max_edges=self.max_edges
+                    or batch_edges(contents.memory - taken(), row_bytes + largest),
+                    first=done.first_row,
+                    earlier=earlier,
+                    normalization=normalization,
+                    num_workers=self.num_workers,
+                    device=self.device,
+                )
             title = f"layer {number}/{len(stack.layers)}"
             title += "" if node_type is None else f" {node_type}"
             with self.progress.step(title, done.num_rows, "nodes") as bar:
@@ -265,14 +280,16 @@ class _Run:
                     with suppress(OSError):  # the disk may be what failed
                         column.commit()
                     raise
-            stats = step.loader.stats()
+            stats = step.stats()
             done.edges = stats.edges
             done.read_bytes = stats.read_bytes + stats.topology_bytes
             done.verdict = stats.verdict
         column.publish()
         done.seconds = perf_counter() - begun
 
-    def _write(self, step: LayerPass, column: Column, done: LayerSummary, bar: Any) -> None:
+    def _write(
+        self, step: LayerPass | SummedPass, column: Column, done: LayerSummary, bar: Any
+    ) -> None:
         """The rows of a pass, committed every few seconds."""
         since, uncommitted = monotonic(), 0
         for first, rows in step:
@@ -284,7 +301,7 @@ class _Run:
             if monotonic() - since > _COMMIT_SECONDS or uncommitted > _COMMIT_BYTES:
                 column.commit()
                 since, uncommitted = monotonic(), 0
-            bar.set_postfix_str(step.loader.stats().verdict, refresh=False)
+            bar.set_postfix_str(step.stats().verdict, refresh=False)
             bar.update(len(rows))
 
     def _given_rows(

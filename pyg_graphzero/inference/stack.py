@@ -17,6 +17,7 @@ from torch_geometric.nn import (
     GINConv,
     GINEConv,
     GraphConv,
+    MessagePassing,
     SAGEConv,
 )
 from torch_geometric.nn.models.basic_gnn import BasicGNN
@@ -40,10 +41,12 @@ class Layer:
         name: What errors call it.
         function: Rows of a hop's destinations first, ``[num_dst or more, ...]``; None where it
             gives nothing for their type.
+        conv: All that looks at edges, given the rows that went in; None where that is not known.
     """
 
     name: str
     function: Callable[[Hop], Tensor | None]
+    conv: MessagePassing | None = None
 
     def __call__(self, hop: Hop) -> Tensor | None:
         """Rows of the destinations, ``[num_dst, ...]``, or None.
@@ -119,7 +122,13 @@ def stack_of(
                     "edge_index_dict): they get those that end in one node type at a time"
                 )
         made = [
-            Layer(f"layers[{i}]", _hetero(f, inputs) if is_hetero else _homogeneous(f, inputs))
+            Layer(f"layers[{i}]", _hetero(f, inputs))
+            if is_hetero
+            else Layer(
+                f"layers[{i}]",
+                _homogeneous(f, inputs),
+                f if isinstance(f, MessagePassing) else None,
+            )
             for i, f in enumerate(layers)
         ]
         return Stack(_headed(made, head), model, parts=(*layers, head))
@@ -143,7 +152,9 @@ def stack_of(
             raise ValueError(f"{option}={name!r}: {type(model).__name__} takes none; leave it out")
     count = len(model.convs)
     made = [
-        Layer(f"{type(model).__name__}.convs[{i}]", _conv_of(model, i, i == count - 1))
+        Layer(
+            f"{type(model).__name__}.convs[{i}]", _conv_of(model, i, i == count - 1), model.convs[i]
+        )
         for i in range(count)
     ]
     return Stack(
@@ -161,7 +172,7 @@ def _headed(layers: list[Layer], head: Callable[[Tensor], Tensor] | None) -> lis
         rows = last(hop)
         return None if rows is None else head(rows)
 
-    return [*layers[:-1], Layer(f"head of {last.name}", run)]
+    return [*layers[:-1], Layer(f"head of {last.name}", run, last.conv)]
 
 
 def _conv_of(model: Any, number: int, is_last: bool) -> Callable[[Hop], Tensor]:

@@ -141,7 +141,9 @@ class Blocks:
         waited: Seconds, for blocks that were not read.
     """
 
-    is_loaded = True  # as the plan sees it, which asks this as it asks a pager
+    # As the plan sees it, which asks this as it asks a pager.
+    is_loaded = True
+    division = None
 
     def __init__(self, loader: SweepLoader, room: SweepRoom) -> None:
         self.pager = loader.own_pager

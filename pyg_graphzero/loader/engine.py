@@ -119,16 +119,25 @@ class EngineLoader(KeyedLoader):
         """What an epoch may use of a budget of memory; None where all is in memory."""
         if isinstance(self.data, tuple):
             return None
-        plan, pager = self._current_plan(), self._pager()
-        if pager is None or pager.division is None or pager.division.is_whole:
+        pager = self._pager()
+        division = None if pager is None else pager.settle(self)
+        if self._plan is not None and self._plan.division is not division:
+            self._plan = None  # of another division: what an epoch begins with, it ends with
+        plan = self._current_plan()
+        if pager is None or division is None or division.is_whole:
             return None
+        size = pager.relative_size(self)
+        window = max(1, int(division.window_of(self._epoch_length()) / size))
+        plan.columns.read_into(pager.leases.windows, window)
+        return pager.leases.begin(self.num_workers, size)
+
+    def _epoch_length(self) -> int:
+        """How many batches an epoch has."""
         loader: Any = self  # a DataLoader
         try:
-            epoch = len(loader)
+            return len(loader)
         except TypeError:  # a batch sampler that does not say
-            epoch = 2 * MAX_WINDOW
-        plan.columns.read_into(pager.leases.windows, pager.division.window_of(epoch))
-        return pager.leases.begin(self.num_workers)
+            return 2 * MAX_WINDOW
 
     def _may_ask(self) -> bool:
         """Whether the epoch may ask for one more batch ahead now; always where none is pending."""

@@ -116,6 +116,8 @@ class BatchIterator(_BaseDataLoaderIter):
             if self._pin_memory:
                 finished = pin_memory(finished, self._pin_memory_device)
         self._count(*batch[6])
+        if self._is_exhausted and not self._pending:
+            self._end()  # now: who counts batches does not ask for one more
         return finished
 
     def is_ready(self) -> bool:

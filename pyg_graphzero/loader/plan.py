@@ -13,6 +13,7 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric.loader.utils import index_select
 
 from pyg_graphzero import _core
+from pyg_graphzero.budget import Division
 from pyg_graphzero.columns import EncodedRows, engine_array, gather, row_table
 from pyg_graphzero.data import OnDemand, raw_items
 from pyg_graphzero.sampler import GraphSampler, Sampled
@@ -69,6 +70,10 @@ class RowsOfFiles(Protocol):
     def is_loaded(self) -> bool:
         """All rows that batches ask for are there already."""
 
+    @property
+    def division(self) -> Division | None:
+        """Of a budget, that they are read by."""
+
     def file_of(self, value: Any) -> str | None:
         """The file that an attribute's rows are in; None where they are in memory."""
 
@@ -105,6 +110,7 @@ class BatchPlan:
         self.has_edge_ids = edge_ids
         self.has_node_ids = node_ids
         self.pager = pager
+        self.division = None if pager is None else pager.division  # what was in memory then
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)

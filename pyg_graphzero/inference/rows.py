@@ -1,0 +1,58 @@
+"""Rows of a column in the order of its file, as passes over all nodes read them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_graphzero.columns import DTYPES, EncodedRows, column_rows
+from pyg_graphzero.contents import StoreContents
+
+
+class RowFile:
+    """Rows of a node column in the order of its file, read in pieces.
+
+    Unlike a view over the mapped file, which is made for rows here and there.
+    """
+
+    def __init__(self, contents: StoreContents, node_type: str | None, attr: str) -> None:
+        file = contents.node_type(node_type).attrs[attr]
+        self._column = contents.column(file)
+        self._rows = column_rows(self._column, contents.view(file))
+        self._dtype = DTYPES[self._column.dtype]
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row that was read."""
+        return math.prod(self._column.shape[1:]) * self._rows.dtype.itemsize
+
+    def read(self, first: int, count: int) -> Tensor:
+        """``[count, ...]`` rows from ``first`` on; ``float32`` where they are encoded.
+
+        Raises:
+            OSError: The file ends before.
+        """
+        column, stride = self._column, self._column.row_stride
+        shape = (count, *column.shape[1:])
+        if count == 0 or stride == 0:
+            return torch.empty(shape, dtype=self._dtype)
+        with Path(column.path).open("rb") as file:
+            file.seek(column.data_offset + first * stride)
+            wanted = (count - 1) * stride + column.row_bytes
+            raw = np.fromfile(file, dtype=np.uint8, count=wanted)
+        if raw.size != wanted:
+            raise OSError(
+                f"{column.path}: found its end at row {first} and {raw.size} bytes, expected "
+                f"{count} rows of {stride} bytes more"
+            )
+        padded = np.zeros(count * stride, dtype=np.uint8)
+        padded[:wanted] = raw
+        rows = torch.from_numpy(padded.reshape(count, stride)[:, : column.row_bytes].copy())
+        values = rows.view(self._dtype).view(shape)
+        if not isinstance(self._rows, EncodedRows):
+            return values
+        return EncodedRows(values, self._rows.scale, self._rows.zero_point).decoded()

@@ -1,0 +1,216 @@
+"""Layers that only add up or average their neighbours' rows: no batch of neighbours is made.
+
+Sums are linear, so that it does not matter in which order rows come. For as many destinations as
+memory holds sums of, the column is read once from front to back, and each row is added where an
+edge leads. What reading costs is the column times the number of such blocks, whatever the graph
+looks like; batches that want all rows of their neighbours at once read most of it for far fewer
+destinations.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import GINConv, GraphConv, SAGEConv
+
+from pyg_graphzero import _core
+from pyg_graphzero.budget import READER_BYTES
+from pyg_graphzero.columns import EncodedRows, dtype_name, engine_array
+from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.errors import MemoryBudgetError
+from pyg_graphzero.inference.fused import is_plain
+from pyg_graphzero.inference.hop import Hop, Inputs
+from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.rows import RowFile
+from pyg_graphzero.inference.stack import Layer
+from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.memory import taken
+
+# Whose messages are the rows that went in, and that do nothing else with edges.
+_SUMMED = (SAGEConv, GINConv, GraphConv)
+# Of the budget that is left: what is mapped of the topology, the two chunks of the column that are
+# in memory, a batch of sums on its way through the layer.
+_MAPPED_SHARE = 1 / 16
+_MAPPED_BYTES = 128 << 20
+_CHUNKS_SHARE = 1 / 4
+_CHUNK_BYTES = 1 << 30
+_BATCH_SHARE = 1 / 8
+_BATCH_ROWS = 1 << 16
+# Beside its sum: a destination's bound, and each of its edges, sorted by chunks.
+_ROW_BYTES = 16
+_EDGE_BYTES = 8
+
+
+def can_sum(layer: Layer, contents: StoreContents, inputs: Inputs, device: torch.device) -> bool:
+    """Whether a layer over a homogeneous store needs no more than sums of its neighbours' rows."""
+    conv = layer.conv
+    if type(conv) not in _SUMMED or not is_plain(conv) or getattr(conv, "project", False):
+        return False
+    if inputs.of_edges or not contents.schema.edge_types:
+        return False
+    if torch.is_autocast_enabled(device.type):
+        return False
+    rows = contents.rows(contents.node_type(None).attrs[inputs.attr])
+    return rows.dtype == torch.float32 and len(rows.shape) == 2 and rows.shape.numel() > 0
+
+
+class SummedPass:
+    """A layer over all rows, by sums over their neighbours.
+
+    Args:
+        layer: What to compute; see :func:`can_sum`.
+        contents: The store's files.
+        inputs: What goes in.
+        row_bytes: Of what comes out.
+        max_rows: Of a batch that goes through the layer; None: as many as there is room for.
+        first: The row to begin at.
+        earlier: Columns whose rows of the destinations the layer wants.
+        normalization: Is told of the batch under way.
+        device: Where the layer runs.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        contents: StoreContents,
+        inputs: Inputs,
+        row_bytes: int,
+        *,
+        max_rows: int | None = None,
+        normalization: Normalization,
+        device: torch.device,
+        first: int = 0,
+        earlier: Sequence[str] = (),
+    ) -> None:
+        assert layer.conv is not None
+        self.layer = layer
+        self.device = device
+        self._contents = contents
+        self._first = first
+        self._is_mean = layer.conv.aggr == "mean"
+        self._normalization = normalization
+        file = contents.node_type(None).attrs[inputs.attr]
+        self._column, self._rows = contents.column(file), contents.rows(file)
+        self._dst = RowFile(contents, None, inputs.attr)
+        self._earlier = [RowFile(contents, None, attr) for attr in earlier]
+        self._topology = contents.topology(None)
+        self._stats = LoaderStats(num_workers=1)
+        self._divide(row_bytes + sum(rows.row_bytes for rows in self._earlier), max_rows)
+
+    def _divide(self, row_bytes: int, max_rows: int | None) -> None:
+        """Sizes of what is in memory at a time."""
+        memory, baseline = self._contents.memory, taken()
+        width, stride = self._rows.shape[1], self._column.row_stride
+        free = memory - baseline - READER_BYTES
+        everything = self._topology.num_edges * self._topology.index_bytes
+        everything += self._column.data_bytes + 8 * self._topology.num_dst
+        self._mapped = min(_MAPPED_BYTES, int(_MAPPED_SHARE * max(0, free)))
+        # The layer has its rows, their sums, and what comes out a few times.
+        each = 4 * (3 * width + row_bytes)
+        most = _BATCH_ROWS if max_rows is None else max_rows
+        self._batch = max(1, min(most, int(_BATCH_SHARE * max(0, free)) // each))
+        chunk = min(_CHUNK_BYTES, int(_CHUNKS_SHARE * max(0, free)) // 2)
+        self._chunk_rows = max(1, min(chunk // stride, self._column.shape[0]))
+        self._room = free - self._mapped - 2 * self._chunk_rows * stride - self._batch * each
+        self._sum_bytes = 4 * width + _ROW_BYTES
+        # What fits is in the page cache, or should be.
+        self._column_file = _core.ColumnFile.of(self._column, direct=memory < baseline + everything)
+        if self._room < self._sum_bytes:
+            least = memory - self._room + self._sum_bytes
+            raise MemoryBudgetError(
+                f"{self._contents.path}: memory: found {memory / 1e6:,.0f} MB, of which "
+                f"{baseline / 1e6:,.0f} MB are taken already, expected {least / 1e6:,.0f} MB or "
+                "more to add up neighbours"
+            )
+
+    def stats(self) -> LoaderStats:
+        """What was read until now, and who waited for whom."""
+        return self._stats
+
+    @torch.no_grad()
+    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        """The first row of each batch, and what the layer makes of it; on the CPU."""
+        begun = perf_counter()
+        first, num_rows = self._first, self._column.shape[0]
+        indptr = self._contents.csc(None)[0]
+        while first < num_rows:
+            stop = self._end_of_block(indptr, first)
+            sums = self._sums(first, stop)
+            bounds = indptr[first : stop + 1]
+            self._stats.edges += int(bounds[-1] - bounds[0])
+            for at in range(first, stop, self._batch):
+                end = min(at + self._batch, stop)
+                part = sums[at - first : end - first]
+                if self._is_mean:
+                    part /= bounds[at - first : end - first + 1].diff().clamp(min=1).unsqueeze(1)
+                out = self._layer_of(at, part)
+                self._stats.batches += 1
+                self._stats.nodes += end - at
+                self._stats.elapsed = perf_counter() - begun
+                yield at, out
+            first = stop
+
+    def _end_of_block(self, indptr: Tensor, first: int) -> int:
+        """Behind the last row whose sums, and edges meanwhile, have room beside the others'."""
+        num_rows = indptr.numel() - 1
+        most = min(num_rows, first + self._room // self._sum_bytes)
+        begin = int(indptr[first])
+
+        def cost(row: int) -> int:
+            return (row - first) * self._sum_bytes + (int(indptr[row]) - begin) * _EDGE_BYTES
+
+        end = bisect_right(range(first + 1, most + 1), self._room, key=cost) + first
+        return max(end, first + 1)
+
+    def _sums(self, first: int, stop: int) -> Tensor:
+        """Of the neighbours' rows of each row from ``first`` to ``stop``."""
+        rows = self._rows
+        code = scale = zero_point = None
+        if isinstance(rows, EncodedRows):
+            code = dtype_name(rows.stored.dtype)
+            scale, zero_point = (
+                None if numbers is None else engine_array(numbers)
+                for numbers in (rows.scale, rows.zero_point)
+            )
+        sums = torch.zeros(stop - first, rows.shape[1])
+        engine = _core.NeighborSums(
+            self._topology, first, stop, self._column_file, engine_array(sums), code, scale,
+            zero_point, self._chunk_rows, self._mapped,
+        )  # fmt: skip
+        while engine.step():  # and a Ctrl-C between
+            pass
+        self._topology.forget_pages()
+        stats = self._stats
+        count, reads, read_bytes, seconds, waited = engine.stats
+        stats.rows += count
+        stats.reads += reads
+        stats.read_bytes += read_bytes
+        stats.useful_bytes += count * self._column.row_bytes
+        stats.read += seconds
+        stats.wait += waited
+        bounds = self._contents.csc(None)[0]
+        edges = int(bounds[stop] - bounds[first])
+        # Sorted in two sweeps: counted, then put in place.
+        stats.topology_bytes += 2 * (edges * self._topology.index_bytes + 8 * (stop - first))
+        return sums
+
+    def _layer_of(self, first: int, sums: Tensor) -> Tensor:
+        count = len(sums)
+        x = self._dst.read(first, count).to(self.device)
+        hop = Hop(
+            None,
+            count,
+            first,
+            {None: x},
+            {None: torch.empty(2, 0, dtype=torch.int64, device=self.device)},
+            earlier=[rows.read(first, count).to(self.device) for rows in self._earlier],
+            sums=sums.to(self.device),
+        )
+        self._normalization.hop = hop
+        out = self.layer(hop)
+        assert out is not None, "it gave rows when it was tried"
+        return out.cpu()

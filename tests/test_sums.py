@@ -1,0 +1,292 @@
+"""Layers by sums over neighbours: the engine against a definition, passes against the graph."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Data
+from torch_geometric.nn import GAT, GCN, GIN, GraphConv, GraphSAGE, SAGEConv
+
+import pyg_graphzero as gz
+from graphs import homogeneous, random_edges
+from pyg_graphzero import _core
+from pyg_graphzero.columns import EncodedRows, dtype_name, engine_array
+from pyg_graphzero.inference.fused import Fusion
+from pyg_graphzero.inference.hop import Inputs
+from pyg_graphzero.inference.modules import Modules
+from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.stack import stack_of
+from pyg_graphzero.inference.sums import SummedPass, can_sum
+from pyg_graphzero.memory import taken
+
+CPU = torch.device("cpu")
+MB = 10**6
+
+
+def engine(store, first, last, sums, chunk_rows=1 << 20, threads=0, file=None, mapped=1 << 20):
+    contents = store._contents
+    file = contents.schema.node_type(None).attrs["x"] if file is None else file
+    rows, column = contents.rows(file), contents.column(file)
+    coded = isinstance(rows, EncodedRows)
+    numbers = [
+        None if not coded or value is None else engine_array(value)
+        for value in (getattr(rows, "scale", None), getattr(rows, "zero_point", None))
+    ]
+    return _core.NeighborSums(
+        contents.topology(None), first, last, _core.ColumnFile.of(column), engine_array(sums),
+        dtype_name(rows.stored.dtype) if coded else None, *numbers, chunk_rows, mapped, threads,
+    )  # fmt: skip
+
+
+def run(sums):
+    steps = 1
+    while sums.step():
+        steps += 1
+    return steps
+
+
+@pytest.fixture(scope="module")
+def coded(tmp_path_factory):
+    """Stores of one graph, by how its features are stored; and those features."""
+    folder = tmp_path_factory.mktemp("sums")
+    data = homogeneous(300, 2500)
+    data.x = torch.randn(300, 21)  # no multiple of a vector
+    found = {}
+    for code in ("float32", "float16", "bfloat16", "int8"):
+        features = None if code == "float32" else {"x": code}
+        gz.convert(data, folder / code, features=features, progress=False)
+        with gz.open(folder / code) as store:
+            found[code] = folder / code, store.data().x[:].clone()
+    return data, found
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    code=st.sampled_from(["float32", "float16", "bfloat16", "int8"]),
+    first=st.integers(0, 300),
+    size=st.integers(0, 300),
+    chunk_rows=st.integers(1, 400),
+    threads=st.integers(1, 3),
+    mapped=st.sampled_from([1, 1 << 20]),
+)
+def test_sums_of_neighbours(coded, code, first, size, chunk_rows, threads, mapped):
+    data, stores = coded
+    path, x = stores[code]
+    last = min(300, first + size)
+    src, dst = data.edge_index
+    expected = torch.zeros(300, 21, dtype=torch.float64).index_add_(0, dst, x[src].double())
+    found = torch.zeros(last - first, 21)
+    with gz.open(path) as store:
+        made = engine(store, first, last, found, chunk_rows, threads, mapped=mapped)
+        steps = run(made)
+        rows, reads, num_bytes, _, _ = made.stats
+    assert torch.allclose(found.double(), expected[first:last], atol=1e-4, rtol=1e-5)
+    inside = (dst >= first) & (dst < last)
+    at_once = 1 << (chunk_rows.bit_length() - 1)
+    chunks = (src[inside] // at_once).unique()
+    assert steps == max(1, len(chunks))
+    assert rows == sum(min(300 - int(c) * at_once, at_once) for c in chunks)
+    assert reads >= len(chunks)
+    assert num_bytes >= rows * {"float32": 84, "int8": 21}.get(code, 42)
+
+
+def test_threads_give_the_same_bits(coded):
+    path, _ = coded[1]["int8"]
+    found = []
+    with gz.open(path) as store:
+        for threads in (1, 2, 5):
+            found.append(torch.zeros(300, 21))
+            run(engine(store, 0, 300, found[-1], 64, threads))
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+
+
+def test_what_does_not_fit_together(coded):
+    path, _ = coded[1]["float32"]
+    with gz.open(path) as store:
+        for first, last, width in ((0, 301, 21), (-1, 5, 21), (5, 4, 21), (0, 300, 20)):
+            with pytest.raises(ValueError, match="expected a r"):
+                engine(store, first, last, torch.zeros(max(0, last - first), width))
+        with pytest.raises(ValueError, match="a row for each destination"):
+            engine(store, 0, 300, torch.zeros(299, 21))
+
+
+def test_a_column_that_is_cut_short(coded, tmp_path):
+    path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
+    store = gz.open(path)
+    column = store._contents.column(store._contents.schema.node_type(None).attrs["x"])
+    sums = engine(store, 0, 300, torch.zeros(300, 21), 64)
+    assert sums.step()
+    with open(column.path, "r+b") as file:
+        file.truncate(column.data_offset + 200 * column.row_stride)
+    with pytest.raises(OSError, match=r"x\.gd") as caught:
+        run(sums)
+    assert caught.value.filename is None or "x.gd" in str(caught.value)
+    with pytest.raises(OSError, match=r"x\.gd"):  # and not half a sum, next time
+        sums.step()
+
+
+@pytest.mark.parametrize("where", ["indices", "indptr"])
+def test_a_damaged_topology(coded, tmp_path, where):
+    path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
+    topology = gz.open(path)._contents.topology(None)
+    at = topology.indices_offset + topology.index_bytes * 1700
+    if where == "indptr":
+        at = topology.indptr_offset + 8 * 100
+    with open(topology.path, "r+b") as file:
+        file.seek(at)
+        file.write(b"\x7f" * (8 if where == "indptr" else topology.index_bytes))
+    with pytest.raises(gz.FormatError, match=rf"topology\.gl.*{where}"):
+        engine(gz.open(path), 0, 300, torch.zeros(300, 21))
+
+
+# Passes -----------------------------------------------------------------------------------------
+
+
+def layer_of(model, number=0, inputs=None):
+    layers = model if isinstance(model, list) else None
+    stack = stack_of(None if layers else model, layers, False, inputs or Inputs("x"))
+    return stack.layers[number]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "expected"),
+    [
+        (GraphSAGE(21, 8, 2, 4), None, True),
+        (GraphSAGE(21, 8, 2, 4, aggr="sum"), None, True),
+        (GraphSAGE(21, 8, 2, 4, aggr="max"), None, False),
+        (GraphSAGE(21, 8, 2, 4, project=True), None, False),
+        (GIN(21, 8, 2, 4), None, True),
+        (GCN(21, 8, 2, 4), None, False),  # weights of edges
+        (GAT(21, 8, 2, 4), None, False),
+        ([SAGEConv(21, 8)], None, True),
+        ([GraphConv(21, 8)], None, True),
+        ([GraphConv(21, 8)], Inputs("x", edge_weight="w"), False),
+        ([lambda x, e: x], None, False),  # who knows what it does
+        ([type("Own", (SAGEConv,), {})(21, 8)], None, False),
+    ],
+)
+def test_what_can_be_summed(coded, model, inputs, expected):
+    with gz.open(coded[1]["int8"][0]) as store:
+        layer = layer_of(model, 0, inputs)
+        assert can_sum(layer, store._contents, inputs or Inputs("x"), CPU) is expected
+        assert not can_sum(layer, store._contents, Inputs("y"), CPU)  # no rows of float32
+
+
+@pytest.fixture
+def passes(monkeypatch):
+    """Counts the passes by sums."""
+    made = []
+    init = SummedPass.__init__
+
+    def counted(self, *args, **kwargs):
+        made.append(self)
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(SummedPass, "__init__", counted)
+    return made
+
+
+@pytest.mark.parametrize("room", [1, 3000, 10**9])
+@pytest.mark.parametrize("code", ["float32", "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("kind", ["sage", "sum", "gin", "cat"])
+def test_models(coded, tmp_path, monkeypatch, passes, kind, code, room):
+    data, stores = coded
+    path, x = shutil.copytree(stores[code][0], tmp_path / "store"), stores[code][1]
+    torch.manual_seed(3)
+    model = {
+        "sage": lambda: GraphSAGE(21, 9, 3, 4, norm="batch_norm"),
+        "sum": lambda: GraphSAGE(21, 9, 3, 4, aggr="sum", normalize=True),
+        "gin": lambda: GIN(21, 9, 3, 4),
+        "cat": lambda: GraphSAGE(21, 9, 3, 4, jk="cat"),
+    }[kind]()
+    divide = SummedPass._divide
+
+    def small(self, *args):
+        divide(self, *args)
+        self._room, self._chunk_rows = room, 64
+
+    monkeypatch.setattr(SummedPass, "_divide", small)
+    summary = gz.inference.layerwise(model, path, max_edges=37)
+    assert len(passes) == 3
+    assert [done.edges for done in summary.layers] == [2500] * 3
+    with torch.no_grad():
+        expected = model.eval()(x, data.edge_index)
+    with gz.open(path) as store:
+        assert torch.allclose(store.data().out[:], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_an_optimized_store_and_bare_convolutions(coded, tmp_path, passes):
+    data, stores = coded
+    path = tmp_path / "optimized"
+    gz.optimize(stores["float32"][0], path, seeds=torch.arange(50), num_neighbors=[3, 3],
+                batch_size=20)  # fmt: skip
+    convs = [GraphConv(21, 6), SAGEConv(6, 3)]
+    gz.inference.layerwise(None, path, layers=convs)
+    assert len(passes) == 2
+    with torch.no_grad():
+        expected = convs[1](convs[0](data.x, data.edge_index), data.edge_index)
+    assert torch.allclose(gz.open(path).data().out[:], expected, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory):
+    """A store of 150 MB."""
+    n = 70_000
+    edges = random_edges(n, n, 900_000, 5)
+    data = Data(x=torch.randn(n, 512), edge_index=edges)
+    path = tmp_path_factory.mktemp("sums") / "wide"
+    gz.convert(data, path, progress=False)
+    with torch.no_grad():
+        model = GraphSAGE(512, 4, 1, 4).eval()
+        return model, path, model(data.x, edges)
+
+
+def swept(model, path, memory):
+    """The output, the most memory that was taken, and the stats."""
+    stack = stack_of(model, None, False, Inputs("x"))
+    modules, most, found = Modules(), 0, []
+    with gz.open(path, memory=memory) as store:
+        normalization = Normalization(store._contents, Inputs("x"))
+        Fusion(normalization, stack).teach(stack.layers[0].conv, modules)
+        step = SummedPass(
+            stack.layers[0], store._contents, Inputs("x"), 16, device=CPU,
+            normalization=normalization,
+        )  # fmt: skip
+        for _, rows in step:
+            most = max(most, taken())
+            found.append(rows)
+        modules.close()
+        return torch.cat(found), most, step.stats()
+
+
+@pytest.mark.parametrize(("extra", "least", "most_blocks"), [(60, 8, 40), (90, 4, 8), (400, 1, 1)])
+def test_within_a_budget(wide, extra, least, most_blocks):
+    model, path, expected = wide
+    swept(model, path, taken() + 500 * MB)  # what libraries take once
+    gc.collect()
+    memory = taken() + extra * MB
+    found, most, stats = swept(model, path, memory)
+    assert torch.allclose(found, expected, atol=1e-4)
+    assert most <= memory
+    column = 70_000 * 2048
+    blocks = round(stats.read_bytes / column)
+    assert stats.read_bytes < (blocks + 0.1) * column
+    assert least <= blocks <= most_blocks
+
+
+def test_too_little_memory_says_how_much(wide):
+    _, path, _ = wide
+    gc.collect()
+    with gz.open(path, memory=taken() + 100 * MB) as store:
+        store._contents.memory = taken() + MB
+        with pytest.raises(gz.MemoryBudgetError, match="MB or more to add up neighbours"):
+            SummedPass(
+                layer_of(GraphSAGE(512, 4, 1, 4)), store._contents, Inputs("x"), 16, device=CPU,
+                normalization=Normalization(store._contents, Inputs("x")),
+            )  # fmt: skip
