@@ -214,8 +214,10 @@ class Pager:
     def apply(self, loader: EngineLoader) -> None:
         """Has a loader sample from what this says is in memory, and from disk what is not."""
         self._loaders.add(loader)
+        if not self._topologies:
+            return
         self._put(loader._sampler)
-        if self._topologies and self.division is not None:
+        if self.division is not None:
             batches = max(1, int(self.division.topology_window / self.relative_size(loader)))
             loader._sampler.graph.window = (batches, self.division.topology_windows)
 

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
+
+# A busy machine is no failure: what takes too long is for benchmarks to say.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture

@@ -245,7 +245,7 @@ def test_what_is_left_goes_to_two_blocks():
 
 
 def test_a_column_that_fits_beside_its_topology_is_held():
-    room = divide_sweep(700 * MB, 50 * MB, FILES, 20 * MB, MB)
+    room = divide_sweep(670 * MB, 50 * MB, FILES, 20 * MB, MB)
     assert room.held == ("small", "x")
     assert room.paged == ()
 

@@ -55,4 +55,4 @@ class RowFile:
         values = rows.view(self._dtype).view(shape)
         if not isinstance(self._rows, EncodedRows):
             return values
-        return EncodedRows(values, self._rows.scale, self._rows.zero_point).decoded()
+        return EncodedRows(values, self._rows.scale, self._rows.zero_point)[:]
