@@ -192,9 +192,17 @@ def passes(monkeypatch):
     return made
 
 
-@pytest.mark.parametrize("room", [1, 3000, 10**9])
-@pytest.mark.parametrize("code", ["float32", "float16", "bfloat16", "int8"])
-@pytest.mark.parametrize("kind", ["sage", "sum", "gin", "cat"])
+@pytest.mark.parametrize("room", [1, 3000])
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("sage", "float32"),
+        ("sage", "int8"),
+        ("sum", "bfloat16"),
+        ("gin", "float16"),
+        ("cat", "int8"),
+    ],
+)
 def test_models(coded, tmp_path, monkeypatch, passes, kind, code, room):
     data, stores = coded
     path, x = shutil.copytree(stores[code][0], tmp_path / "store"), stores[code][1]

@@ -91,6 +91,7 @@ def layerwise(
             float16 ends at 65,504; larger numbers become that.
         max_edges: In-edges and nodes of a batch together; a node that has more is a batch alone.
             None: 262,144, fewer in a small budget. Layers may need memory for a message along each.
+            Where a layer needs sums of its neighbours only: nodes of a batch.
         num_workers: Threads of the engine that make batches ahead.
         device: Where the layers run, and are already. None: where the model's parameters are.
         resume: Go on with what a run with the same model, arguments and inputs has left.

@@ -1,0 +1,182 @@
+// What sweeps are made of: the rows that a run of destinations reaches, rows that are loaded at
+// once, sums over neighbours; on all threads, for the sanitizers to see.
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "check.h"
+#include "gather/add_rows.h"
+#include "sampling/neighbor_sums.h"
+#include "sampling/reach.h"
+#include "scratch.h"
+
+using namespace gz;
+using namespace gz::test;
+
+namespace {
+
+// A graph in memory and a column of float32 in a file: number c of row r is 4 r + c.
+struct Graph {
+  Graph(std::mt19937_64& random, std::int64_t nodes, std::int64_t edges) : num_nodes(nodes) {
+    std::vector<std::int64_t> ends(static_cast<std::size_t>(edges));
+    for (auto& end : ends)
+      end = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(nodes));
+    std::sort(ends.begin(), ends.end());
+    indptr.assign(static_cast<std::size_t>(nodes) + 1, 0);
+    for (const std::int64_t end : ends) ++indptr[static_cast<std::size_t>(end) + 1];
+    for (std::size_t i = 1; i < indptr.size(); ++i) indptr[i] += indptr[i - 1];
+    for (std::int64_t i = 0; i < edges; ++i) {
+      indices.push_back(static_cast<std::uint32_t>(random() % static_cast<std::uint64_t>(nodes)));
+    }
+    std::ofstream file(path, std::ios::binary);
+    for (std::int64_t i = 0; i < nodes * kItems; ++i) {
+      const auto value = static_cast<float>(i);
+      file.write(reinterpret_cast<const char*>(&value), sizeof value);
+    }
+  }
+
+  Csc csc() const {
+    Csc found{};
+    found.indptr = indptr.data();
+    found.indices = indices.data();
+    found.index_bytes = 4;
+    found.num_src = found.num_dst = num_nodes;
+    found.num_edges = static_cast<std::int64_t>(indices.size());
+    found.name = "edges";
+    return found;
+  }
+  SummedColumn column(bool direct = true) const {
+    ColumnFile file{DirectFile::open(path, direct), {}};
+    const std::int64_t bytes = kItems * static_cast<std::int64_t>(sizeof(float));
+    file.layout = {0, num_nodes, bytes, bytes, file.file->size()};
+    return {std::move(file), kItems, {}, {}, {}};
+  }
+  // What the sums of a destination should be; whole numbers, so that order is nothing.
+  std::vector<float> sums_of(std::int64_t first, std::int64_t last) const {
+    std::vector<float> sums(static_cast<std::size_t>((last - first) * kItems));
+    for (std::int64_t node = first; node < last; ++node) {
+      for (auto slot = indptr[static_cast<std::size_t>(node)];
+           slot < indptr[static_cast<std::size_t>(node) + 1]; ++slot) {
+        for (std::int64_t c = 0; c < kItems; ++c) {
+          sums[static_cast<std::size_t>((node - first) * kItems + c)] +=
+              static_cast<float>(indices[static_cast<std::size_t>(slot)] * kItems + c);
+        }
+      }
+    }
+    return sums;
+  }
+
+  static constexpr std::int64_t kItems = 4;
+  std::int64_t num_nodes;
+  std::vector<std::int64_t> indptr;
+  std::vector<std::uint32_t> indices;
+  Scratch dir;
+  std::string path = dir / "x";
+};
+
+}  // namespace
+
+TEST(sums_are_those_of_every_edge) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 40; ++round) {
+    const auto nodes = static_cast<std::int64_t>(1 + random() % 500);
+    const Graph graph(random, nodes, static_cast<std::int64_t>(random() % 2000));
+    const auto first = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(nodes));
+    const auto last =
+        first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(nodes - first + 1));
+    const SumLimits limits{static_cast<std::int64_t>(1 + random() % 200), 1 << 10,
+                           static_cast<int>(1 + random() % 4)};
+    std::vector<float> sums(static_cast<std::size_t>((last - first) * Graph::kItems));
+    NeighborSums engine(graph.csc(), first, last, graph.column(round % 2 == 0), limits,
+                        sums.data());
+    while (engine.step()) {
+    }
+    CHECK(sums == graph.sums_of(first, last));
+    CHECK(!engine.step());
+  }
+}
+
+TEST(sums_that_are_given_up) {
+  std::mt19937_64 random(8);
+  const Graph graph(random, 300, 2000);
+  std::vector<float> sums(300 * Graph::kItems);
+  NeighborSums engine(graph.csc(), 0, 300, graph.column(), {16, 1 << 10, 2}, sums.data());
+  CHECK(engine.step());  // and the next read is under way
+}
+
+TEST(sums_of_a_column_that_is_cut_short) {
+  std::mt19937_64 random(9);
+  const Graph graph(random, 300, 2000);
+  std::vector<float> sums(300 * Graph::kItems);
+  NeighborSums engine(graph.csc(), 0, 300, graph.column(), {64, 1 << 10, 2}, sums.data());
+  std::filesystem::resize_file(graph.path, 100 * Graph::kItems * sizeof(float));
+  const auto run = [&] {
+    while (engine.step()) {
+    }
+  };
+  CHECK_THROWS(OsError, {"x"}, run());
+}
+
+TEST(adders_give_the_same_bits_on_any_machine) {
+  std::mt19937_64 random(10);
+  std::vector<std::byte> items(1000);
+  std::vector<float> scale(101), zero(101);
+  for (auto& item : items) item = static_cast<std::byte>(random() & 0x3B);  // no NaN of any code
+  for (auto& value : scale) value = static_cast<float>(random() % 100) / 7.0F;
+  for (auto& value : zero) value = static_cast<float>(random() % 100) / 3.0F;
+  for (const std::int64_t count : {0, 1, 7, 8, 9, 64, 101}) {
+    for (const RowCode code : {RowCode::kFloat16, RowCode::kBFloat16, RowCode::kInt8}) {
+      std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
+      adder (&code)(items.data() + 1, count, scale.data(), zero.data(), fast.data());
+      portable_adder (&code)(items.data() + 1, count, scale.data(), zero.data(), plain.data());
+      CHECK(fast == plain);
+    }
+    std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
+    adder(nullptr)(items.data() + 3, count, nullptr, nullptr, fast.data());
+    portable_adder(nullptr)(items.data() + 3, count, nullptr, nullptr, plain.data());
+    CHECK(fast == plain);
+  }
+}
+
+TEST(reached_rows_are_loaded) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 30; ++round) {
+    const auto nodes = static_cast<std::int64_t>(2 + random() % 400);
+    const Graph graph(random, nodes, static_cast<std::int64_t>(random() % 900));
+    const std::vector<std::int64_t> bounds{0, nodes / 2, nodes};
+    const ReachLimits limits{static_cast<std::int64_t>(random() % 4000), {16}, {4}, 1 << 20};
+    const Reach found = reach({nodes}, {{0, 0, graph.csc()}}, 0, bounds, 0, limits);
+    const std::int64_t end = bounds[static_cast<std::size_t>(found.stop)];
+    std::set<std::int64_t> rows;
+    for (std::int64_t node = 0; node < end; ++node) rows.insert(node);
+    for (std::int64_t slot = 0; slot < graph.indptr[static_cast<std::size_t>(end)]; ++slot) {
+      rows.insert(graph.indices[static_cast<std::size_t>(slot)]);
+    }
+    CHECK(found.rows[0].count == std::ssize(rows));
+    PagedRows loaded(
+        ResidentRows::of_bits(nodes, found.rows[0].bits.words()), {graph.column().file},
+        std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1, 1 << 16}),
+        {64, 4096, 1});
+    RowWindow::Stats stats;
+    std::int64_t group = 0;
+    while (group < nodes) group = loaded.load(group, 50, stats);
+    CHECK(stats.rows == std::ssize(rows));
+    const std::vector<std::int64_t> wanted(rows.begin(), rows.end());
+    std::vector<std::int64_t> places(wanted.size());
+    loaded.find_places(wanted, places.data());
+    const RowTable table = loaded.table(0);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const auto* const row =
+          reinterpret_cast<const float*>(table.data + places[i] * table.row_stride);
+      CHECK(row[1] == static_cast<float>(4 * wanted[i] + 1));
+    }
+  }
+}
