@@ -81,7 +81,7 @@ NeighborSums::NeighborSums(const Csc& csc, std::int64_t first, std::int64_t last
   }
   if (csc.file != nullptr) csc.file->check_size();
   const std::int64_t rows = std::clamp<std::int64_t>(limits.chunk_rows, 1, std::int64_t{1} << 31);
-  chunk_bits_ = std::bit_width(static_cast<std::uint64_t>(rows)) - 1;
+  chunk_bits_ = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows))) - 1;
   sort_edges(csc, first, last, limits.max_mapped);
   if (chunks_.empty()) return;
   reader_ = AsyncReader::create({ReaderKind::kAuto, kDepth});
