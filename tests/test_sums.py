@@ -273,7 +273,7 @@ def swept(model, path, memory):
         return torch.cat(found), most, step.stats()
 
 
-@pytest.mark.parametrize(("extra", "least", "most_blocks"), [(60, 8, 40), (90, 4, 8), (400, 1, 1)])
+@pytest.mark.parametrize(("extra", "least", "most_blocks"), [(60, 8, 40), (150, 2, 4), (400, 1, 1)])
 def test_within_a_budget(wide, extra, least, most_blocks):
     model, path, expected = wide
     swept(model, path, taken() + 500 * MB)  # what libraries take once
@@ -286,6 +286,33 @@ def test_within_a_budget(wide, extra, least, most_blocks):
     blocks = round(stats.read_bytes / column)
     assert stats.read_bytes < (blocks + 0.1) * column
     assert least <= blocks <= most_blocks
+
+
+def test_sums_are_gone_before_the_next_ones(coded, tmp_path, monkeypatch):
+    path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
+    divide, sum_up, before = SummedPass._divide, SummedPass._sums, []
+
+    def small(self, *args):
+        divide(self, *args)
+        self._room = 3000
+
+    def watched(self, first, stop):
+        held = {
+            tensor.untyped_storage().data_ptr()
+            for tensor in gc.get_objects()
+            if type(tensor) is torch.Tensor and tensor.layout == torch.strided
+        }
+        assert not held & set(before)
+        sums = sum_up(self, first, stop)
+        before[:] = [sums.untyped_storage().data_ptr()]
+        blocks.append(first)
+        return sums
+
+    blocks: list[int] = []
+    monkeypatch.setattr(SummedPass, "_divide", small)
+    monkeypatch.setattr(SummedPass, "_sums", watched)
+    gz.inference.layerwise(GraphSAGE(21, 8, 2, 4), path)
+    assert len(blocks) > 10
 
 
 def test_too_little_memory_says_how_much(wide):

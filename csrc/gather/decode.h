@@ -1,4 +1,4 @@
-// Stored items to float32: what a gather does to rows of an encoded column.
+// Stored items to float32: what a gather does to rows of an encoded column, and a sum to any.
 #pragma once
 
 #include <cstddef>
@@ -29,5 +29,10 @@ using DecodeItems = void (*)(const std::byte* items, std::int64_t count, const f
 // bits for the same bits.
 DecodeItems decoder(RowCode code) noexcept;
 DecodeItems portable_decoder(RowCode code) noexcept;
+
+// The same, but the numbers are added to those at `out`: what a sum over neighbours does for each
+// edge. Null: float32 items, as they are.
+DecodeItems adder(const RowCode* code) noexcept;
+DecodeItems portable_adder(const RowCode* code) noexcept;
 
 }  // namespace gz

@@ -231,7 +231,7 @@ void NeighborSums::add(const Chunk& chunk, const std::byte* rows) const {
       }
       const Edge& edge = chunk.begin[i];
       add_(rows + edge.src * stride, items, column_.scale.data(), column_.zero_point.data(),
-           sums_ + edge.dst * items);
+           reinterpret_cast<std::byte*>(sums_ + edge.dst * items));
     }
   });
 }

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "gather/add_rows.h"
+#include "gather/decode.h"
 #include "gather/disk_gather.h"
 #include "io/async_reader.h"
 #include "sampling/graph.h"
@@ -80,7 +80,7 @@ class NeighborSums {
   void add(const Chunk& chunk, const std::byte* rows) const;
 
   SummedColumn column_;
-  AddItems add_;
+  DecodeItems add_;
   float* sums_;
   int threads_;
   int chunk_bits_ = 0;

@@ -139,20 +139,23 @@ class SummedPass:
         indptr = self._contents.csc(None)[0]
         while first < num_rows:
             stop = self._end_of_block(indptr, first)
-            sums = self._sums(first, stop)
-            bounds = indptr[first : stop + 1]
-            self._stats.edges += int(bounds[-1] - bounds[0])
-            for at in range(first, stop, self._batch):
-                end = min(at + self._batch, stop)
-                part = sums[at - first : end - first]
-                if self._is_mean:
-                    part /= bounds[at - first : end - first + 1].diff().clamp(min=1).unsqueeze(1)
-                out = self._layer_of(at, part)
-                self._stats.batches += 1
-                self._stats.nodes += end - at
+            for at, out in self._block(first, stop, indptr[first : stop + 1]):
                 self._stats.elapsed = perf_counter() - begun
                 yield at, out
             first = stop
+
+    def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """One block's batches. Its sums are gone at the end, before there are the next one's."""
+        sums = self._sums(first, stop)
+        self._stats.edges += int(bounds[-1] - bounds[0])
+        for at in range(0, stop - first, self._batch):
+            end = min(at + self._batch, stop - first)
+            part = sums[at:end]
+            if self._is_mean:
+                part /= bounds[at : end + 1].diff().clamp(min=1).unsqueeze(1)
+            self._stats.batches += 1
+            self._stats.nodes += end - at
+            yield first + at, self._layer_of(first + at, part)
 
     def _end_of_block(self, indptr: Tensor, first: int) -> int:
         """Behind the last row whose sums, and edges meanwhile, have room beside the others'."""
@@ -212,5 +215,6 @@ class SummedPass:
         )
         self._normalization.hop = hop
         out = self.layer(hop)
+        self._normalization.hop = None  # or it kept the sums
         assert out is not None, "it gave rows when it was tried"
         return out.cpu()

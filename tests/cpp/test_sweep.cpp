@@ -13,7 +13,7 @@
 
 #include "base/errors.h"
 #include "check.h"
-#include "gather/add_rows.h"
+#include "gather/decode.h"
 #include "sampling/neighbor_sums.h"
 #include "sampling/reach.h"
 #include "scratch.h"
@@ -82,6 +82,10 @@ struct Graph {
   std::string path = dir / "x";
 };
 
+std::byte* bytes_of(std::vector<float>& numbers) {
+  return reinterpret_cast<std::byte*>(numbers.data());
+}
+
 }  // namespace
 
 TEST(sums_are_those_of_every_edge) {
@@ -135,13 +139,13 @@ TEST(adders_give_the_same_bits_on_any_machine) {
   for (const std::int64_t count : {0, 1, 7, 8, 9, 64, 101}) {
     for (const RowCode code : {RowCode::kFloat16, RowCode::kBFloat16, RowCode::kInt8}) {
       std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
-      adder (&code)(items.data() + 1, count, scale.data(), zero.data(), fast.data());
-      portable_adder (&code)(items.data() + 1, count, scale.data(), zero.data(), plain.data());
+      adder (&code)(items.data() + 1, count, scale.data(), zero.data(), bytes_of(fast));
+      portable_adder (&code)(items.data() + 1, count, scale.data(), zero.data(), bytes_of(plain));
       CHECK(fast == plain);
     }
     std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
-    adder(nullptr)(items.data() + 3, count, nullptr, nullptr, fast.data());
-    portable_adder(nullptr)(items.data() + 3, count, nullptr, nullptr, plain.data());
+    adder(nullptr)(items.data() + 3, count, nullptr, nullptr, bytes_of(fast));
+    portable_adder(nullptr)(items.data() + 3, count, nullptr, nullptr, bytes_of(plain));
     CHECK(fast == plain);
   }
 }
