@@ -1,6 +1,7 @@
 // What samplers walk: the in-neighbours of every edge type, and what is checked of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -42,6 +43,27 @@ struct Csc {
 // The arrays of an opened file, which it keeps open; `paged` has the one column
 // ColumnFile::of_indices(). Raises std::invalid_argument where that is of something else.
 Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged = {});
+
+// Has the kernel read neighbours ahead of who goes over them from front to back: faults alone read
+// little at a time.
+class SlotsAhead {
+ public:
+  explicit SlotsAhead(const Csc& csc) : file_(csc.file.get()) {}
+
+  // REQUIRES: slots ascend from one call to the next.
+  void at(std::int64_t slot) noexcept {
+    if (file_ == nullptr) return;
+    for (asked_ = std::max(asked_, slot); asked_ < slot + kAhead; asked_ += kAhead) {
+      file_->will_need(static_cast<std::uint64_t>(asked_), kAhead);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kAhead = 4 << 20;
+
+  const Topology* file_;
+  std::int64_t asked_ = 0;
+};
 
 struct SampledEdgeType {
   int src_type;

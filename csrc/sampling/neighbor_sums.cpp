@@ -106,11 +106,14 @@ void NeighborSums::sort_edges(const Csc& csc, std::int64_t first, std::int64_t l
   std::int64_t mapped = 0;
   // Front to back, so that no more of the map than that is in memory at a time.
   const auto sweep = [&](const auto& visit) {
+    SlotsAhead ahead(csc);
     for (std::int64_t begin = first; begin < last; begin += kAtOnce) {
       const std::int64_t end = std::min(begin + kAtOnce, last);
       check_lists(csc, begin, end);
       std::int64_t stopped = begin;
       std::int64_t slots = 0;
+      guarded([&] { slots = csc.indptr[begin]; });
+      ahead.at(slots);
       guarded([&] {
         stopped = for_edges(csc, begin, end, visit);
         slots = csc.indptr[end] - csc.indptr[begin];

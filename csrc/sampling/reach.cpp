@@ -89,6 +89,8 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
     return sum;
   };
   std::vector<std::int64_t> mapped(edge_types.size());
+  std::vector<SlotsAhead> ahead;
+  for (const SampledEdgeType& type : edge_types) ahead.emplace_back(type.csc);
   for (std::int64_t i = first; i < num_batches; ++i) {
     const std::int64_t begin = bounds[static_cast<std::size_t>(i)];
     const std::int64_t end = bounds[static_cast<std::size_t>(i) + 1];
@@ -110,6 +112,7 @@ Reach reach(const std::vector<std::int64_t>& num_nodes,
       if (type.dst_type != dst_type) continue;
       const auto [slot, last] = slots_of(type.csc, begin, end);
       ReachedRows& rows = found.rows[static_cast<std::size_t>(type.src_type)];
+      ahead[t].at(slot);
       const std::int64_t at = add_sources(type.csc, slot, last, rows);
       if (at < last) {
         const std::int64_t* const node =

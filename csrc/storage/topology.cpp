@@ -42,6 +42,16 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   return topology;
 }
 
+void Topology::will_need(std::uint64_t first, std::uint64_t count) const noexcept {
+  // The kernel takes no more at a time than a request to the device has.
+  constexpr std::uint64_t kAtOnce = 256 << 10;
+  const std::uint64_t width = index_bytes();
+  const std::uint64_t end = header_.indices_offset + std::min(first + count, num_edges()) * width;
+  for (std::uint64_t at = header_.indices_offset + first * width; at < end; at += kAtOnce) {
+    file_.will_need(at, std::min(kAtOnce, end - at));
+  }
+}
+
 void Topology::check_size() const { expect_size(file_, header_.common.file_bytes); }
 
 std::shared_ptr<const Mapping> Topology::map_for_user() const {

@@ -36,6 +36,9 @@ class Topology {
 
   // Raises FormatError when the file has another size than when it was opened.
   void check_size() const;
+  // Has the neighbours in `count` slots from `first` on, as far as there are any, read into the
+  // page cache while the caller goes on.
+  void will_need(std::uint64_t first, std::uint64_t count) const noexcept;
   // The engine's own map, out of this process's memory until it is touched again.
   void forget_pages() const noexcept { map_->forget_pages(); }
   // A fresh copy-on-write map for views that users may write to, and where the arrays lie in it.
