@@ -84,7 +84,10 @@ class LayerPass:
 
     Attributes:
         loader: What makes the batches.
+        peak_memory: 0: whoever takes the batches sees what was taken for them.
     """
+
+    peak_memory = 0
 
     def __init__(
         self,

@@ -297,7 +297,7 @@ class _Run:
             column.write(first, rows)
             size = rows.numel() * rows.element_size()
             done.written_bytes += size if column.encoding is None else size // 2
-            done.peak_memory = max(done.peak_memory, taken())
+            done.peak_memory = max(done.peak_memory, step.peak_memory, taken())
             uncommitted += size
             if monotonic() - since > _COMMIT_SECONDS or uncommitted > _COMMIT_BYTES:
                 column.commit()

@@ -71,6 +71,9 @@ class SummedPass:
         earlier: Columns whose rows of the destinations the layer wants.
         normalization: Is told of the batch under way.
         device: Where the layer runs.
+
+    Attributes:
+        peak_memory: The most that was taken while there were sums.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class SummedPass:
         assert layer.conv is not None
         self.layer = layer
         self.device = device
+        self.peak_memory = 0
         self._contents = contents
         self._first = first
         self._is_mean = layer.conv.aggr == "mean"
@@ -114,8 +118,10 @@ class SummedPass:
         most = _BATCH_ROWS if max_rows is None else max_rows
         self._batch = max(1, min(most, int(_BATCH_SHARE * max(0, free)) // each))
         chunk = min(_CHUNK_BYTES, int(_CHUNKS_SHARE * max(0, free)) // 2)
-        self._chunk_rows = max(1, min(chunk // stride, self._column.shape[0]))
-        self._room = free - self._mapped - 2 * self._chunk_rows * stride - self._batch * each
+        # A power of two, as the engine will have it.
+        self._chunk_rows = 1 << (max(1, chunk // stride).bit_length() - 1)
+        chunks = 2 * min(self._chunk_rows, self._column.shape[0]) * stride
+        self._room = free - self._mapped - chunks - self._batch * each
         self._sum_bytes = 4 * width + _ROW_BYTES
         # What fits is in the page cache, or should be.
         self._column_file = _core.ColumnFile.of(self._column, direct=memory < baseline + everything)
@@ -186,6 +192,7 @@ class SummedPass:
         )  # fmt: skip
         while engine.step():  # and a Ctrl-C between
             pass
+        self.peak_memory = max(self.peak_memory, taken())
         self._topology.forget_pages()
         stats = self._stats
         count, reads, read_bytes, seconds, waited = engine.stats
