@@ -30,7 +30,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Calls visit(node, slot, source) for the in-edges of nodes [begin, end). Returns the first node
+// Calls visit(node, source) for the in-edges of nodes [begin, end). Returns the first node
 // that has a bad one, or `end`; what its bounds are is checked by the caller.
 template <class Visit>
 std::int64_t for_edges(const Csc& csc, std::int64_t begin, std::int64_t end, const Visit& visit) {
