@@ -464,11 +464,12 @@ def test_a_loader_dropped_half_way_leaves_nothing(homo):
         del iterator
         gc.collect()  # PyG's loaders refer to themselves
 
-    use()
+    for _ in range(3):  # what other tests have left goes with the first ones
+        use()
     before = open_files()
     for _ in range(20):
         use()
-    assert open_files() == before
+    assert open_files() <= before
 
 
 def test_empty_graphs():
