@@ -1,0 +1,423 @@
+"""Runs a campaign: cases made from numbers, in processes that may die.
+
+    python tests/fuzz/run.py stores 12345             one case
+    python tests/fuzz/run.py stores 0:10000 --jobs 2  many
+    python tests/fuzz/run.py stores 12345 --keep here leaves its files in ./here
+
+A campaign is a module beside this one with
+
+- ``case(seed, directory) -> str | None``: everything it does follows from ``seed``; ``directory``
+  is empty and its own. It returns, or raises a documented error (see ``outcome``), or returns the
+  name of one that it has seen. Anything else is a violation: another exception, the death of the
+  process, a case that does not end, or that takes memory out of proportion.
+- optionally ``setup(directory)``: makes what all cases share, unless it is there already. Called
+  in every process before its first case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import re
+import resource
+import selectors
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+HERE = Path(__file__).parent
+MiB = 1 << 20
+# What a case may take on top of what its process has, and what kills the process at once.
+GROWTH = 256 * MiB
+RUNAWAY = 4096 * MiB
+# A process is replaced after so many cases: what it leaks is no longer anybody's.
+CASES_PER_PROCESS = 5000
+
+
+@dataclass
+class Violation:
+    """A case that went wrong."""
+
+    seed: int
+    kind: str  # the same for cases that went wrong in the same way
+    notes: list[str]
+    detail: str
+
+
+@dataclass
+class Result:
+    """What became of a campaign."""
+
+    cases: int = 0
+    clean: int = 0
+    seconds: float = 0.0
+    errors: Counter[str] = field(default_factory=Counter)
+    violations: list[Violation] = field(default_factory=list)
+
+    def add(self, reply: dict[str, Any], notes: list[str]) -> None:
+        self.cases += 1
+        if "kind" in reply:
+            self.violations.append(Violation(reply["seed"], reply["kind"], notes, reply["detail"]))
+        elif reply["error"] is None:
+            self.clean += 1
+        else:
+            self.errors[reply["error"]] += 1
+
+    def __str__(self) -> str:
+        errors = ", ".join(f"{name} {count:,}" for name, count in self.errors.most_common())
+        return (
+            f"{self.cases:,} cases in {self.seconds:,.0f} s: {self.clean:,} clean, "
+            f"{sum(self.errors.values()):,} refused ({errors or 'none'}), "
+            f"{len(self.violations):,} violations"
+        )
+
+
+def load_engine(core: Path) -> None:
+    """Has the package use another build of the engine, such as one with a sanitizer."""
+    import torch  # noqa: F401 - its OpenMP runtime first
+
+    spec = importlib.util.spec_from_file_location("pyg_graphzero._core", core)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["pyg_graphzero._core"] = module
+    spec.loader.exec_module(module)
+
+
+def peak() -> int:
+    """Most bytes that this process had in memory since the last :func:`forget_peak`."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) << 10
+
+
+def forget_peak() -> int:
+    Path("/proc/self/clear_refs").write_text("5")
+    return peak()
+
+
+def run_case(campaign: ModuleType, seed: int, directory: Path) -> dict[str, Any]:
+    """Runs one case in this process; what it answered, or how it went wrong."""
+    from outcome import is_documented
+
+    directory.mkdir(parents=True)
+    before = forget_peak()
+    try:
+        reply: dict[str, Any] = {"error": campaign.case(seed, directory)}
+    except Exception as error:
+        if is_documented(error, directory):
+            reply = {"error": type(error).__name__}
+        else:
+            lines = traceback.format_exception(error)
+            reply = {"kind": signature(error), "detail": "".join(lines)}
+    grown = peak() - before
+    if "kind" not in reply and grown > GROWTH:
+        reply = {"kind": "memory", "detail": f"took {grown // MiB:,} MiB"}
+    return reply | {"seed": seed}
+
+
+def signature(error: BaseException) -> str:
+    """Where an error comes from, to tell those of one cause from others."""
+    places = [
+        f"{Path(frame.filename).name}:{frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "pyg_graphzero" in frame.filename or str(HERE) in frame.filename
+    ]
+    if isinstance(error, AssertionError):
+        text = re.sub(r"\d+", "N", str(error).splitlines()[0] if str(error) else "")
+        return f"{places[-1] if places else ''} {text[:80]}"
+    return f"{type(error).__name__} in {places[-1] if places else '?'}"
+
+
+class Worker:
+    """A process that runs cases, one at a time."""
+
+    ends: ClassVar[set[int]] = set()  # of pipes to all of them
+
+    def __init__(self, campaign: ModuleType, root: Path, keeps: bool = False) -> None:
+        self.stderr = root / f"stderr-{time.monotonic_ns()}"
+        self.seed: int | None = None
+        self.begun = 0.0
+        self.notes: list[str] = []
+        self.cases = 0
+        self._rest = b""
+        asked, self._ask = os.pipe()
+        self.answers, answer = os.pipe()
+        Worker.ends |= {self._ask, self.answers}
+        sys.stdout.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            for end in Worker.ends:  # those of the others too, or these would not see theirs close
+                os.close(end)
+            status = 70
+            try:
+                self._serve(campaign, root, asked, answer, keeps)
+                status = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        os.close(asked)
+        os.close(answer)
+
+    def _serve(
+        self, campaign: ModuleType, root: Path, asked: int, answer: int, keeps: bool
+    ) -> None:
+        os.setsid()  # what a case starts dies with it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        out = os.open(self.stderr, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        for stream in (1, 2):
+            os.dup2(out, stream)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+        if "libasan" not in os.environ.get("LD_PRELOAD", ""):
+            faulthandler.enable()  # a sanitizer says more
+
+        from outcome import notes_to
+
+        def say(reply: dict[str, Any]) -> None:
+            os.write(answer, json.dumps(reply).encode() + b"\n")
+
+        notes_to(lambda text: say({"note": text[:2000]}))
+        if hasattr(campaign, "setup"):
+            campaign.setup(root / "shared")
+        gc.collect()
+        gc.freeze()
+        with open(asked) as seeds:
+            for line in seeds:
+                directory = root / f"case-{int(line)}"
+                reply = run_case(campaign, int(line), directory)
+                if not keeps:
+                    gc.collect()
+                    shutil.rmtree(directory, ignore_errors=True)
+                say(reply)
+
+    def ask(self, seed: int) -> None:
+        self.seed, self.begun, self.notes = seed, time.monotonic(), []
+        self.cases += 1
+        os.write(self._ask, b"%d\n" % seed)
+
+    def replies(self) -> list[dict[str, Any]] | None:
+        """What it has said; None when it is dead."""
+        data = os.read(self.answers, 1 << 16)
+        if not data:
+            return None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        found = [json.loads(line) for line in lines]
+        self.notes += [reply["note"] for reply in found if "note" in reply]
+        return [reply for reply in found if "note" not in reply]
+
+    def resident(self) -> int:
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError):
+            return 0
+        return pages * resource.getpagesize()
+
+    def stop(self) -> str:
+        """Ends it if it has not ended; what killed it."""
+        for end in (self._ask, self.answers):
+            os.close(end)
+            Worker.ends.remove(end)
+        _, status = os.waitpid(self.pid, 0)
+        with open(self.stderr, errors="replace") as file:
+            self.said = file.read()[-6000:]
+        self.stderr.unlink()
+        if os.WIFSIGNALED(status):
+            return signal.Signals(os.WTERMSIG(status)).name
+        return f"exit status {os.WEXITSTATUS(status)}"
+
+    def kill(self, number: int) -> None:
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            os.kill(self.pid, number)
+
+
+class Runner:
+    """Hands out numbers to processes, and starts another where one died."""
+
+    def __init__(self, campaign: ModuleType, root: Path, limit: float, keeps: bool = False) -> None:
+        self.campaign = campaign
+        self.root = root
+        self.limit = limit
+        self.keeps = keeps
+
+    def set_up(self) -> None:
+        """Makes what the cases share, in a process of its own: a fork of threads is none."""
+        worker = Worker(self.campaign, self.root)
+        how = worker.stop()
+        if how != "exit status 0":
+            raise RuntimeError(f"setup: {how}\n{worker.said}")
+
+    def run(self, seeds: Iterator[int], jobs: int) -> Result:
+        result, begun = Result(), time.monotonic()
+        selector = selectors.DefaultSelector()
+        workers: list[Worker] = []
+
+        def start() -> None:
+            seed = next(seeds, None)
+            if seed is None:
+                return
+            worker = Worker(self.campaign, self.root, self.keeps)
+            workers.append(worker)
+            selector.register(worker.answers, selectors.EVENT_READ, worker)
+            worker.ask(seed)
+
+        def go_on(worker: Worker) -> None:
+            if worker.cases >= CASES_PER_PROCESS:
+                retire(worker)
+                start()
+            elif (seed := next(seeds, None)) is None:
+                retire(worker)
+            else:
+                worker.ask(seed)
+
+        def retire(worker: Worker) -> str:
+            workers.remove(worker)
+            selector.unregister(worker.answers)
+            return worker.stop()
+
+        def bury(worker: Worker, why: str = "") -> None:
+            seed = worker.seed
+            how = retire(worker)
+            shutil.rmtree(self.root / f"case-{seed}", ignore_errors=True)
+            if seed is None:
+                raise RuntimeError(f"a process died between cases: {how}\n{worker.said}")
+            finish(
+                worker,
+                {"seed": seed, "kind": why or crash_kind(how, worker.said), "detail": worker.said},
+            )
+            start()
+
+        def finish(worker: Worker, reply: dict[str, Any]) -> None:
+            worker.seed = None
+            result.add(reply, worker.notes)
+            if "kind" in reply:
+                print(f"{reply['seed']}: {reply['kind']}", flush=True)
+            elif result.cases % 1000 == 0:
+                result.seconds = time.monotonic() - begun
+                print(result, flush=True)
+
+        for _ in range(jobs):
+            start()
+        try:
+            while workers:
+                for key, _ in selector.select(0.5):
+                    worker = key.data
+                    replies = worker.replies()
+                    if replies is None:
+                        bury(worker)
+                        continue
+                    for reply in replies:
+                        finish(worker, reply)
+                        go_on(worker)
+                for worker in list(workers):
+                    if worker.resident() > RUNAWAY:
+                        worker.kill(signal.SIGKILL)
+                        bury(worker, "memory")
+                    elif time.monotonic() - worker.begun > self.limit:
+                        worker.kill(signal.SIGUSR1)  # faulthandler shows where its threads are
+                        time.sleep(0.5)
+                        worker.kill(signal.SIGKILL)
+                        bury(worker, "hang")
+        finally:
+            for worker in list(workers):
+                worker.kill(signal.SIGKILL)
+                retire(worker)
+        result.seconds = time.monotonic() - begun
+        return result
+
+
+def crash_kind(how: str, said: str) -> str:
+    """A name for a death, with the innermost line of ours that is known of it."""
+    found = re.search(r"ERROR: AddressSanitizer: (\S+)", said)
+    how = f"{how} {found[1]}" if found else how
+    frames = re.findall(r'File "[^"]*?(pyg_graphzero|fuzz)/([^"]+)", line \d+ in (\w+)', said)
+    return f"{how} in {frames[0][1]}:{frames[0][2]}" if frames else how
+
+
+def show(result: Result, name: str) -> None:
+    """Prints what went wrong, each kind with how to see it again."""
+    kinds: dict[str, list[Violation]] = {}
+    for violation in result.violations:
+        kinds.setdefault(violation.kind, []).append(violation)
+    for kind, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        first = min(found, key=lambda v: v.seed)
+        print(f"\nVIOLATION {kind}: {len(found)} of {result.cases} cases")
+        for line in first.notes:
+            print(f"    {line}")
+        print("    " + first.detail.strip().replace("\n", "\n    "))
+        for violation in sorted(found, key=lambda v: v.seed)[:5]:
+            print(f"  python tests/fuzz/run.py {name} {violation.seed}")
+    print(result)
+
+
+def parse_seeds(text: str) -> range:
+    first, _, end = text.partition(":")
+    return range(int(first), int(end)) if end else range(int(first), int(first) + 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("campaign")
+    parser.add_argument("seeds", type=parse_seeds, help="one number, or first:end")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds for one case")
+    parser.add_argument("--core", type=Path, help="another build of the engine")
+    parser.add_argument("--keep", type=Path, help="leave the files of cases here")
+    parser.add_argument("--json", type=Path, help="write the counts and violations here")
+    args = parser.parse_args()
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    sys.path.insert(1, str(HERE.parent))  # what the other tests use
+    if args.core is not None:
+        load_engine(args.core)
+    campaign = importlib.import_module(args.campaign)
+    if args.keep is not None:
+        root = args.keep.absolute()
+        root.mkdir(parents=True, exist_ok=True)
+    else:
+        fast = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        root = Path(tempfile.mkdtemp(prefix="gz-fuzz-", dir=fast))
+    runner = Runner(campaign, root, args.limit, args.keep is not None)
+    try:
+        runner.set_up()
+        result = runner.run(iter(args.seeds), min(args.jobs, len(args.seeds)))
+        show(result, args.campaign)
+    finally:
+        if args.keep is None:
+            shutil.rmtree(root, ignore_errors=True)
+    if args.json is not None:
+        document = {
+            "campaign": args.campaign,
+            "seeds": [args.seeds.start, args.seeds.stop],
+            "cases": result.cases,
+            "clean": result.clean,
+            "errors": dict(result.errors),
+            "seconds": round(result.seconds, 1),
+            "violations": [
+                {"seed": v.seed, "kind": v.kind, "notes": v.notes, "detail": v.detail}
+                for v in result.violations
+            ],
+        }
+        args.json.write_text(json.dumps(document, indent=1) + "\n")
+    return 1 if result.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""The first cases of every campaign, and the runner itself; `make fuzz` runs many more."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+RUN = Path(__file__).parent / "run.py"
+
+
+def run(tmp_path: Path, campaign: str, seeds: str, *options: str) -> tuple[dict[str, Any], str]:
+    summary = tmp_path / "summary.json"
+    done = subprocess.run(
+        [sys.executable, str(RUN), campaign, seeds, "--json", str(summary), *options],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert summary.exists(), done.stderr
+    found = json.loads(summary.read_text())
+    assert done.returncode == bool(found["violations"])
+    return found, done.stdout
+
+
+def test_the_runner_sees_whatever_goes_wrong(tmp_path: Path) -> None:
+    found, said = run(tmp_path, "selftest", "0:20", "--jobs", "2", "--limit", "10")
+    assert (found["cases"], found["clean"]) == (20, 11)
+    assert found["errors"] == {"FormatError": 1, "FileNotFoundError": 1}
+    kinds = {v["seed"]: v["kind"] for v in found["violations"]}
+    assert kinds.pop(2).startswith("SIGSEGV")
+    assert kinds == {
+        3: "hang",
+        4: "selftest.py:case N is not N",
+        5: "KeyError in selftest.py:case",
+        6: "memory",
+        8: "FileNotFoundError in selftest.py:case",
+        9: "exit status 3",
+    }
+    assert all(v["notes"] == [f"does {v['seed']}"] for v in found["violations"])
+    assert "python tests/fuzz/run.py selftest 3" in said
