@@ -388,7 +388,7 @@ class StoreEditor:
         self._schema = store
         self._files = _FileSet(self._directory, store)
 
-    def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor) -> None:
+    def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor | Rows) -> None:
         """Writes or replaces a node column."""
         tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {record.name!r}")
         record.attrs[attr] = self._files.column(node_folder(record.name), attr, tensor)
@@ -411,7 +411,7 @@ class StoreEditor:
         record.attrs[attr] = self._files.add(file, loss)
         self._commit()
 
-    def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor) -> None:
+    def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor | Rows) -> None:
         """Writes or replaces an edge column, rows in CSC order."""
         tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {record.name!r}")
         record.attrs[attr] = self._files.column(edge_folder(record.name), attr, tensor)

@@ -7,9 +7,10 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import EdgeAttr, FeatureStore, GraphStore, TensorAttr
+from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
 import pyg_graphzero as gz
+from pyg_graphzero.remote.features import _ReplacedRows
 
 EDGE = ("author", "writes", "paper")
 
@@ -176,6 +177,97 @@ def test_put_update_remove(homo):
             writable.feature_store.remove_tensor(None, "z", None)
     assert "z" not in gz.open(store.path).data()
     assert not list(store.path.rglob("z*.gd"))
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+def test_update_some_rows(homo, tmp_path, optimized):
+    data, store = homo
+    path = store.path
+    if optimized:
+        path = tmp_path / "optimized"
+        gz.optimize(store.path, path, seeds="train_idx", num_neighbors=[3], progress=False)
+    x, attr = data.x.clone(), data.edge_attr.clone()
+    with gz.open(path, mode="r+") as writable:
+        fs = writable.feature_store
+        index = torch.tensor([250, 3, 250, 7])
+        rows = torch.arange(32.0).view(4, 8)
+        x[[250, 3, 7]] = rows[[2, 1, 3]]  # of a row that is named twice the last counts
+        assert fs.update_tensor(rows, None, "x", index)
+        x[4], x[10:20:3] = rows[0], -1.0
+        assert fs.update_tensor(rows[0].double(), None, "x", 4)
+        assert fs.update_tensor(torch.tensor(-1), None, "x", slice(10, 20, 3))
+        mask = torch.arange(300) % 50 == 1
+        x[mask] = 9.0
+        assert fs.update_tensor(np.full((6, 8), 9.0), None, "x", mask.numpy())
+        attr[[5, 2999]] = 7.0
+        assert fs.update_tensor(torch.full((2, 3), 7.0), (None, None), "edge_attr", [5, 2999])
+        assert fs.update_tensor(rows[:0], None, "x", slice(20, 10))
+        for index, error, message in (
+            (torch.tensor([0, 300]), IndexError, r"index\[1\]: found row 300, expected 0 <= row <"),
+            (torch.tensor([-1]), IndexError, r"index\[0\]: found row -1"),
+            (300, IndexError, "range"),
+            (torch.tensor([1, 2]), ValueError, r"found shape \[3, 8\], expected \[2, 8\]"),
+        ):
+            with pytest.raises(error, match=message):
+                fs.update_tensor(rows[:3], None, "x", index)
+        with pytest.raises(ValueError, match="expected 300 rows"):
+            fs.update_tensor(rows, None, "x", None)
+        with pytest.raises(KeyError, match="attribute 'nothing'"):
+            fs.update_tensor(rows, None, "nothing", None)
+        for change in (fs.update_tensor, fs.put_tensor):
+            with pytest.raises(gz.UnsupportedError, match="found an index set"):
+                change(torch.arange(300), None, "train_idx", None)
+        with pytest.raises(gz.UnsupportedError, match="found an index set"):
+            fs.remove_tensor(None, "train_idx", None)
+    again = gz.open(path)
+    assert torch.equal(again.data().x, x)
+    assert torch.equal(again.data().edge_attr, attr)
+    assert torch.equal(again.data().train_idx, data.train_idx)
+    assert again.verify().ok
+
+
+def test_rows_of_an_encoded_column_are_replaced(tmp_path):
+    data = Data(x=torch.rand(600_000, 16), edge_index=torch.tensor([[0], [1]]))
+    gz.convert(data, tmp_path / "s", features="float16", progress=False)
+    x = gz.open(tmp_path / "s").data().x.clone()  # more than one slab
+    index = torch.tensor([0, 599_999, 524_287, 524_288])
+    x[index] = 2.0
+    with gz.open(tmp_path / "s", mode="r+") as writable:
+        writable.feature_store.update_tensor(torch.tensor(2.0), None, "x", index)
+    assert torch.equal(gz.open(tmp_path / "s").data().x, x)
+
+
+def test_an_update_that_fails_changes_nothing(homo, monkeypatch):
+    data, store = homo
+    before = sorted(p.name for p in store.path.rglob("*"))
+
+    def full(self):
+        raise OSError(28, "No space left on device")
+
+    with gz.open(store.path, mode="r+") as writable:
+        with monkeypatch.context() as patch:
+            patch.setattr(_ReplacedRows, "read", lambda self, begin, end: full(self))
+            with pytest.raises(OSError, match="No space left"):
+                writable.feature_store.update_tensor(torch.zeros(8), None, "x", 3)
+        assert torch.equal(writable.data().x, data.x)
+    assert sorted(p.name for p in store.path.rglob("*") if p.suffix != ".lock") == before
+    assert torch.equal(gz.open(store.path).data().x, data.x)
+
+
+@pytest.mark.parametrize("layout", ["csr", "coo", "csc"])
+def test_a_stored_conversion_changes_nothing(hetero, layout):
+    data, store = hetero
+    with gz.open(store.path, mode="r+") as writable:
+        want = getattr(writable.graph_store, layout)()
+        got = getattr(writable.graph_store, layout)(store=True)
+        for a, b in zip(want, got, strict=True):
+            for name in data.edge_types:
+                same = a[name] is b[name] is None or torch.equal(a[name], b[name])
+                assert same, (layout, name)
+    again = gz.open(store.path).data()
+    for name in data.edge_types:
+        assert torch.equal(again[name].edge_index, data[name].edge_index)
+    assert torch.equal(again[EDGE].edge_attr, data[EDGE].edge_attr)
 
 
 def test_put_and_remove_edges(hetero):

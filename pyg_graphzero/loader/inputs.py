@@ -10,8 +10,10 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.loader.utils import get_edge_label_index
 
 from pyg_graphzero.graph import plain
+from pyg_graphzero.remote.edges import DiskGraphStore
+from pyg_graphzero.remote.features import DiskFeatureStore
 from pyg_graphzero.schema import EdgeType
-from pyg_graphzero.stores import DiskFeatureStore, DiskGraphStore, Store
+from pyg_graphzero.stores import Store
 
 
 def resolve(data: Any) -> Any:

@@ -1,0 +1,1 @@
+"""PyG's ``FeatureStore`` and ``GraphStore`` over a store."""
