@@ -6,6 +6,7 @@
 #   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
 #   make sanitize   the same under AddressSanitizer + UBSan, then ThreadSanitizer
+#   make mutants    deliberate mistakes, each noticed by the test that is named for it
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make clean
 
@@ -18,7 +19,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc -name '*.cpp' -o -nam
 # Threads that spin while they wait make a busy machine ten times slower.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test lint docs cpptest sanitize stock clean
+.PHONY: demo test lint docs cpptest sanitize mutants stock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -49,6 +50,9 @@ sanitize: $(VENV)/.tools
 	  $(BIN)/cmake --build build/$$kind && \
 	  build/$$kind/graphzero_tests || exit 1; \
 	done
+
+mutants: $(VENV)/.tools
+	$(BIN)/python tools/mutants.py
 
 # torch is pinned first: unpinned it may bring gigabytes of CUDA.
 $(VENV)/.torch: constraints.txt

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from chunks import chunks  # noqa: F401  (a fixture)
 from hypothesis import settings
 
 import pyg_graphzero as gz

@@ -10,6 +10,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import chunks
 import numpy as np
 import pytest
 import torch
@@ -64,6 +65,7 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a.contiguous().view(torch.int32), b.contiguous().view(torch.int32))
 
 
+@chunks.both
 class TestDecoding:
     @pytest.mark.parametrize("encoding", HALVES)
     @pytest.mark.parametrize("width", [1, 7, 8, 16, 64])
