@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import FeatureStore, GraphStore
+from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
 
 from pyg_graphzero import _core
@@ -23,7 +23,10 @@ from pyg_graphzero.data import (
 )
 from pyg_graphzero.edge_order import EdgeOrder, comparable_times, rank_edges
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.remote.edges import DiskGraphStore
+from pyg_graphzero.remote.features import DiskFeatureStore
 from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.stores import Store
 
 
 @dataclass
@@ -164,6 +167,29 @@ class SampledGraph:
         return rows if ids is None else gather(rows, ids.to(torch.int64))
 
 
+def resolve(data: Any) -> Any:
+    """What was given as a graph, as ``Data`` or ``HeteroData``; stores of others as a pair.
+
+    Raises:
+        TypeError: It is none of the inputs that they take.
+    """
+    if isinstance(data, Store):
+        return data.data()
+    if isinstance(data, (Data, HeteroData)):
+        return data
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        features, graph = data
+        ours = isinstance(features, DiskFeatureStore) and isinstance(graph, DiskGraphStore)
+        if ours and features.store.path == graph.store.path:
+            return features.store.data()
+        if isinstance(features, FeatureStore) and isinstance(graph, GraphStore):
+            return features, graph
+    raise TypeError(
+        f"data: found {type(data).__name__}, expected a Store, its .data(), a pair of feature "
+        "store and graph store, or Data or HeteroData in memory"
+    )
+
+
 def graph_of(data: Any, backward: bool = False) -> SampledGraph:
     """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
 
@@ -284,25 +310,24 @@ def add_order(
 
     Args:
         graph: The graph of ``data``.
-        data: Where the attributes are; stores of others have times of nodes only.
-        time_attr: A node or an edge attribute; types without it are not restricted.
+        data: Where the attributes are.
+        time_attr: A node or an edge attribute. As in PyG, types without it are not restricted,
+            where others have it.
         weight_attr: An edge attribute; types without it are drawn from uniformly.
         is_sorted: Neighbourhoods are sorted by time already.
 
     Raises:
-        ValueError: No type has the attribute, or node and edge types both have it.
+        ValueError: No type has the attribute, node and edge types both have it, or it is not one
+            value each.
     """
     node_times: dict[str | None, Any] = {}
     edge_times: dict[EdgeType | None, Any] = {}
     weights: dict[EdgeType | None, Any] = {}
     if time_attr is not None:
         if isinstance(data, tuple):
-            node_times = _times_in(data[0], time_attr)
+            node_times, edge_times = _times_in(graph, data[0], time_attr)
         else:
-            for node_type, store in node_storages(data).items():
-                if time_attr in store and store.is_node_attr(time_attr):
-                    value = dict(raw_items(store))[time_attr]
-                    node_times[node_type] = value.copy() if isinstance(value, OnDemand) else value
+            node_times = _node_values(data, time_attr)
             edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
         if bool(node_times) == bool(edge_times):
             found = "both node and edge types" if node_times else "no node or edge type"
@@ -318,9 +343,10 @@ def add_order(
 
     as_float = bool(graph.float_times)
     for node_type, value in node_times.items():
-        graph.node_times[node_type] = comparable_times(
-            torch.as_tensor(value), f"{time_attr!r} of {node_type}", as_float
-        )
+        what, count = f"{time_attr!r} of {node_type}", graph.node_types[node_type]
+        if len(value) != count:
+            raise ValueError(f"{what}: found {len(value)} times, expected {count}")
+        graph.node_times[node_type] = comparable_times(torch.as_tensor(value), what, as_float)
     for name in graph.edge_types:
         src, _ = graph.ends(name)
         times: Tensor | None = None
@@ -362,13 +388,54 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
     return value is graph.contents.view(file) and value._version == 0
 
 
-def _times_in(feature_store: FeatureStore, time_attr: str) -> dict[str | None, Any]:
-    """The times of nodes in somebody else's store, fetched whole."""
-    found = {}
-    for attr in feature_store.get_all_tensor_attrs():
-        if attr.attr_name == time_attr and not isinstance(attr.group_name, tuple):
-            attr.index = None
-            found[attr.group_name] = feature_store.get_tensor(attr)
+def _times_in(
+    graph: SampledGraph, feature_store: FeatureStore, time_attr: str
+) -> tuple[dict[str | None, Any], dict[EdgeType | None, Tensor]]:
+    """The times of nodes and of edges in somebody else's store, fetched whole.
+
+    The graph says whose they are: of a homogeneous one the groups may have any name, as in PyG.
+    """
+    nodes: dict[str | None, Any] = {}
+    edges: dict[EdgeType | None, Tensor] = {}
+    is_hetero = None not in graph.node_types
+    found = [a for a in feature_store.get_all_tensor_attrs() if a.attr_name == time_attr]
+    if not is_hetero and len(found) > 1:
+        groups = [attr.group_name for attr in found]
+        raise ValueError(
+            f"time_attr={time_attr!r}: found it in the groups {groups} of a homogeneous graph, "
+            "expected one"
+        )
+    for attr in found:
+        group, attr.index = attr.group_name, None
+        times = feature_store.get_tensor(attr)
+        if not is_hetero:
+            is_of_edges = isinstance(group, tuple) or _is_of_edges(graph, times, time_attr)
+            group = None
+        else:
+            is_of_edges = isinstance(group, tuple)
+        if not is_of_edges:
+            nodes[group] = times
+        elif group in graph.edge_types:
+            edges[group] = graph.in_slots(group, times, time_attr)
+    return nodes, edges
+
+
+def _is_of_edges(graph: SampledGraph, times: Any, time_attr: str) -> bool:
+    """Whether there is a time for every edge; where there are as many nodes, PyG's name decides."""
+    counts = graph.node_types[None], sum(graph.csc(name)[1].numel() for name in graph.edge_types)
+    if counts[0] == counts[1]:
+        return time_attr != "time"
+    return len(times) == counts[1]
+
+
+def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
+    """A node attribute by node type, for those that have it; in the user's order."""
+    found: dict[str | None, Any] = {}
+    for name, store in node_storages(data).items():
+        # Of one type of several it may have the wrong length, which is said later.
+        if attr in store and (name is not None or store.is_node_attr(attr)):
+            value = dict(raw_items(store))[attr]
+            found[name] = value.copy() if isinstance(value, OnDemand) else value
     return found
 
 

@@ -11,7 +11,7 @@ from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NodeS
 from pyg_graphzero import _core
 from pyg_graphzero.columns import engine_array
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.graph import graph_of
+from pyg_graphzero.graph import graph_of, resolve
 from pyg_graphzero.sampler import GraphSampler, Prepared, Seeds
 
 
@@ -26,7 +26,7 @@ class HGTSampler(GraphSampler):
     among sampled nodes are complete all the same. A batch is a function of its key alone.
 
     Args:
-        data: ``store.data()`` of a heterogeneous store, or ``HeteroData`` in memory.
+        data: A heterogeneous ``Store``, its ``.data()``, or ``HeteroData`` in memory.
         num_samples: Nodes to add per hop: a list for every node type, or a dict of lists of equal
             length by node type; types that are not in it get no nodes besides seeds.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
@@ -51,6 +51,7 @@ class HGTSampler(GraphSampler):
     """
 
     def __init__(self, data: Any, num_samples: Any, num_threads: int = 0) -> None:
+        data = resolve(data)
         if not isinstance(data, HeteroData):
             raise TypeError(
                 f"data: found {type(data).__name__}, expected a heterogeneous graph; for a "

@@ -1,15 +1,53 @@
-"""How destinations draw their neighbours: each for itself, or together, to save reads."""
+"""How destinations draw their neighbours: how many, each for itself or together to save reads."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from torch_geometric.sampler import NumNeighbors
+
 from pyg_graphzero import _core
+from pyg_graphzero.schema import EdgeType
 
 METHODS = ("uniform", "labor")
 
 # What says how, with what it is unless said otherwise.
 DEFAULTS: dict[str, Any] = {"method": "uniform", "layer_dependency": False, "batch_dependency": 1}
+
+
+def one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raises ValueError if the argument ``name`` is none of its choices."""
+    if value not in choices:
+        raise ValueError(f"{name}: found {value!r}, expected one of {choices}")
+
+
+def fan_outs(
+    fanout: NumNeighbors, names: list[EdgeType | None], is_hetero: bool
+) -> list[list[int]]:
+    """How many neighbours are drawn per hop, by the number of the edge type.
+
+    Raises:
+        ValueError: A count below -1, or lists that do not fit the edge types.
+    """
+    values = fanout.get_values(names) if is_hetero else fanout.get_values()
+    if not is_hetero and isinstance(values, dict):
+        raise ValueError(
+            "num_neighbors: found a dict by edge type, expected a list for a homogeneous graph"
+        )
+    lists = [values[name] if is_hetero else values for name in names]
+    return [
+        [_count(k, hop, name) for hop, k in enumerate(hops)]
+        for name, hops in zip(names, lists, strict=True)
+    ]
+
+
+def _count(k: Any, hop: int, name: EdgeType | None) -> int:
+    """A fan-out; NumPy's integers are taken too."""
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < -1:
+        where = f"num_neighbors[{hop}]" + ("" if name is None else f" of {name}")
+        raise ValueError(f"{where}: found {k!r}, expected a count, 0, or -1 for all neighbors")
+    return int(k)
 
 
 def labor_of(
@@ -24,8 +62,7 @@ def labor_of(
     Raises:
         ValueError: An option of LABOR without it, or with what it has no meaning for.
     """
-    if method not in METHODS:
-        raise ValueError(f"method: found {method!r}, expected one of {METHODS}")
+    one_of("method", method, METHODS)
     if not isinstance(layer_dependency, bool):
         raise ValueError(f"layer_dependency: found {layer_dependency!r}, expected True or False")
     is_count = isinstance(batch_dependency, int) and not isinstance(batch_dependency, bool)

@@ -49,6 +49,9 @@ class NonEdgeSampling(NegativeSampling):
         src: Sources of the batch's positive edges, ``int64 [n]``.
         disjoint: How PyG lays out triplets: negative j belongs to positive j mod n if disjoint,
             else to positive j div amount.
+
+    Raises:
+        ValueError: The graph has no such edge type.
     """
 
     def __init__(
@@ -60,6 +63,11 @@ class NonEdgeSampling(NegativeSampling):
         disjoint: bool,
     ) -> None:
         super().__init__(base.mode, base.amount, base.src_weight, base.dst_weight)
+        if name not in graph.edge_types:
+            raise ValueError(
+                f"exclude_edges: found edge type {name}, expected one of {graph.edge_types}: of "
+                "another it is not known which pairs are edges"
+            )
         self.graph = graph
         self.name = name
         if self.is_triplet():

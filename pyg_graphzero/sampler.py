@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.sampler import (
@@ -24,10 +25,10 @@ from pyg_graphzero import _core
 from pyg_graphzero.columns import engine_array, look_up
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.graph import SampledGraph, add_order, graph_of, graph_of_stores
+from pyg_graphzero.graph import SampledGraph, add_order, graph_of, graph_of_stores, resolve
 from pyg_graphzero.keys import BatchKey, batch_number, random_key
 from pyg_graphzero.link_seeds import link_seeds
-from pyg_graphzero.methods import labor_of
+from pyg_graphzero.methods import fan_outs, labor_of, one_of
 from pyg_graphzero.negatives import NonEdgeSampling
 from pyg_graphzero.schema import EdgeType
 
@@ -53,13 +54,6 @@ class Sampled:
     edges: list[tuple[Tensor, Tensor | None]]
     num_sampled_nodes: list[list[int]] | None = None
     num_sampled_edges: list[list[int]] | None = None
-
-    @classmethod
-    def of(cls, batch: tuple[Any, ...]) -> Sampled:
-        """What was sampled of a batch of the engine."""
-        nodes, trees, edges, num_nodes, num_edges = batch[:5]
-        whole = num_edges and not num_edges[0]  # induced edges are of no hop
-        return cls(nodes, trees or None, edges, num_nodes, None if whole else num_edges)
 
 
 @dataclass
@@ -113,6 +107,11 @@ class GraphSampler(BaseSampler):
         """Whether batches are what the engine samples, so that it can gather too."""
         return True
 
+    @property
+    def is_by_hop(self) -> bool:
+        """Whether every edge was sampled in a hop; induced ones are of none."""
+        return False
+
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
@@ -140,8 +139,15 @@ class GraphSampler(BaseSampler):
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
         """Samples a batch; the same key gives the same sample."""
         made = self.recipe().make(prepared.seeds, key % 2**64, self.num_threads, batch_number(key))
-        sampled = Sampled.of(made)
+        sampled = self.sample_of(made)
         return self.output(sampled, prepared.finish(sampled))
+
+    def sample_of(self, batch: tuple[Any, ...]) -> Sampled:
+        """What was sampled of a batch of the engine."""
+        nodes, trees, edges, num_nodes, num_edges = batch[:5]
+        return Sampled(
+            nodes, trees or None, edges, num_nodes, num_edges if self.is_by_hop else None
+        )
 
     def output(self, sampled: Sampled, metadata: Any) -> Any:
         """A sample as PyG has it, of the user's nodes."""
@@ -253,7 +259,7 @@ class NeighborSampler(GraphSampler):
     alone: the same for any number of threads.
 
     Args:
-        data: ``store.data()``, or ``Data``/``HeteroData`` in memory.
+        data: A ``Store``, its ``.data()``, its two stores, or ``Data``/``HeteroData`` in memory.
         num_neighbors: Fan-out per hop: a list, a dict of lists by edge type, or PyG's
             ``NumNeighbors``. ``-1`` takes all neighbours, ``0`` none.
         subgraph_type: ``"directional"``; ``"bidirectional"`` adds the reverse of every sampled
@@ -309,10 +315,11 @@ class NeighborSampler(GraphSampler):
         layer_dependency: bool = False,
         batch_dependency: int = 1,
     ) -> None:
-        _one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
-        _one_of("sample_direction", sample_direction, ("forward", "backward"))
+        one_of("temporal_strategy", temporal_strategy, ("uniform", "last"))
+        one_of("sample_direction", sample_direction, ("forward", "backward"))
         labor_of(method, layer_dependency, batch_dependency, replace, temporal_strategy)
         self.subgraph_type = SubgraphType(subgraph_type)
+        data = resolve(data)
         if isinstance(data, tuple):
             if weight_attr is not None or sample_direction != "forward":
                 raise UnsupportedError(
@@ -344,28 +351,10 @@ class NeighborSampler(GraphSampler):
 
     @num_neighbors.setter
     def num_neighbors(self, value: Any) -> None:
+        value = value.tolist() if isinstance(value, (np.ndarray, Tensor)) else value
         fanout = value if isinstance(value, NumNeighbors) else NumNeighbors(value)
-        names = self.graph.edge_types
-        if self.is_hetero:
-            by_type = fanout.get_values(names)
-            lists = [list(by_type[name]) for name in names]
-        else:
-            values = fanout.get_values()
-            if isinstance(values, dict):
-                raise ValueError(
-                    "num_neighbors: found a dict by edge type, expected a list for a "
-                    "homogeneous graph"
-                )
-            lists = [list(values) for _ in names]
-        for name, hops in zip(names, lists, strict=True):
-            for hop, k in enumerate(hops):
-                if isinstance(k, bool) or not isinstance(k, int) or k < -1:
-                    where = f"num_neighbors[{hop}]" + ("" if name is None else f" of {name}")
-                    raise ValueError(
-                        f"{where}: found {k!r}, expected a count, 0, or -1 for all neighbors"
-                    )
+        self._fanouts = fan_outs(fanout, self.graph.edge_types, self.is_hetero)
         self._num_neighbors = fanout
-        self._fanouts = lists
 
     def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
         """How the engine makes batches: samples, and gathers what ``plan`` says."""
@@ -407,6 +396,11 @@ class NeighborSampler(GraphSampler):
     def is_final(self) -> bool:
         """Whether batches are what the engine samples, so that it can gather too."""
         return self.subgraph_type != SubgraphType.bidirectional
+
+    @property
+    def is_by_hop(self) -> bool:
+        """Whether every edge was sampled in a hop; induced ones are of none."""
+        return self.subgraph_type != SubgraphType.induced
 
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
         """What to sample around seed nodes."""
@@ -524,8 +518,3 @@ class NeighborSampler(GraphSampler):
                 f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
             )
         return own[nodes]
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}: found {value!r}, expected one of {choices}")

@@ -75,6 +75,61 @@ def test_times_of_stores():
         assert torch.equal(paper.time, paper.n_id)
 
 
+@pytest.mark.parametrize("group", [None, "node", ("a", "b")])
+@pytest.mark.parametrize("level", ["nodes", "edges"])
+def test_times_of_homogeneous_stores(group, level):
+    # A group may have any name; whose the times are is told by how many there are.
+    data = homogeneous()
+    features, graph = MyFeatureStore(), MyGraphStore()
+    graph.put_edge_index(tuple(data.edge_index), edge_type=None, layout="coo", size=(300, 300))
+    times = torch.randperm(300 if level == "nodes" else 3000)
+    features.put_tensor(times, group_name=group, attr_name="at", index=None)
+    if level == "nodes" and isinstance(group, tuple):
+        with pytest.raises(ValueError, match=r"at of None: found shape \[300\], expected 3000"):
+            NeighborLoader((features, graph), [5], input_nodes=torch.arange(9), time_attr="at")
+        return
+    limit = torch.full((60,), times.numel() // 2)
+    loader = NeighborLoader(
+        (features, graph), [5, 5], input_nodes=torch.arange(60), input_time=limit, time_attr="at",
+        batch_size=30,
+    )  # fmt: skip
+    for batch in loader:
+        drawn = batch.n_id[batch.edge_index[0]] if level == "nodes" else batch.e_id
+        assert drawn.numel() > 0
+        assert (times[drawn] <= limit[0]).all()
+
+
+def test_times_of_edges_of_stores():
+    data = heterogeneous()
+    del data["venue"], data["paper", "in", "venue"], data["venue", "hosts", "author"]
+    cites = ("paper", "cites", "paper")
+    features, graph = stores_of(data, "coo", MyFeatureStore(), MyGraphStore())
+    times = torch.randperm(900)
+    features.put_tensor(times, group_name=cites, attr_name="at", index=None)
+    loader = NeighborLoader(
+        (features, graph), [5, 5], input_nodes="paper", input_time=torch.full((200,), 400),
+        time_attr="at", batch_size=50,
+    )  # fmt: skip
+    for batch in loader:
+        assert (times[batch[cites].e_id] <= 400).all()
+        assert batch["author", "writes", "paper"].e_id.numel() > 0  # has no times
+
+
+def test_times_that_are_not_there():
+    data = homogeneous()
+    features, graph = MyFeatureStore(), MyGraphStore()
+    graph.put_edge_index(tuple(data.edge_index), edge_type=None, layout="coo", size=(300, 300))
+    given = {"input_nodes": torch.arange(9), "time_attr": "time"}
+    with pytest.raises(ValueError, match="time_attr='time': found it in no node or edge type"):
+        NeighborLoader((features, graph), [5], **given)
+    features.put_tensor(torch.arange(7), group_name="node", attr_name="time", index=None)
+    with pytest.raises(ValueError, match="'time' of None: found 7 times, expected 300"):
+        NeighborLoader((features, graph), [5], **given)
+    features.put_tensor(torch.arange(300), group_name="other", attr_name="time", index=None)
+    with pytest.raises(ValueError, match=r"in the groups \['node', 'other'\] of a homogeneous"):
+        NeighborLoader((features, graph), [5], **given)
+
+
 def test_links_of_stores():
     data = heterogeneous()
     del data["venue"], data["paper", "in", "venue"], data["venue", "hosts", "author"]

@@ -192,6 +192,38 @@ def test_edge_types(hetero, form):
         assert torch.equal(got, data[name].edge_index[:, batch[name].e_id])
 
 
+@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
+def test_a_relation_that_carries_no_messages(hetero, negatives):
+    edges = torch.stack([torch.arange(60) % 200, torch.arange(60) % 120])
+    likes = ("paper", "likes", "author")
+    batches = []
+    for graph in hetero:
+        torch.manual_seed(1)
+        loader = LinkNeighborLoader(
+            graph, [3, 2], edge_label_index=(likes, edges), batch_size=30, shuffle=True,
+            neg_sampling=negatives,
+        )  # fmt: skip
+        for batch in loader:
+            assert not {"edge_index", "e_id"} & set(batch[likes].keys())
+            if negatives == "triplet":
+                ends = batch["paper"].src_index, batch["author"].dst_pos_index
+            else:
+                ends = batch[likes].edge_label_index[:, :30]
+            ids = torch.stack([batch["paper"].n_id[ends[0]], batch["author"].n_id[ends[1]]])
+            assert torch.equal(ids, edges[:, batch[likes].input_id])
+            batches.append(batch)
+    assert torch.equal(batches[0]["paper"].n_id, batches[2]["paper"].n_id)
+    with pytest.raises(ValueError, match=r"or seed edges \[2, n\] between two of"):
+        LinkNeighborLoader(hetero[1], [2], edge_label_index=likes)
+    with pytest.raises(ValueError, match=r"found edge type \('paper', 'likes', 'nobody'\)"):
+        LinkNeighborLoader(hetero[1], [2], edge_label_index=(("paper", "likes", "nobody"), edges))
+    loader = LinkNeighborLoader(
+        hetero[1], [2], edge_label_index=(likes, edges), neg_sampling="binary", exclude_edges=True
+    )
+    with pytest.raises(ValueError, match=r"exclude_edges: found edge type \('paper', 'likes'"):
+        next(iter(loader))
+
+
 def test_triplets_between_types(hetero):
     data, store = hetero
     loader = LinkNeighborLoader(

@@ -8,6 +8,7 @@ import os
 import pickle
 from contextlib import suppress
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.loader
@@ -242,7 +243,7 @@ def test_calling_the_loader(homo):
     assert len(loader.dataset) == 50
 
 
-@pytest.mark.parametrize("form", ["none", "list", "index", "mask", "int32"])
+@pytest.mark.parametrize("form", ["none", "list", "index", "mask", "int32", "column", "array"])
 def test_input_nodes_forms(homo, form):
     data, store = homo
     nodes = {
@@ -251,12 +252,29 @@ def test_input_nodes_forms(homo, form):
         "index": torch.tensor([4, 2, 9]),
         "mask": data.train_mask,
         "int32": torch.tensor([4, 2, 9], dtype=torch.int32),
+        "column": torch.tensor([[4], [2], [9]]),
+        "array": np.array([[4], [2], [9]]),
     }[form]
     want = {"none": torch.arange(300), "mask": data.train_mask.nonzero().view(-1)}.get(
         form, torch.tensor([4, 2, 9])
     )
     batch = next(iter(NeighborLoader(store.data(), [2], input_nodes=nodes, batch_size=300)))
     assert torch.equal(batch.n_id[: batch.batch_size], want)
+    assert batch.input_id.shape == want.shape
+
+
+def test_no_hops(homo, hetero):
+    for data in homo:
+        batch = next(iter(NeighborLoader(data, [], batch_size=4)))
+        assert batch.n_id.tolist() == [0, 1, 2, 3]
+        assert (batch.num_sampled_nodes, batch.num_sampled_edges) == ([4], [])
+        assert batch.edge_index.shape == (2, 0)
+    for data in hetero:
+        batch = next(iter(NeighborLoader(data, [], "paper", batch_size=4)))
+        assert set(map(tuple, batch.num_sampled_edges_dict.values())) == {()}
+        assert len(batch.num_sampled_edges_dict) == len(hetero[0].edge_types)
+    induced = next(iter(NeighborLoader(homo[0], [2], subgraph_type="induced", batch_size=4)))
+    assert "num_sampled_edges" not in induced  # of no hop
 
 
 def test_input_nodes_forms_of_types(hetero):
@@ -281,6 +299,8 @@ def test_bad_input_nodes(homo, hetero):
         NeighborLoader(d, [2], input_nodes=data.train_mask[1:])
     with pytest.raises(ValueError, match=r"input_nodes: found torch.float32 of shape \[1\]"):
         NeighborLoader(d, [2], input_nodes=torch.tensor([1.5]))
+    with pytest.raises(ValueError, match=r"shape \[1, 2\], expected integers or bool, \[n\] or"):
+        NeighborLoader(d, [2], input_nodes=torch.tensor([[1, 2]]))
     with pytest.raises(ValueError, match=r"found node type 'x', expected one of \['paper'"):
         NeighborLoader(hetero[1], [2], input_nodes="x")
     with pytest.raises(ValueError, match="expected a node type or"):

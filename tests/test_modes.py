@@ -196,6 +196,10 @@ def test_bad_times():
         NeighborLoader(data, [1], input_time=torch.arange(3), time_attr="time")
     with pytest.raises(ValueError, match="temporal_strategy: found 'first'"):
         NeighborLoader(data, [1], temporal_strategy="first")
+    some = heterogeneous()
+    some["paper"].time, some["author"].time = torch.arange(200), torch.arange(7)
+    with pytest.raises(ValueError, match="'time' of author: found 7 times, expected 120"):
+        NeighborSampler(some, [1], time_attr="time")
     both = heterogeneous()
     both["paper"].time = torch.arange(200)
     both["paper", "cites", "paper"].time = torch.arange(900)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from torch_geometric.sampler import NodeSamplerInput, NumNeighbors
 
 from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges
 from pyg_graphzero import _core
+from pyg_graphzero.hgt import HGTSampler
 from pyg_graphzero.sampler import NeighborSampler
 
 
@@ -190,12 +192,29 @@ def test_num_neighbors_forms():
     outs = [sample(s, torch.arange(30), node_type="paper") for s in (by_list, by_dict, by_object)]
     for out in outs[1:]:
         assert all(torch.equal(out.edge[n], outs[0].edge[n]) for n in names)
+    for values in ([np.int64(2), np.int32(1)], np.array([2, 1]), torch.tensor([2, 1]), (2, 1)):
+        out = sample(NeighborSampler(data, values), torch.arange(30), node_type="paper")
+        assert all(torch.equal(out.edge[n], outs[0].edge[n]) for n in names)
+    with pytest.raises(ValueError, match=r"num_neighbors\[0\] of .*: found (np.)?True"):
+        NeighborSampler(data, [np.True_])
     with pytest.raises(ValueError, match="Missing number of neighbors for edge type"):
         NeighborSampler(data, {names[0]: [1]})
     with pytest.raises(ValueError, match="expected a list for a homogeneous graph"):
         NeighborSampler(homogeneous(), {names[0]: [1]})
     with pytest.raises(ValueError, match="Number of hops must be the same"):
         NeighborSampler(data, NumNeighbors({names[0]: [1]}, default=[1, 1]))
+
+
+def test_a_store_is_a_graph(homo, hetero):
+    for data, store in (homo, hetero):
+        node_type = "paper" if store.is_hetero else None
+        want = sample(NeighborSampler(data, [3]), torch.arange(30), node_type=node_type)
+        for graph in (store, store.data(), (store.feature_store, store.graph_store)):
+            got = sample(NeighborSampler(graph, [3]), torch.arange(30), node_type=node_type)
+            assert str(got.node) == str(want.node)
+    assert HGTSampler(hetero[1], [4]).num_nodes == NeighborSampler(hetero[1], [1]).num_nodes
+    with pytest.raises(TypeError, match="data: found str, expected a Store"):
+        NeighborSampler("path", [1])
 
 
 def test_fanout_zero_and_bad_fanouts():

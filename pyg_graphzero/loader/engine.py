@@ -21,7 +21,7 @@ from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import free_memory
 from pyg_graphzero.pager import Pager, pager_of
-from pyg_graphzero.sampler import GraphSampler, Prepared, Sampled
+from pyg_graphzero.sampler import GraphSampler, Prepared
 
 # What batches that wait for the consumer may take of the memory that is free.
 _SHARE_AHEAD = 0.25
@@ -159,7 +159,7 @@ class EngineLoader(KeyedLoader):
     def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
         """What the consumer gets, from what the engine made of a request."""
         plan, prepared = context
-        sampled = Sampled.of(batch)
+        sampled = self._sampler.sample_of(batch)
         metadata = prepared.finish(sampled)
         if plan is None:
             return self.filter_fn(self._sampler.output(sampled, metadata))

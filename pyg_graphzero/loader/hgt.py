@@ -7,8 +7,9 @@ from typing import Any
 import torch_geometric.loader
 from torch_geometric.loader import NodeLoader
 
+from pyg_graphzero.graph import resolve
 from pyg_graphzero.hgt import HGTSampler
-from pyg_graphzero.loader.inputs import check_input_nodes, resolve
+from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
 

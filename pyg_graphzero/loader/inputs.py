@@ -6,37 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import get_edge_label_index
 
 from pyg_graphzero.graph import plain
-from pyg_graphzero.remote.edges import DiskGraphStore
-from pyg_graphzero.remote.features import DiskFeatureStore
 from pyg_graphzero.schema import EdgeType
-from pyg_graphzero.stores import Store
-
-
-def resolve(data: Any) -> Any:
-    """What a loader was given, as ``Data`` or ``HeteroData``; stores of others as a pair.
-
-    Raises:
-        TypeError: It is none of the inputs the loaders take.
-    """
-    if isinstance(data, Store):
-        return data.data()
-    if isinstance(data, (Data, HeteroData)):
-        return data
-    if isinstance(data, (tuple, list)) and len(data) == 2:
-        features, graph = data
-        ours = isinstance(features, DiskFeatureStore) and isinstance(graph, DiskGraphStore)
-        if ours and features.store.path == graph.store.path:
-            return features.store.data()
-        if isinstance(features, FeatureStore) and isinstance(graph, GraphStore):
-            return features, graph
-    raise TypeError(
-        f"data: found {type(data).__name__}, expected a Store, its .data(), a pair of feature "
-        "store and graph store, or Data or HeteroData in memory"
-    )
 
 
 def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
@@ -66,10 +40,12 @@ def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
     nodes = plain(torch.as_tensor(nodes)).cpu()
     if nodes.numel() == 0 and nodes.dtype == torch.get_default_dtype():
         nodes = nodes.to(torch.int64)  # torch.as_tensor([]) is a float tensor
+    if nodes.dim() == 2 and nodes.size(1) == 1:
+        nodes = nodes.reshape(-1)
     if nodes.dim() != 1 or nodes.dtype.is_floating_point or nodes.dtype.is_complex:
         raise ValueError(
             f"input_nodes: found {nodes.dtype} of shape {list(nodes.shape)}, expected integers or "
-            "bool, one-dimensional"
+            "bool, [n] or [n, 1]"
         )
     if nodes.dtype == torch.bool:
         if nodes.numel() != num_nodes:
@@ -121,9 +97,12 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
             )
         name, edges = (edges, None) if isinstance(edges[0], str) else (edges[0], edges[1])
         name = data._to_canonical(*name)
-        if name not in data.edge_types:
+        # Seeds may be of a relation that messages do not go along: only its ends must be there.
+        is_known = name in data.edge_types
+        if not is_known and (edges is None or not {name[0], name[2]} <= set(data.node_types)):
             raise ValueError(
-                f"edge_label_index: found edge type {name}, expected one of {data.edge_types}"
+                f"edge_label_index: found edge type {name}, expected one of {data.edge_types}, or "
+                f"seed edges [2, n] between two of {data.node_types}"
             )
     if edges is None:
         return name, None

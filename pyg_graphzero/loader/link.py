@@ -13,9 +13,9 @@ from torch_geometric.loader.utils import infer_filter_per_worker
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_graphzero.columns import gather, permuted
-from pyg_graphzero.graph import plain
+from pyg_graphzero.graph import plain, resolve
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.inputs import check_edge_labels, resolve
+from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Positions
 from pyg_graphzero.loader.locality import check_locality, store_rows
 from pyg_graphzero.methods import check_given

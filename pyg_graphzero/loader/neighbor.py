@@ -7,7 +7,8 @@ from typing import Any
 import torch_geometric.loader
 from torch import Tensor
 
-from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time, resolve
+from pyg_graphzero.graph import resolve
+from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
 from pyg_graphzero.methods import check_given
