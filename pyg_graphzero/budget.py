@@ -12,6 +12,8 @@ from pyg_graphzero.errors import MemoryBudgetError
 
 #: What the asynchronous reader needs for reads under way, and for plans of what to read.
 READER_BYTES = 32 << 20
+#: Batches in the consumer's hands: a loop gets the next one before it lets go of the last.
+CONSUMER_BATCHES = 2
 #: Batches are read for at most so many at once. More hardly unites more rows.
 MAX_WINDOW = 64
 #: Batches whose topology is read are sampled so many together, at most.
@@ -30,9 +32,9 @@ _TOGETHER_SHARE = 0.15
 # What a batch takes while it is sampled together with others, in what it takes when it waits: ids
 # and slots in 64 bits, an id map, what is read; and two such windows at a time.
 _TOGETHER = 8
-# Batches that are ready or in the making, one in the consumer's hands among them.
-_READY = 4
-_LEAST_READY = 2
+# Batches that are ready, in the making, or in the consumer's hands.
+_READY = 3 + CONSUMER_BATCHES
+_LEAST_READY = 1 + CONSUMER_BATCHES
 _READY_SHARE = 0.1
 
 
@@ -113,7 +115,7 @@ class Division:
         window: For how many batches rows are read at once.
         plans: Working out what to read for a window.
         sampled: Batches that are sampled and wait to be read for.
-        ready: Batches that may be ready or in the making.
+        ready: Batches that may be ready, in the making, or in the consumer's hands.
         batches: What those take.
         topology_window: For how many batches the neighbours of a hop are read at once.
         topology_windows: What batches take that are sampled so, two windows at a time.
@@ -154,7 +156,7 @@ class Division:
 
 
 def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> int:
-    """Bytes below which no batch of this size can be made: nothing resident, one at a time."""
+    """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
     must = sum(file.held_bytes for file in files if file.kind == "indptr")
     least = baseline + must + READER_BYTES + _LEAST_READY * batch.whole + batch.sampled
     return least + _TOGETHER * batch.sampled
@@ -200,7 +202,8 @@ def divide(
         raise MemoryBudgetError(
             f"memory: found {memory / 1e6:,.0f} MB{whose}, expected {least / 1e6:,.0f} MB or more: "
             f"the process takes {baseline / 1e6:,.0f} MB already, and one batch "
-            f"{batch.whole / 1e6:,.0f} MB; smaller batches or fan-outs need less"
+            f"{batch.whole / 1e6:,.0f} MB, {_LEAST_READY} at a time; smaller batches or fan-outs "
+            f"need less"
         )
     must = {file.name: file.held_bytes for file in files if file.kind == "indptr"}
     room = memory - baseline - READER_BYTES - sum(must.values())

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sized
 
 from pyg_graphzero import _core
-from pyg_graphzero.budget import WINDOWS_AHEAD, Division
+from pyg_graphzero.budget import CONSUMER_BATCHES, WINDOWS_AHEAD, Division
 
 # Of a window, what an epoch that is alone leaves for samples of one that may begin.
 _SPARE = 4
@@ -77,7 +77,7 @@ class Leases:
         """A lease for an epoch that begins now; ``size`` is that of its batches, as in a lease."""
         division, others = self._division, list(self._under_way)
         share = division.ready / (len(others) + 1) / size
-        ready = max(1, round(share) - 1)  # one is the consumer's
+        ready = max(1, round(share) - CONSUMER_BATCHES)
         each = division.batches // division.ready
         lease = Lease(self, max(1, num_workers), ready, int(ready * each * size), size)
         self._under_way.append(lease)

@@ -232,6 +232,7 @@ class Pager:
         for t in self.contents.schema.edge_types:
             is_held = self.division is not None and t.topology in self.division.held
             if t.topology in chosen and not is_held:
+                self.contents.topology(t.name).forget_pages()  # what sampling from the map touched
                 neighbours = _core.ColumnFile.of_indices(self.contents.topology(t.name))
                 index_bytes = self.contents.topology(t.name).index_bytes
                 self._topologies[t.name] = self._paged_rows(

@@ -159,7 +159,7 @@ def test_batches_are_the_same_in_whatever_order_loaders_begin(path, num_workers)
     whole = gz.open(path)
     expected = {name: epoch(make(whole)) for name, make in kinds.items()}
     for order in (("val", "train", "large"), ("train", "large", "val"), ("large", "val", "train")):
-        store = opened(path)
+        store = opened(path, 62 * MB)
         loaders = {name: kinds[name](store) for name in kinds}
         for name in order * 2:
             assert_same(epoch(loaders[name]), expected[name])
@@ -261,7 +261,7 @@ def test_larger_batches_have_room_made_for_them(path, decisions):
 
 
 def test_larger_batches_beside_others_are_fewer(path, decisions):
-    store = opened(path)
+    store = opened(path, 62 * MB)
     train = train_of(store)
     under_way = iter(train)
     next(under_way)
@@ -276,7 +276,7 @@ def test_larger_batches_beside_others_are_fewer(path, decisions):
 
 
 def test_a_budget_is_kept_by_batches_ten_times_as_large(path):
-    store = opened(path, 54 * MB)
+    store = opened(path, 62 * MB)
     peak_of(loader_of(store, TRAIN, 10, num_neighbors=[4, 3]))
     large = loader_of(store, torch.arange(0, NODES, 20), 100, num_neighbors=[12, 10])
     assert peak_of(large) <= store._contents.memory
