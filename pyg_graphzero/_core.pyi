@@ -383,7 +383,9 @@ def gather_rows(table: RowTable, index: Annotated[torch.Tensor, dict(dtype='int6
     """
 
 def gather_int64(column: RowTable, index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], num_threads: int = 0) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
-    """Items `index` of a column of int32 or int64, as int64."""
+    """
+    Items `index` of a column of int32 or int64 that are numbers of its rows, as int64.
+    """
 
 def num_threads(requested: int = 0) -> int:
     """

@@ -21,6 +21,7 @@ from store_files import make_store, overwrite, set_field
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
+from fuzz.paging import paged
 from pyg_graphzero import FormatError
 from pyg_graphzero.sampler import NeighborSampler
 from pyg_graphzero.verify import verify
@@ -91,6 +92,29 @@ def test_garbage_edge_ids(store: Path) -> None:
         overwrite(path, 4096, garbage)
         with pytest.raises(FormatError, match="edge ids that repeat or are out of range") as caught:
             _ = gz.open(store).data().edge_index
+        assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("value", [-1, 200, 2**31 - 1])
+@pytest.mark.parametrize("is_paged", [False, True], ids=["mapped", "paged"])
+def test_batches_have_no_edge_ids_that_are_none(store: Path, value: int, is_paged: bool) -> None:
+    path = store / "edge/edge_id.gd"
+    overwrite(path, 4096 + 4 * 100, struct.pack("<i", value))
+    loader = gz.loader.NeighborLoader(gz.open(store).data(), [-1], batch_size=50)
+    with paged(is_paged), pytest.raises(FormatError, match=f"found {value}, expected 0 <= id") as e:
+        next(iter(loader))
+    assert e.value.path == str(path)
+
+
+@pytest.mark.parametrize("name", ["order", "rank"])
+def test_nodes_in_an_order_that_is_none(store: Path, name: str) -> None:
+    gz.optimize(store, seeds="train_idx", num_neighbors=[5], progress=False)
+    path = store / f"node/{name}.gd"
+    for value in (-1, 50, 2**31 - 1):
+        overwrite(path, 4096 + 4 * 7, struct.pack("<i", value))
+        loader = gz.loader.NeighborLoader(gz.open(store).data(), [-1], batch_size=50)
+        with pytest.raises(FormatError, match=f"found {value}, expected 0 <= id < 50") as caught:
+            next(iter(loader))
         assert caught.value.path == str(path)
 
 

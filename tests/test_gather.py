@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pyg_graphzero import _core
+from pyg_graphzero import FormatError, _core
 from pyg_graphzero.columns import gather
 
 LAYOUTS = {
@@ -79,10 +79,13 @@ def test_words() -> None:
 
 
 def test_edge_ids_are_widened() -> None:
-    ids = torch.tensor([7, -1, 2**31 - 1], dtype=torch.int32)
+    ids = torch.tensor([1, 0, 2], dtype=torch.int32)
     rows = torch.tensor([2, 0, 0, 1])
     for column in (ids, ids.to(torch.int64)):
         table = _core.RowTable(column.view(torch.uint8).view(3, -1))
-        assert _core.gather_int64(table, rows).tolist() == [2**31 - 1, 7, 7, -1]
+        assert _core.gather_int64(table, rows).tolist() == [2, 1, 1, 0]
         with pytest.raises(IndexError, match=r"index\[0\]: found row 3"):
             _core.gather_int64(table, torch.tensor([3]))
+        column[1] = -1
+        with pytest.raises(FormatError, match="ids in memory: rows: found -1, expected"):
+            _core.gather_int64(table, rows)

@@ -214,12 +214,12 @@ void init_gather(nb::module_& m) {
         Buffer<std::int64_t> out(static_cast<std::int64_t>(index.size()));
         {
           const nb::gil_scoped_release released;
-          gather_ids(column.rows, as_span(index), out.data(), num_threads);
+          gather_ids(column.rows, column.rows, as_span(index), out.data(), num_threads);
         }
         return to_tensor(std::move(out));
       },
       "column"_a, nb::arg("index").noconvert(), "num_threads"_a = 0,
-      "Items `index` of a column of int32 or int64, as int64.");
+      "Items `index` of a column of int32 or int64 that are numbers of its rows, as int64.");
   m.def("num_threads", &num_threads, "requested"_a = 0,
         "How many threads a call that asks for `requested` (0: torch's number) will use.");
 }

@@ -6,8 +6,10 @@
 #include <string>
 #include <utility>
 
+#include "base/errors.h"
 #include "base/parallel.h"
 #include "io/fault_guard.h"
+#include "io/mapping.h"
 
 namespace gz {
 namespace {
@@ -66,6 +68,19 @@ void gather_targets(std::span<Target> targets, int threads) {
                  });
     first = last;
   }
+}
+
+// Raises FormatError unless all ids are rows of `table`, which they were read from.
+void check_ids(std::span<const std::int64_t> ids, const RowTable& table) {
+  std::uint64_t highest = 0;  // as in check_index()
+  for (const std::int64_t id : ids) highest = std::max(highest, static_cast<std::uint64_t>(id));
+  if (ids.empty() || highest < static_cast<std::uint64_t>(table.num_rows)) return;
+  const auto bad = std::find_if(ids.begin(), ids.end(),
+                                [&](std::int64_t id) { return id < 0 || id >= table.num_rows; });
+  const std::string path = find_mapped(table.data).path;
+  throw FormatError(
+      path.empty() ? "ids in memory" : path, "rows", std::to_string(*bad),
+      "0 <= id < " + std::to_string(table.num_rows) + "; run `graphzero verify` on the store");
 }
 
 template <class Item>
@@ -134,7 +149,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   for (const GatherPlan::Source& lookup : plan.lookups) {
     const auto [column, by] = resolve(lookup);
     Buffer<std::int64_t> ids(std::ssize(by));
-    gather_ids(column, by, ids.data(), threads);
+    gather_ids(column, lookup.table, by, ids.data(), threads);
     lists.push_back(ids.span());
     out.lists.push_back(std::move(ids));
   }
@@ -167,8 +182,8 @@ void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std
   gather_targets({&target, 1}, threads);
 }
 
-void gather_ids(const RowTable& column, std::span<const std::int64_t> index, std::int64_t* out,
-                int threads) {
+void gather_ids(const RowTable& column, const RowTable& whole, std::span<const std::int64_t> index,
+                std::int64_t* out, int threads) {
   const auto n = static_cast<std::int64_t>(index.size());
   parallel_for(n, grain_for(8), threads, [&](std::int64_t begin, std::int64_t end) {
     check_index(index, begin, end, column.num_rows);
@@ -180,6 +195,7 @@ void gather_ids(const RowTable& column, std::span<const std::int64_t> index, std
         widen<std::int64_t>(column, at, end - begin, out + begin);
       }
     });
+    check_ids({out + begin, out + end}, whole);
   });
 }
 

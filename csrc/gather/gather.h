@@ -80,8 +80,10 @@ Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const st
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,
                  int threads);
 
-// Items index[i] of a column of ids, widened to int64; otherwise as gather().
-void gather_ids(const RowTable& column, std::span<const std::int64_t> index, std::int64_t* out,
-                int threads);
+// Items index[i] of a column of ids, widened to int64; otherwise as gather(). An id is the number
+// of a row of `whole`, the table that `column` is or has a part of; raises FormatError where it is
+// not.
+void gather_ids(const RowTable& column, const RowTable& whole, std::span<const std::int64_t> index,
+                std::int64_t* out, int threads);
 
 }  // namespace gz

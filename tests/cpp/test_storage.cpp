@@ -341,17 +341,24 @@ TEST(guards_nest_and_are_per_thread) {
 }
 
 TEST(gather_checks_its_index) {
-  const std::int32_t column[3] = {-1, 7, INT32_MAX};
+  const std::int32_t column[3] = {1, 0, 2};
+  const std::int32_t wrong[3] = {0, -1, INT32_MAX};
   const auto* const bytes = reinterpret_cast<const std::byte*>(column);
   std::int64_t out[3] = {};
   const std::vector<std::int64_t> good{2, 0, 1}, negative{0, -1}, beyond{0, 1, 3};
   const RowTable ids{bytes, 3, 4, 4};
   check_id_column(ids);
-  gather_ids(ids, good, out, 1);
-  CHECK(out[0] == INT32_MAX && out[1] == -1 && out[2] == 7);
+  gather_ids(ids, ids, good, out, 1);
+  CHECK(out[0] == 2 && out[1] == 1 && out[2] == 0);
   CHECK_THROWS(std::out_of_range, "index[1]: found row -1, expected 0 <= row < 3",
-               gather_ids(ids, negative, out, 1));
-  CHECK_THROWS(std::out_of_range, "index[2]: found row 3", gather_ids(ids, beyond, out, 1));
+               gather_ids(ids, ids, negative, out, 1));
+  CHECK_THROWS(std::out_of_range, "index[2]: found row 3", gather_ids(ids, ids, beyond, out, 1));
+  const RowTable damaged{reinterpret_cast<const std::byte*>(wrong), 3, 4, 4};
+  CHECK_THROWS(FormatError, "found 2147483647, expected 0 <= id < 3",
+               gather_ids(damaged, damaged, good, out, 1));
+  const std::vector<std::int64_t> second{1};
+  CHECK_THROWS(FormatError, "found -1, expected 0 <= id < 3",
+               gather_ids(damaged, damaged, second, out, 1));
   CHECK_THROWS(std::invalid_argument, "items of 2 bytes", check_id_column({bytes, 3, 2, 2}));
   CHECK_THROWS(std::invalid_argument, "contiguous items", check_id_column({bytes, 3, 4, 8}));
 }

@@ -202,8 +202,9 @@ class Worker:
             for line in seeds:
                 directory = root / f"case-{int(line)}"
                 reply = run_case(campaign, int(line), directory)
-                if not keeps:
+                if int(line) % 16 == 0:
                     gc.collect()
+                if not keeps:
                     shutil.rmtree(directory, ignore_errors=True)
                 say(reply)
 

@@ -41,3 +41,10 @@ def test_the_runner_sees_whatever_goes_wrong(tmp_path: Path) -> None:
     }
     assert all(v["notes"] == [f"does {v['seed']}"] for v in found["violations"])
     assert "python tests/fuzz/run.py selftest 3" in said
+
+
+def test_damaged_stores(tmp_path: Path) -> None:
+    found, said = run(tmp_path, "stores", "0:100", "--jobs", "2")
+    assert found["violations"] == [], said
+    assert found["clean"] > 20  # else the campaign asks for nothing but refusals
+    assert found["errors"]["FormatError"] > 20

@@ -1,0 +1,143 @@
+"""The stores that are damaged: small ones, of every kind there is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch_geometric.data import Data, HeteroData
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous
+from pyg_graphzero.convert.csc import EdgeChunk
+from pyg_graphzero.writer import StoreWriter
+
+NODES, EDGES = 90, 500
+
+
+def _graph() -> Data:
+    data = homogeneous(NODES, EDGES)
+    generator = torch.Generator().manual_seed(7)
+    data.z = torch.randn(NODES, 5, generator=generator)
+    data.w = torch.randn(NODES, 3, generator=generator)
+    data.time = torch.randint(0, 30, (NODES,), generator=generator)
+    data.weight = torch.rand(EDGES, generator=generator)
+    return data
+
+
+def _types() -> HeteroData:
+    data = heterogeneous()
+    generator = torch.Generator().manual_seed(8)
+    for store in data.node_stores:
+        store.time = torch.randint(0, 30, (store.num_nodes,), generator=generator)
+    for store in data.edge_stores:
+        store.weight = torch.rand(store.num_edges, generator=generator)
+    data["paper"].train_idx = torch.randperm(200, generator=generator)[:40]
+    return data
+
+
+def _write(data: Data | HeteroData, store: Path, **options: object) -> None:
+    gz.convert(data, store, progress=False, **options)
+
+
+def plain(store: Path) -> None:
+    _write(_graph(), store)
+
+
+def encoded(store: Path) -> None:
+    _write(_graph(), store, features={"x": "int8", "z": "float16", "w": "bfloat16"})
+
+
+def timed(store: Path) -> None:
+    _write(_graph(), store, time_attr="time")
+
+
+def ordered(store: Path) -> None:
+    encoded(store)
+    gz.optimize(store, seeds="train_idx", num_neighbors=[5, 5], batch_size=16, progress=False)
+
+
+def adopted(store: Path) -> None:
+    """``x`` in an `.npy` and ``z`` in a `.safetensors` beside the store."""
+    data = _graph()
+    np.save(store.parent / "x.npy", data.x.numpy())
+    shape = list(data.z.shape)
+    head = {"z": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * data.z.numel()]}}
+    header = json.dumps(head).encode()
+    raw = struct.pack("<Q", len(header)) + header + data.z.numpy().tobytes()
+    (store.parent / "z.safetensors").write_bytes(raw)
+    sources = {"x": str(store.parent / "x.npy"), "z": f"{store.parent / 'z.safetensors'}:z"}
+    rest = {name: data[name].numpy() for name in ("y", "w", "time", "train_mask", "train_idx")}
+    gz.convert(
+        data.edge_index.numpy(),
+        store,
+        num_nodes=NODES,
+        node_attrs=sources | rest,
+        edge_attrs={name: data[name].numpy() for name in ("edge_attr", "weight")},
+        adopt=["x", "z"],
+        progress=False,
+    )
+
+
+def strings(store: Path) -> None:
+    """Ids that are text, some of them longer than others."""
+    data = _graph()
+    with StoreWriter(store, is_hetero=False) as writer:
+        writer.add_node_type(None, NODES)
+        for name in ("x", "y", "z", "w", "time", "train_mask"):
+            writer.add_node_attr(None, name, data[name])
+        writer.add_index_set(None, "train_idx", data.train_idx)
+        writer.add_node_ids(None, [f"n{'é' * (i % 4)}{i}" for i in range(NODES)])
+        columns = {name: data[name] for name in ("edge_attr", "weight")}
+        writer.add_edge_type(None, [EdgeChunk(*data.edge_index, columns)])
+        writer.add_graph_attr("scale", torch.tensor(0.5))
+        writer.add_graph_attr("title", "a title")
+        writer.finish()
+
+
+def journals(store: Path) -> None:
+    """Two columns that are being written, one of them encoded."""
+    plain(store)
+    with gz.open(store, "r+") as opened:
+        column = opened.create_column("h", 6, encoding="float16", note={"run": 1})
+        column.write(0, torch.arange(240.0).view(40, 6))
+        column.commit()
+        other = opened.create_column("g", (), dtype=torch.int64)
+        other.write(10, torch.arange(20))
+        other.commit()
+
+
+def types(store: Path) -> None:
+    _write(_types(), store, time_attr="time")
+
+
+def ordered_types(store: Path) -> None:
+    _write(_types(), store, features={"paper.x": "bfloat16"})
+    gz.optimize(
+        store, seeds="train_idx", num_neighbors=[4, 4], input_type="paper", batch_size=16,
+        progress=False,
+    )  # fmt: skip
+
+
+HOMOGENEOUS: dict[str, Callable[[Path], None]] = {
+    f.__name__: f for f in (plain, encoded, timed, ordered, adopted, strings, journals)
+}
+HETEROGENEOUS: dict[str, Callable[[Path], None]] = {f.__name__: f for f in (types, ordered_types)}
+BASES = HOMOGENEOUS | HETEROGENEOUS
+
+
+def make_all(directory: Path) -> None:
+    """Makes each as ``directory/NAME/store``, all of them or none."""
+    if directory.exists():
+        return
+    fresh = directory.with_name(f"{directory.name}.fresh")
+    shutil.rmtree(fresh, ignore_errors=True)
+    for name, make in BASES.items():
+        (fresh / name).mkdir(parents=True)
+        make(fresh / name / "store")
+    fresh.rename(directory)

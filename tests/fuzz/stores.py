@@ -1,0 +1,117 @@
+"""Damaged stores: whatever is done with one, it is refused, or what comes out is right."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from bases import BASES, HETEROGENEOUS, make_all
+from damage import Damage, Vandal
+from operations import OPERATIONS, Found, Subject
+from outcome import is_documented, note
+from torch import Tensor
+
+VARIANTS = 6
+# Files by which others are read: where one is damaged, nothing can be said of values.
+_GUIDES = ("topology", "edge_id", "order", "rank", "train_idx", "train_mask", "weight", "time")
+
+_shared = Path()
+_expected: dict[str, Found] = {}
+
+
+def setup(directory: Path) -> None:
+    """Makes the good stores."""
+    global _shared
+    _shared = directory
+    torch.set_num_threads(2)
+    make_all(directory)
+
+
+def case(seed: int, directory: Path) -> str | None:
+    rng = random.Random(f"stores {seed}")
+    base = rng.choice(list(BASES))
+    operation = rng.choices(list(OPERATIONS), list(OPERATIONS.values()))[0]
+    if base == "journals" and rng.random() < 0.5:
+        operation = next(f for f in OPERATIONS if f.__name__ == "columns")
+    variant = rng.randrange(VARIANTS)
+    is_paged, num_workers = rng.random() < 0.5, rng.choice([0, 0, 2])
+    name = operation.__name__
+    note(f"{base}, {name} {variant}, paged: {is_paged}, workers: {num_workers}")
+    expected = expect(base, operation, variant, directory)
+    root = directory / "a"
+    shutil.copytree(_shared / base, root)
+    done = Vandal(root, rng)()
+
+    def late() -> None:
+        for do in done.late:
+            do()
+
+    is_hetero = base in HETEROGENEOUS
+    subject = Subject(root / "store", variant, is_hetero, late, is_paged, num_workers)
+    try:
+        found = operation(subject)
+    except Exception as error:
+        if not (is_documented(error, directory) or is_answer(error, done)):
+            raise
+        note(f"{type(error).__name__}: {error}")
+        if not done.touched:
+            raise AssertionError("refused though nothing is wrong") from error
+        return type(error).__name__
+    assert not done.refused, "opened though a header, a size or a checksum is wrong"
+    if name == "verify":
+        assert not (found["is good"] and done.is_found), "damage that verify does not see"
+        return None
+    compare(found, expected, done)
+    return None
+
+
+def expect(base: str, operation: Any, variant: int, directory: Path) -> Found:
+    """What an operation gives of a good store, in memory and one by one; worked out once."""
+    name = f"{base}-{operation.__name__}-{variant}"
+    if name not in _expected:
+        file = _shared / f"{name}.pt"
+        if not file.exists():
+            root = directory / "good"
+            shutil.copytree(_shared / base, root)
+            found = operation(Subject(root / "store", variant, base in HETEROGENEOUS))
+            torch.save(found, directory / file.name)
+            (directory / file.name).rename(file)
+            shutil.rmtree(root)
+        _expected[name] = torch.load(file, weights_only=False)
+    return _expected[name]
+
+
+def is_answer(error: Exception, done: Damage) -> bool:
+    """Whether an error that has no class of ours is one that this damage may lead to.
+
+    A store that was changed and sealed is another store, which may lack what is asked of it; a
+    damaged set of nodes or time is an argument that is wrong.
+    """
+    text = str(error)
+    guides = any(Path(name).stem in _GUIDES for name in done.touched)
+    if not (done.is_sealed or guides):
+        return False
+    return isinstance(error, (ValueError, IndexError, TypeError)) and "found" in text
+
+
+def compare(found: Found, expected: Found, done: Damage) -> None:
+    """Results are those of the good store wherever nothing that they come from was damaged."""
+    stems = {Path(name).stem for name in done.touched}
+    if "store" in stems or stems & set(_GUIDES):
+        return
+    assert found.keys() == expected.keys(), f"{set(found) ^ set(expected)}"
+    for key, value in found.items():
+        if key.rsplit("/", 1)[-1] in stems or "h2" in key:
+            continue
+        assert same(value, expected[key]), f"{key}: silently another value"
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor):
+        if not isinstance(b, Tensor) or a.shape != b.shape or a.dtype != b.dtype:
+            return False
+        return torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+    return bool(a == b) or a is b
