@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,6 +36,8 @@ _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 _WRITE_BYTES = 32 << 20
 # Rows that are decoded by one call where all of a column are.
 _DECODED_ROWS = 1 << 18
+# Numbers that are inverted at a time, in 24 bytes each.
+_INVERTED_ROWS = 1 << 20
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -243,6 +246,30 @@ def look_up(numbers: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
     if column is None or index.numel() == 0:
         return gather(numbers, index).to(torch.int64)
     return _core.gather_int64(column, engine_array(index.contiguous()), num_threads)
+
+
+def inverse(numbers: Tensor, begin: int, end: int) -> Tensor | None:
+    """Where the numbers from ``begin`` to ``end - 1`` are in a permutation, by a pass over it.
+
+    Args:
+        numbers: ``int32`` or ``int64 [n]``, mapped or in memory.
+        begin: The first number.
+        end: Behind the last one.
+
+    Returns:
+        ``int32 [end - begin]``, ``int64`` where places do not fit; None if one is not there.
+
+    Raises:
+        OSError: The file of the numbers was truncated under its map.
+    """
+    count = numbers.numel()
+    places = np.full(end - begin, -1, np.int32 if count <= 1 << 31 else np.int64)
+    for first in range(0, count, _INVERTED_ROWS):
+        index = torch.arange(first, min(first + _INVERTED_ROWS, count))
+        part = look_up(numbers, index, num_threads=1).numpy()
+        at = np.flatnonzero((part >= begin) & (part < end))
+        places[part[at] - begin] = at + first
+    return None if places.size and places.min() < 0 else torch.from_numpy(places)
 
 
 def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from pyg_graphzero.columns import (
     column_rows,
     decoded,
     gather,
+    inverse,
     look_up,
     permuted,
     view_column,
@@ -299,28 +300,32 @@ class StoreContents:
         return None if file is None else self.view(file)
 
     def edge_position(self, name: EdgeType | None) -> Tensor | None:
-        """CSC slots by original edge id, None if identical. Costs 8 bytes an edge, once."""
-        ids = self.edge_id(name)
-        if ids is None:
+        """CSC slots by original edge id (``int32`` or ``int64``), None if identical.
+
+        Costs 4 bytes an edge (8 beyond 2³¹ edges), once.
+        """
+        if self.edge_id(name) is None:
             return None
         if name not in self._positions:
-            self._positions[name] = self._invert(ids, name)
+            self._positions[name] = self.edge_slots(name, 0, self.edge_type(name).num_edges)
         return self._positions[name]
 
-    def _invert(self, ids: Tensor, name: EdgeType | None) -> Tensor:
-        position = torch.full((ids.numel(),), -1)
-        inside = (ids >= 0) & (ids < ids.numel())
-        if bool(inside.all()):
-            position[ids.to(torch.int64)] = torch.arange(ids.numel())
-        if bool((position < 0).any()):
-            file = self.edge_type(name).edge_id
+    def edge_slots(self, name: EdgeType | None, begin: int, end: int) -> Tensor:
+        """CSC slots of the edge ids from ``begin`` to ``end - 1``, by a pass over the ids.
+
+        REQUIRES that slots are not the ids.
+        """
+        ids, record = self.edge_id(name), self.edge_type(name)
+        assert ids is not None
+        slots = inverse(ids, begin, end)
+        if slots is None:
             raise FormatError.of(
-                self.path / str(file),
+                self.path / str(record.edge_id),
                 "rows",
                 "edge ids that repeat or are out of range",
                 f"each of 0 … {ids.numel() - 1} once; run `graphzero verify` on the store",
             )
-        return position
+        return slots
 
     def edge_index(self, name: EdgeType | None) -> Tensor:
         """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""
@@ -346,7 +351,7 @@ class StoreContents:
         col = torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
         position = self.edge_position(name)
         if position is not None:
-            row, col = row[position], col[position]
+            row, col = permuted(row, position), permuted(col, position)
         ends = zip((row, col), self._ends(name), strict=True)
         return torch.stack([self._nodes(end, rows) for rows, end in ends])
 
@@ -358,4 +363,4 @@ class StoreContents:
         """An edge attribute in the order of original edge ids; copied unless that is CSC order."""
         rows = self.rows(self.edge_type(name).attrs[attr])
         position = self.edge_position(name)
-        return decoded(rows) if position is None else gather(rows, position)
+        return decoded(rows) if position is None else permuted(rows, position)

@@ -12,7 +12,8 @@ from torch_geometric.sampler import NegativeSampling
 
 import pyg_graphzero as gz
 from graphs import check_neighborhood, heterogeneous, homogeneous, write_store
-from pyg_graphzero.loader import LinkNeighborLoader
+from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.loader import LinkNeighborLoader, stored_edges
 
 WRITES = ("author", "writes", "paper")
 
@@ -41,6 +42,113 @@ def test_all_edges_come_once(homo, disjoint):
             assert ends[0].tolist() == list(range(batch.input_id.numel()))
         seen.append(batch.input_id)
     assert torch.cat(seen).sort().values.tolist() == list(range(3000))
+
+
+def optimized(store, path):
+    gz.optimize(store.path, path, seeds="train_idx", num_neighbors=[3], progress=False)
+    return gz.open(path)
+
+
+@pytest.mark.parametrize("kind", ["plain", "optimized", "typed"])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_all_edges_come_in_the_order_of_the_input(homo, hetero, tmp_path, kind, num_workers):
+    data, store = hetero if kind == "typed" else homo
+    if kind == "optimized":
+        store = optimized(store, tmp_path / "optimized")
+    name = WRITES if kind == "typed" else None
+    src, dst = (name[0], name[2]) if name else (None, None)
+    rows = []
+    for batch in LinkNeighborLoader(
+        store, [2], edge_label_index=name, batch_size=70, num_workers=num_workers
+    ):
+        seeds = batch if name is None else batch[name]
+        ends = seeds.edge_label_index
+        n_id = [(batch if t is None else batch[t]).n_id for t in (src, dst)]
+        rows.append(torch.stack([n_id[0][ends[0]], n_id[1][ends[1]]]))
+    edges = data.edge_index if name is None else data[name].edge_index
+    assert torch.equal(torch.cat(rows, dim=1), edges)  # what is predicted in order lines up
+
+
+def test_shuffled_edges_come_in_the_order_of_a_graph_in_memory(homo):
+    runs = []
+    for graph in homo:
+        torch.manual_seed(3)
+        loader = LinkNeighborLoader(graph, [2], batch_size=300, shuffle=True)
+        runs.append([(b.input_id, b.n_id, b.edge_label_index) for b in loader])
+    for a, b in zip(*runs, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_the_order_of_the_input_within_a_budget(homo, tmp_path, monkeypatch):
+    data, store = homo
+    store = optimized(store, tmp_path / "optimized")
+    monkeypatch.setattr(stored_edges, "_LEAST_BLOCK", 400)
+    monkeypatch.setattr(stored_edges, "_BLOCK_SHARE", 0.0)
+    monkeypatch.setattr(stored_edges, "_WHOLE_SHARE", 0.0)
+    passes = []
+    edge_slots = StoreContents.edge_slots
+
+    def counted(self, name, begin, end):
+        passes.append((begin, end))
+        return edge_slots(self, name, begin, end)
+
+    monkeypatch.setattr(StoreContents, "edge_slots", counted)
+    loader = pickle.loads(pickle.dumps(LinkNeighborLoader(store, [2], batch_size=70)))
+    for _ in range(2):
+        ends = torch.cat([seeds_of(batch) for batch in loader], dim=1)
+        assert torch.equal(ends, data.edge_index)
+    # One block in memory, one pass over the ids for each.
+    blocks = [(begin, min(begin + 400, 3000)) for begin in range(0, 3000, 400)]
+    assert passes == blocks * 2
+    picked = loader([2999, 0, 1200])
+    assert torch.equal(seeds_of(picked), data.edge_index[:, [2999, 0, 1200]])
+    for given in ({"shuffle": True}, {"sampler": torch.utils.data.RandomSampler(range(3000))}):
+        with pytest.raises(gz.MemoryBudgetError, match=r"3,000 seed edges of .*seed_order='store'"):
+            LinkNeighborLoader(store, [2], **given)
+        assert len(LinkNeighborLoader(store, [2], seed_order="store", **given)) == 3000
+    assert len(LinkNeighborLoader(store, [2], shuffle=True, locality=9)) == 3000
+
+
+def test_damaged_edge_ids_are_found(homo):
+    _, store = homo
+    path = store.path / store._contents.edge_type(None).edge_id
+    with path.open("r+b") as file:
+        file.seek(store._contents.column("edge/edge_id.gd").data_offset)
+        file.write((7).to_bytes(4, "little") * 2)
+    with pytest.raises(gz.FormatError, match="edge ids that repeat or are out of range"):
+        LinkNeighborLoader(gz.open(store.path), [2])
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_seeds_in_the_order_of_the_store(homo, shuffle):
+    data, store = homo
+    loader = LinkNeighborLoader(
+        store, [2], batch_size=70, seed_order="store", shuffle=shuffle,
+        edge_label=torch.arange(3000),
+    )  # fmt: skip
+    ids = []
+    for batch in loader:
+        assert torch.equal(seeds_of(batch), data.edge_index[:, batch.input_id])
+        assert torch.equal(batch.edge_label, batch.input_id)
+        ids.append(batch.input_id)
+    ids = torch.cat(ids)
+    assert ids.sort().values.tolist() == list(range(3000))
+    if not shuffle:
+        assert (data.edge_index[1, ids].diff() >= 0).all()
+    for given in ((data, None), (store, data.edge_index[:, :9])):
+        with pytest.raises(ValueError, match="seed_order='store': found seed edges of another"):
+            LinkNeighborLoader(given[0], [2], edge_label_index=given[1], seed_order="store")
+    with pytest.raises(ValueError, match="seed_order: found 'disk', expected one of"):
+        LinkNeighborLoader(store, [2], seed_order="disk")
+
+
+def test_input_id_of_all_edges(homo):
+    names = torch.randperm(3000) + 10_000
+    for graph in homo:
+        batch = next(iter(LinkNeighborLoader(graph, [2], batch_size=9, input_id=names)))
+        assert torch.equal(batch.input_id, names[:9])
+        with pytest.raises(ValueError, match="input_id: found 2999, expected 3000"):
+            LinkNeighborLoader(graph, [2], input_id=names[1:])
 
 
 def test_all_edges_of_a_store_are_not_listed(homo):

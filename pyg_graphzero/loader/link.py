@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch_geometric.loader
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -12,74 +11,15 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import infer_filter_per_worker
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from pyg_graphzero.columns import gather, permuted
 from pyg_graphzero.graph import plain, resolve
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Positions
 from pyg_graphzero.loader.locality import check_locality, store_rows
-from pyg_graphzero.methods import check_given
+from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
+from pyg_graphzero.methods import check_given, one_of
 from pyg_graphzero.sampler import NeighborSampler, Prepared
 from pyg_graphzero.schema import EdgeType
-
-
-class StoredEdges:
-    """All edges of one type as seeds, looked up in the CSC arrays batch by batch.
-
-    Seeds come by destination, in whatever order the store has the nodes; their ``input_id`` is the
-    original edge id. Stands in for PyG's ``EdgeSamplerInput`` without its two rows of ids.
-    """
-
-    def __init__(
-        self,
-        sampler: NeighborSampler,
-        name: EdgeType | None,
-        label: Tensor | None,
-        time: Tensor | None,
-    ) -> None:
-        self.sampler = sampler
-        self.input_type = name
-        self.label = label
-        self.time = time
-        self._open()
-
-    def _open(self) -> None:
-        graph = self.sampler.graph
-        self.row_indptr, self.indices = graph.csc(self.input_type)
-        _, dst = graph.ends(self.input_type)
-        rank = graph.rank(dst)
-        self.indptr = self.row_indptr
-        if rank is not None:  # by nodes: where the edges of each are among the seeds
-            degree = permuted(self.row_indptr.diff(), rank)
-            self.indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-
-    def __getstate__(self) -> dict[str, Any]:
-        held = ("row_indptr", "indptr", "indices")
-        return {k: v for k, v in self.__dict__.items() if k not in held}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
-
-    def __len__(self) -> int:
-        return self.indices.numel()
-
-    def __getitem__(self, index: Tensor) -> EdgeSamplerInput:
-        graph, (src_type, dst_type) = self.sampler.graph, self.sampler.graph.ends(self.input_type)
-        dst = torch.searchsorted(self.indptr, index, right=True) - 1
-        slots = index
-        if self.indptr is not self.row_indptr:
-            first = gather(self.row_indptr, graph.rows(dst_type, dst))
-            slots = index - gather(self.indptr, dst) + first
-        edge_id = self.sampler.original_edge_ids(self.input_type, slots)
-        return EdgeSamplerInput(
-            edge_id,
-            graph.nodes(src_type, gather(self.indices, slots).to(torch.int64)),
-            dst,
-            None if self.label is None else self.label[edge_id],
-            None if self.time is None else self.time[edge_id],
-            self.input_type,
-        )
 
 
 class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader):
@@ -87,8 +27,8 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
 
     A subclass of PyG's ``LinkNeighborLoader`` that takes its arguments and yields its batches.
     Sampling, negatives included, is a function of the batch's key (see ``NeighborLoader``). Where
-    ``edge_label_index`` names all edges of a store, nothing of their size is built in memory: seeds
-    then come by destination, with their original edge id as ``input_id``.
+    ``edge_label_index`` names all edges of a store, neither row of them is built in memory: they
+    are looked up batch by batch, in the order of the input, see ``seed_order``.
 
     Args:
         data: What ``NeighborLoader`` takes.
@@ -120,11 +60,17 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         batch_dependency: An option of ``"labor"``; see ``NeighborLoader``.
         locality: With ``shuffle=True``: seed edges whose destinations lie next to each other in the
             store are shuffled in groups of this many; None shuffles them one by one.
+        seed_order: Where seeds are all edges of a store: ``"input"``: position i is edge i, as in
+            PyG. Where the input was not sorted by destination that costs 4 bytes an edge, at most
+            an eighth of the budget if nothing is shuffled, and some passes over the edge ids.
+            ``"store"``: positions are by destination, as edges lie in the store, which costs
+            nothing; ``input_id`` says which edge a seed is. ``locality`` implies it.
         **kwargs: ``input_id``, ``custom_cls`` and the arguments of ``DataLoader``.
 
     Raises:
         ValueError: An argument that does not fit the graph.
         IndexError: An end of a seed edge is not a node.
+        MemoryBudgetError: No room for the order of all edges; see ``seed_order``.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -165,6 +111,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         layer_dependency: bool = False,
         batch_dependency: int = 1,
         locality: int | None = None,
+        seed_order: str = "input",
         **kwargs: Any,
     ) -> None:
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
@@ -179,6 +126,8 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
             batch_dependency=batch_dependency,
         )
         self.locality = check_locality(locality, kwargs)
+        one_of("seed_order", seed_order, SEED_ORDERS)
+        self.seed_order = seed_order
         data = resolve(data)
         name, edges = check_edge_labels(data, edge_label_index)
         if neighbor_sampler is None:
@@ -221,7 +170,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
             self.filter_per_worker = infer_filter_per_worker(data)
         self.custom_cls = kwargs.pop("custom_cls", None)
         self.input_data = self._seed_edges(
-            name, edges, edge_label, edge_label_time, kwargs.pop("input_id", None)
+            name, edges, edge_label, edge_label_time, kwargs.pop("input_id", None), _rises(kwargs)
         )
         kwargs.pop("dataset", None)
         kwargs.pop("collate_fn", None)
@@ -236,6 +185,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         label: Tensor | None,
         time: Tensor | None,
         input_id: Tensor | None,
+        in_order: bool,
     ) -> StoredEdges | EdgeSamplerInput:
         if self.neg_sampling is not None and label is not None:
             if self.neg_sampling.is_triplet():
@@ -245,14 +195,21 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         sampler = self.link_sampler
         seeds: StoredEdges | EdgeSamplerInput
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
-        if edges is None and on_disk and not sampler.graph.backward and input_id is None:
-            seeds = StoredEdges(sampler, name, label, time)
+        if edges is None and on_disk and not sampler.graph.backward:
+            order = "store" if self.locality is not None else self.seed_order
+            seeds = StoredEdges(sampler, name, label, time, input_id, order, in_order)
+        elif self.seed_order == "store":
+            raise ValueError(
+                "seed_order='store': found seed edges of another order, expected edge_label_index "
+                "to name all edges of a store (None, or an edge type)"
+            )
         else:
             if edges is None:
                 edges = plain((self.data if name is None else self.data[name]).edge_index)
             seeds = EdgeSamplerInput(input_id, edges[0], edges[1], label, time, name)
         count = _count(seeds)
-        for what, values in (("edge_label", label), ("edge_label_time", time)):
+        given = (("edge_label", label), ("edge_label_time", time), ("input_id", input_id))
+        for what, values in given:
             if values is not None and values.size(0) != count:
                 raise ValueError(f"{what}: found {values.size(0)}, expected {count}")
         return seeds
@@ -270,12 +227,9 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
     def _seed_rows(self) -> Tensor | None:
         seeds, name = self.input_data, self.input_data.input_type
         dst_type = None if name is None else name[2]
-        if not isinstance(seeds, StoredEdges):
-            return store_rows(self._sampler, dst_type, seeds.col)
-        rank = seeds.sampler.graph.rank(dst_type)
-        if rank is None:
-            return None
-        return torch.repeat_interleave(rank.to(torch.int64), seeds.indptr.diff())
+        if isinstance(seeds, StoredEdges):
+            return None  # by destination already
+        return store_rows(self._sampler, dst_type, seeds.col)
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         name = self.input_data.input_type
@@ -292,3 +246,9 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
 
 def _count(seeds: StoredEdges | EdgeSamplerInput) -> int:
     return len(seeds) if isinstance(seeds, StoredEdges) else seeds.row.numel()
+
+
+def _rises(arguments: dict[str, Any]) -> bool:
+    """Whether a ``DataLoader`` of these arguments takes one seed after the other."""
+    chosen = any(arguments.get(name) is not None for name in ("sampler", "batch_sampler"))
+    return not (chosen or arguments.get("shuffle"))

@@ -109,7 +109,7 @@ class DiskFeatureStore(FeatureStore):
                 return contents.node_column(record.name, attr.attr_name)
             position = contents.rank(record.name)
         if index is None:
-            return decoded(table) if position is None else gather(table, position)
+            return decoded(table) if position is None else permuted(table, position)
         if isinstance(index, (slice, int)):
             if position is None:
                 return table[index]

@@ -1,0 +1,145 @@
+"""All edges of a store as seeds: looked up batch by batch, in the order of the input."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import EdgeSamplerInput
+
+from pyg_graphzero.columns import gather, look_up
+from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.errors import MemoryBudgetError
+from pyg_graphzero.memory import taken
+from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.schema import EdgeType
+
+SEED_ORDERS = ("input", "store")
+
+# What the slots of edge ids may take of the budget that is left, where a block of them does, and
+# where batches ask for any.
+_BLOCK_SHARE = 0.125
+_WHOLE_SHARE = 0.5
+_LEAST_BLOCK = 1 << 20
+
+
+class _EdgeSlots:
+    """The CSC slots of edge ids: all of them in memory, or block by block as batches ask.
+
+    A block costs one pass over the ids. Those who ask for ids as they rise need each block once.
+
+    Args:
+        contents: The store.
+        name: The edge type.
+        in_order: Ids rise from batch to batch.
+
+    Raises:
+        MemoryBudgetError: All of them are needed, and the budget has no room for them.
+    """
+
+    def __init__(self, contents: StoreContents, name: EdgeType | None, in_order: bool) -> None:
+        self.contents = contents
+        self.name = name
+        self.num_edges = contents.edge_type(name).num_edges
+        self._block: tuple[int, Tensor | None] = (0, None)  # first id, slots
+        self._whole: Tensor | None = None
+        each = 4 if self.num_edges <= 1 << 31 else 8
+        share = _BLOCK_SHARE if in_order else _WHOLE_SHARE
+        room = max(0, int(share * (contents.memory - taken())))
+        self._block_size = max(_LEAST_BLOCK, room // each)
+        if self.num_edges <= self._block_size:
+            self._whole = contents.edge_position(name)
+        elif not in_order:
+            raise MemoryBudgetError(
+                f"memory: found {room / 1e6:,.0f} MB for the order of {self.num_edges:,} seed "
+                f"edges of {contents.path}, expected {each * self.num_edges / 1e6:,.0f} MB: in "
+                "the order of the input, and in no order, each batch takes any of them; "
+                "seed_order='store' or locality= needs nothing, nor do seeds that are not shuffled"
+            )
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        """The slots (``int64``) of some edge ids."""
+        if self._whole is not None:
+            return look_up(self._whole, ids)
+        slots = torch.empty_like(ids)
+        numbers = ids // self._block_size
+        for number in numbers.unique().tolist():
+            first, block = self._block
+            if block is None or first != number * self._block_size:
+                first = number * self._block_size
+                end = min(first + self._block_size, self.num_edges)
+                block = self.contents.edge_slots(self.name, first, max(first, end))
+                self._block = first, block
+            chosen = numbers == number
+            slots[chosen] = look_up(block, ids[chosen] - first)
+        return slots
+
+
+class StoredEdges:
+    """All edges of one type as seeds. Stands in for PyG's ``EdgeSamplerInput`` without its rows.
+
+    Args:
+        sampler: Over the store.
+        name: The edge type.
+        label: One for each edge, in the order of the input; or None.
+        time: Likewise.
+        input_id: Likewise; None: the edges' own numbers.
+        order: Which edge has position i: ``"input"``: edge i; ``"store"``: the one in CSC slot i,
+            so that neighbouring positions have the same destination.
+        in_order: Positions rise from batch to batch.
+    """
+
+    def __init__(
+        self,
+        sampler: NeighborSampler,
+        name: EdgeType | None,
+        label: Tensor | None,
+        time: Tensor | None,
+        input_id: Tensor | None,
+        order: str,
+        in_order: bool,
+    ) -> None:
+        self.sampler = sampler
+        self.input_type = name
+        self.label = label
+        self.time = time
+        self.input_id = input_id
+        self.order = order
+        self.in_order = in_order
+        self._open()
+
+    def _open(self) -> None:
+        graph = self.sampler.graph
+        assert graph.contents is not None
+        self.indptr, self.indices = graph.csc(self.input_type)
+        self._slots: _EdgeSlots | None = None  # slots are the positions
+        if self.order == "input" and graph.edge_ids.get(self.input_type) is not None:
+            self._slots = _EdgeSlots(graph.contents, self.input_type, self.in_order)
+
+    def __getstate__(self) -> dict[str, Any]:
+        held = ("indptr", "indices", "_slots")
+        return {k: v for k, v in self.__dict__.items() if k not in held}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open()
+
+    def __len__(self) -> int:
+        return self.indices.numel()
+
+    def __getitem__(self, index: Tensor) -> EdgeSamplerInput:
+        graph, (src_type, dst_type) = self.sampler.graph, self.sampler.graph.ends(self.input_type)
+        slots = index if self._slots is None else self._slots(index)
+        edge_id = index
+        if self.order == "store":
+            edge_id = self.sampler.original_edge_ids(self.input_type, slots)
+        dst = torch.searchsorted(self.indptr, slots, right=True) - 1
+        return EdgeSamplerInput(
+            edge_id if self.input_id is None else self.input_id[edge_id],
+            graph.nodes(src_type, gather(self.indices, slots).to(torch.int64)),
+            graph.nodes(dst_type, dst),
+            None if self.label is None else self.label[edge_id],
+            None if self.time is None else self.time[edge_id],
+            self.input_type,
+        )
