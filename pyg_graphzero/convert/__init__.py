@@ -28,6 +28,7 @@ from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
 from .progress import Progress
 from .pyg import load_pyg, plan_pyg
+from .reading import reading
 from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
 from .storage import Storage
@@ -228,7 +229,8 @@ def _plan(
         if spec is not None:
             _refuse_flat(flat, f"{spec.name} ({spec.what}) describes the graph itself")
             inputs.progress.say(f"{spec.name}: {spec.what}")
-            return plan_files(spec, options, selection, inputs.beside(base))
+            with reading(spec.name, "graph", "options and files that go together"):
+                return plan_files(spec, options, selection, inputs.beside(base, spec.name))
     graph, origin = _pyg_graph(source, inputs)
     if graph is not None:
         kind = type(graph).__name__

@@ -44,11 +44,13 @@ class Reference:
         files: At least one; several follow one another as if they were one.
         member: A column, an array of an archive; ``None`` if not named.
         is_flat: Whether a matrix of one column means single values.
+        is_bare: Whether text is known to have commas and no header.
     """
 
     files: tuple[Path, ...]
     member: str | None = None
     is_flat: bool = False
+    is_bare: bool = False
 
     @property
     def path(self) -> Path:
@@ -223,15 +225,7 @@ def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Tabl
         return open_npz(path, spool)
     if path.suffix == ".safetensors":
         return open_safetensors(path)
-    try:
-        value = load_torch(path)
-    except OSError:
-        raise
-    except Exception as error:  # torch raises many kinds over a damaged file
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        if "Weights only" in reason:
-            reason = "pickled Python objects, which are not loaded"
-        raise InputError(path, "file", reason, f"a {path.suffix} file of arrays") from error
+    value = load_torch(path, f"a {path.suffix} file of arrays")
     if isinstance(value, Mapping):
         return in_memory(value, str(path), path)
     return as_table(value, str(path), path)

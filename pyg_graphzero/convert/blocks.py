@@ -19,7 +19,7 @@ import numpy as np
 
 from ..errors import InputError
 from .decompress import TextFile
-from .dialect import BLANKS, MAX_ROW_BYTES, Dialect
+from .dialect import BLANKS, MAX_ROW_BYTES, Dialect, csv_rows
 from .progress import Progress
 
 BLOCK_BYTES = 1 << 20
@@ -116,12 +116,12 @@ def _row_end_by_rows(data: bytes, dialect: Dialect) -> int:
     texts = (line.decode("latin-1") for line in lines)
     mark = dialect.comment or "\n"
     rows = ("\n" if text.lstrip(BLANKS).startswith(mark) else f"{text}\n" for text in texts)
-    reader = csv.reader(rows, delimiter=dialect.delimiter)
+    reader = csv_rows(rows, dialect.delimiter)
     last = previous = 0
     try:
         for _ in reader:  # the last one may be cut short
             last, previous = reader.line_num, last
-    except csv.Error:  # a cell of more than csv takes: not before its end
+    except csv.Error:  # a row that csv does not take: not before its end
         previous = last
     return sum(map(len, lines[:previous])) + previous
 
@@ -176,7 +176,7 @@ def needs_cleaning(data: bytes, dialect: Dialect) -> bool:
 def rows_of(block: Block, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Every row of a block with the number of lines of the block before it; slow."""
     text = clean(block, dialect, keep_lines=True).decode("utf-8", errors="replace")
-    reader = csv.reader(io.StringIO(text, newline="\n"), delimiter=dialect.delimiter)
+    reader = csv_rows(io.StringIO(text, newline="\n"), dialect.delimiter)
     start = 0
     try:
         for row in reader:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from typing_extensions import Self
 
-from ..errors import InputError
 from .paths import COMPRESSIONS
+from .reading import reading
 
 
 class TextFile:
@@ -27,9 +28,15 @@ class TextFile:
         self._raw = path.open("rb", buffering=0)
         self._codec = COMPRESSIONS.get(path.suffix)
         self._file: Any = self._raw
-        if self._codec is not None:
-            self._file = pa.CompressedInputStream(pa.PythonFile(self._raw, "r"), self._codec)
         self._at = 0
+        if self._codec is not None:
+            try:
+                with self._reading():
+                    source = pa.PythonFile(self._raw, "r")
+                    self._file = pa.CompressedInputStream(source, self._codec)
+            except BaseException:
+                self._raw.close()
+                raise
 
     def read(self, size: int) -> bytes:
         """The next ``size`` bytes, fewer at the end only.
@@ -37,20 +44,15 @@ class TextFile:
         Raises:
             InputError: The compressed data is damaged or cut short.
         """
-        try:
+        with self._reading():
             data: bytes = self._file.read(size)
             while len(data) < size and (more := self._file.read(size - len(data))):
                 data += more
-        except OSError as error:
-            if error.errno is not None or self._codec is None:
-                raise
-            raise InputError(
-                self.path,
-                "file",
-                f"damaged {self._codec} data ({error})",
-                f"a whole {self._codec} file",
-            ) from error
         return data
+
+    def _reading(self) -> AbstractContextManager[None]:
+        codec = self._codec or "text"
+        return reading(self.path, "file", f"a whole {codec} file", what=f"damaged {codec} data")
 
     def taken_since(self) -> int:
         """Bytes of the file on disk consumed since the last call."""

@@ -11,6 +11,7 @@ from ..schema import SCHEMA_FILE
 from . import graphbolt, igb, mag240m, ogb
 from .arrays import SUFFIXES
 from .paths import COMPRESSIONS, TEXT_SUFFIXES, kind_suffix
+from .reading import reading
 from .spec import SPEC_SUFFIXES, GraphSpec
 
 
@@ -45,7 +46,8 @@ def dataset_spec(path: Path) -> GraphSpec | None:
     """The graph in a directory of a known layout; ``None`` if it has none of these."""
     for layout in LAYOUTS:
         if layout.matches(path):
-            return layout.spec(path)
+            with reading(path, "directory", f"a whole {layout.name} directory"):
+                return layout.spec(path)
     return None
 
 

@@ -16,14 +16,17 @@ from __future__ import annotations
 import csv
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from .decompress import TextFile
 
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE)
+NUMBER = re.compile(
+    r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(nan|inf(inity)?)", re.IGNORECASE | re.ASCII
+)
 DELIMITERS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|"}
 
 MAX_ROW_BYTES = 64 << 20
@@ -250,7 +253,7 @@ def _table(lines: list[str], delimiter: str) -> tuple[list[list[str]], int]:
     """The first rows, and how many lines the very first of them takes."""
     if delimiter == " ":
         lines = [RUN.sub(" ", line.strip(BLANKS)) for line in lines]
-    reader = csv.reader((line + "\n" for line in lines if line.strip(BLANKS)), delimiter=delimiter)
+    reader = csv_rows((line + "\n" for line in lines if line.strip(BLANKS)), delimiter)
     rows: list[list[str]] = []
     length = 1
     for row in reader:
@@ -260,6 +263,15 @@ def _table(lines: list[str], delimiter: str) -> tuple[list[list[str]], int]:
         if len(rows) == _SAMPLE_ROWS:
             break
     return rows, length
+
+
+def csv_rows(lines: Iterable[str], delimiter: str) -> Any:
+    """A ``csv.reader`` that takes cells as long as a row may be.
+
+    csv's own limit, 131,072 characters, holds for the whole process, so it is only ever raised.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_BYTES))
+    return csv.reader(lines, delimiter=delimiter)
 
 
 def _delimiter(path: Path, given: str | None, lines: list[str]) -> str:

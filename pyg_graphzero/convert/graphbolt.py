@@ -13,6 +13,7 @@ from typing import Any
 from ..errors import InputError, UnsupportedError
 from .arrays import Reference, load_member
 from .plan import EdgeType, NodeType
+from .reading import reading
 from .rows import no_spool
 from .sources import Labels, Scattered
 from .spec import EdgeSpec, GraphSpec, NodeSpec
@@ -48,10 +49,11 @@ def _load(path: Path) -> Any:
         raise UnsupportedError(
             f"{path}: reading GraphBolt's metadata needs PyYAML: pip install pyyaml"
         ) from error
-    try:
-        return yaml.safe_load(path.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(path, "file", " ".join(str(error).split()), "valid YAML") from error
+    with reading(path, "file", "valid YAML"):
+        try:
+            return yaml.safe_load(path.read_text())
+        except yaml.YAMLError as error:
+            raise ValueError(" ".join(str(error).split())) from error
 
 
 def _num_dims(path: Path) -> int:

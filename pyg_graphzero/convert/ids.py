@@ -25,7 +25,7 @@ from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
 
-from ..errors import InputError
+from ..errors import InputError, MemoryBudgetError
 from .distinct import distinct_integers, distinct_text
 from .faults import SHOWN, Faults
 from .rows import ArrayRows, Rows
@@ -140,7 +140,7 @@ class IdSpace:
         Raises:
             InputError: An id is negative, out of range, twice in the node table, or text among
                 integers; the first such one is named.
-            ValueError: The map from ids to rows takes more memory than there is.
+            MemoryBudgetError: The map from ids to rows takes more memory than there is.
         """
         if self.policy not in POLICIES:
             raise ValueError(f"ids={self.policy!r}: expected one of {', '.join(POLICIES)}")
@@ -317,7 +317,7 @@ class IdSpace:
         room = self.workspace.room
         if num_bytes > room:
             least = -(-(self.workspace.memory - room + num_bytes) // 10**6)
-            raise ValueError(
+            raise MemoryBudgetError(
                 f"memory: mapping the ids of {num_ids} {self._called()} takes {num_bytes >> 20} "
                 f"MiB, but of {self.workspace.memory >> 20} MiB {room >> 20} MiB are left; pass "
                 f"memory='{least}MB' or more"

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from ..errors import InputError
+from .reading import reading
 from .rows import FileRows, FortranRows, Rows, Spool, StreamRows
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: magic, length of name and of extras
@@ -46,8 +47,9 @@ def open_npy(path: Path) -> Rows | np.ndarray:
     """
     with open(path, "rb") as file:
         header = _read_header(file, path, "file")
-    if _is_whole(header):
-        return np.load(path, allow_pickle=False)
+        if _is_whole(header):
+            with reading(path, "file", "an array of NumPy"):
+                return _whole(file, header)
     return _in_file(path, 0, header)
 
 
@@ -61,13 +63,11 @@ def open_npz(path: Path, spool: Spool) -> dict[str, Callable[[], Rows | np.ndarr
     Raises:
         InputError: The archive is damaged or cut short.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-    except zipfile.BadZipFile as error:
-        raise InputError(
-            path, "file", f"a damaged archive ({error})", "a whole .npz file"
-        ) from error
+    with (
+        reading(path, "file", "a whole .npz file", what="a damaged archive"),
+        zipfile.ZipFile(path) as archive,
+    ):
+        members = archive.infolist()
     return {
         info.filename.removesuffix(".npy"): partial(_open_member, path, info, spool)
         for info in members
@@ -76,13 +76,10 @@ def open_npz(path: Path, spool: Spool) -> dict[str, Callable[[], Rows | np.ndarr
 
 def _open_member(path: Path, info: zipfile.ZipInfo, spool: Spool) -> Rows | np.ndarray:
     where = f"member {info.filename.removesuffix('.npy')!r}"
-    try:
-        with _stream(path, info) as stream:
-            header = _read_header(stream, path, where)
-            if _is_whole(header):
-                return _whole(stream, header)
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:
-        raise InputError(path, where, str(error), "an array of numbers") from error
+    with reading(path, where, "an array of numbers"), _stream(path, info) as stream:
+        header = _read_header(stream, path, where)
+        if _is_whole(header):
+            return _whole(stream, header)
     size = header.size + prod(header.shape) * header.dtype.itemsize
     if info.file_size != size:
         raise InputError(path, where, f"{info.file_size} bytes", f"{size}, as its header says")
@@ -115,13 +112,13 @@ def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
 
 def _read_header(file: BinaryIO, path: Path, where: str) -> _Header:
     begin = file.tell()
-    try:
+    with reading(path, where, "an array of NumPy"):
         version = np.lib.format.read_magic(file)
         if version not in _READERS:
             raise ValueError(f"version {version} of the format")
         shape, fortran, dtype = _READERS[version](file)
-    except (ValueError, EOFError) as error:
-        raise InputError(path, where, str(error), "an array of NumPy") from error
+        if any(type(size) is not int or size < 0 for size in shape):
+            raise ValueError(f"shape {shape}")
     if dtype.hasobject:
         found = "pickled Python objects, which are not loaded"
         raise InputError(path, where, found, "numbers, booleans or strings")

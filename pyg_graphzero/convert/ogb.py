@@ -19,6 +19,7 @@ from ..errors import InputError
 from .arrays import Reference
 from .npz import open_npz
 from .plan import EdgeType, NodeType
+from .reading import reading
 from .rows import no_spool
 from .sources import Labels, mask
 from .spec import EdgeSpec, GraphSpec, NodeSpec
@@ -175,11 +176,13 @@ def _csv_edges(edge_type: EdgeType, folder: Path) -> EdgeSpec:
     )
 
 
-def _matrices(folder: Path, prefixes: tuple[str, ...]) -> dict[str, Path]:
+def _matrices(folder: Path, prefixes: tuple[str, ...]) -> dict[str, Reference]:
     """Files of one matrix each: ``node-feat.csv.gz`` as ``node_feat``."""
     found = {each.name.removesuffix(".csv.gz"): each for each in sorted(folder.glob("*.csv.gz"))}
     return {
-        name.replace("-", "_"): each for name, each in found.items() if name.startswith(prefixes)
+        name.replace("-", "_"): Reference((each,), is_bare=True)
+        for name, each in found.items()
+        if name.startswith(prefixes)
     }
 
 
@@ -204,16 +207,14 @@ def _add_split(path: Path, nodes: Mapping[NodeType, NodeSpec]) -> str:
         folder = names[0] if node_type is None else names[0] / node_type
         for part, attr in SPLITS.items():
             if (folder / f"{part}.csv.gz").exists():
-                node.attrs[attr] = mask(folder / f"{part}.csv.gz")
+                node.attrs[attr] = mask(Reference((folder / f"{part}.csv.gz",), is_bare=True))
     return f"split {names[0].name!r}"
 
 
 def _lines(path: Path) -> list[list[str]]:
     """A small CSV file."""
-    try:
+    with reading(path, "file", "a gzipped CSV file"):
         text = gzip.decompress(path.read_bytes()).decode()
-    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError) as error:
-        raise InputError(path, "file", str(error), "a gzipped CSV file") from error
     return [line.split(",") for line in text.split()]
 
 

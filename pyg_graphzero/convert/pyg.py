@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -33,6 +32,7 @@ from .plan import (
     edge_label,
     stream,
 )
+from .reading import reading
 from .rows import ArrayRows, MappedRows, Rows
 from .tensors import load_torch
 
@@ -68,23 +68,8 @@ def load_safely(path: Path) -> Any:
     Raises:
         InputError: The file is damaged or holds other objects.
     """
-    try:
-        with _safe_globals():
-            return load_torch(path)
-    except OSError:
-        raise
-    except Exception as error:  # torch raises many kinds over a damaged file
-        found = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        hint = ""
-        if "Weights only" in found:
-            named = re.search(r"GLOBAL (\S+)", str(error))
-            found = "pickled Python objects, which are not loaded"
-            found += f" ({named[1]})" if named else ""
-            hint = (
-                "If you trust the file, load it yourself (torch.load with weights_only=False, or "
-                "the dataset's class) and pass gz.convert the Data or the dataset."
-            )
-        raise InputError(path, "file", found, "tensors, Data or HeteroData", hint) from error
+    with _safe_globals():
+        return load_torch(path, "tensors, Data or HeteroData")
 
 
 def load_pyg(path: Path) -> Data | HeteroData | None:
@@ -98,10 +83,11 @@ def load_pyg(path: Path) -> Data | HeteroData | None:
     """
     value = load_safely(path)
     if isinstance(value, tuple) and len(value) in (2, 3):
-        _refuse_several(path, value[1])
-        if isinstance(value[0], dict):
-            kind = value[2] if len(value) == 3 else Data
-            return kind.from_dict(value[0])
+        with reading(path, "file", "a graph, slices and its class"):
+            _refuse_several(path, value[1])
+            if isinstance(value[0], dict):
+                kind = value[2] if len(value) == 3 else Data
+                return kind.from_dict(value[0])
         value = value[0]
     return value if isinstance(value, Data | HeteroData) else None
 
@@ -144,8 +130,11 @@ def plan_pyg(
     Raises:
         InputError: Something cannot be stored, or the edges point beyond the nodes.
     """
-    reader = _Reader(options, selection, dtypes, path)
-    return reader.hetero(data) if isinstance(data, HeteroData) else reader.homogeneous(data)
+    kind = "HeteroData" if isinstance(data, HeteroData) else "Data"
+    name = kind if path is None else f"{path}: {kind}"
+    reader = _Reader(options, selection, dtypes, path, name)
+    with nullcontext() if path is None else reading(path, "file", f"a whole {kind}"):
+        return reader.hetero(data) if isinstance(data, HeteroData) else reader.homogeneous(data)
 
 
 class _Reader:
@@ -155,16 +144,18 @@ class _Reader:
         selection: Selection,
         dtypes: Dtypes,
         path: Path | None,
+        name: str,
     ) -> None:
         self._path = path
+        self._name = name
         self._options = options
         self._selection = selection
         self._dtypes = dtypes
 
     def homogeneous(self, data: Data) -> GraphPlan:
         plan = GraphPlan(is_hetero=False)
-        store = data._store
-        src, dst, columns = self._edges(store, "Data")
+        store, where = data._store, self._name
+        src, dst, columns = self._edges(store, where)
         num_nodes = _num_nodes(store)
         if num_nodes is None:
             num_nodes = _beyond(src, dst)
@@ -177,21 +168,21 @@ class _Reader:
             if isinstance(value, bool | int | float | str):
                 plan.graph_attrs[name] = value
                 continue
-            array = self._array(value, "Data", name)
+            array = self._array(value, where, name)
             level = _level(name, array, num_nodes, len(src))
             if level == "node":
-                node.attrs[name] = self._cast("Data", name, array)
+                node.attrs[name] = self._cast(where, name, array)
             elif level == "edge":
-                columns[name] = self._cast("Data", name, array)
+                columns[name] = self._cast(where, name, array)
             elif level == "set":
                 node.index_sets[name] = array
             elif name in _LEVELS:
                 rows = f"{num_nodes if _LEVELS[name] == 'node' else len(src)} rows"
                 shape = f"shape {list(array.shape)}"
-                raise _unstorable("Data", name, shape, f"{rows}, one per {_LEVELS[name]}")
+                raise _unstorable(where, name, shape, f"{rows}, one per {_LEVELS[name]}")
             else:
                 plan.graph_attrs[name] = array
-        self._add_edges(plan, None, src, dst, columns, "Data")
+        self._add_edges(plan, None, src, dst, columns, where)
         return plan
 
     def hetero(self, data: HeteroData) -> GraphPlan:
@@ -199,7 +190,7 @@ class _Reader:
         found: dict[EdgeType, tuple[Rows, Rows, dict[str, Rows]]] = {}
         ends: dict[NodeType, list[Rows]] = {}
         for edge_type in data.edge_types:
-            where = f"HeteroData[{edge_type}]"
+            where = f"{self._name}[{edge_type}]"
             src, dst, columns = self._edges(data[edge_type], where)
             self._edge_attrs(data[edge_type], edge_type, len(src), columns, where)
             found[edge_type] = (src, dst, columns)
@@ -214,16 +205,16 @@ class _Reader:
             if node_type in data.node_types:
                 self._node_attrs(data[node_type], node_type, plan.nodes[node_type])
         for edge_type, (src, dst, columns) in found.items():
-            self._add_edges(plan, edge_type, src, dst, columns, f"HeteroData[{edge_type}]")
+            self._add_edges(plan, edge_type, src, dst, columns, f"{self._name}[{edge_type}]")
         for name, value in data._global_store.items():
             if value is None or not self._selection.wants("", name):
                 continue
             scalar = isinstance(value, bool | int | float | str)
-            plan.graph_attrs[name] = value if scalar else self._array(value, "HeteroData", name)
+            plan.graph_attrs[name] = value if scalar else self._array(value, f"{self._name}", name)
         return plan
 
     def _node_attrs(self, store: NodeStorage, node_type: str, node: NodePlan) -> None:
-        where = f"HeteroData[{node_type!r}]"
+        where = f"{self._name}[{node_type!r}]"
         for name, value in store.items():
             if name in _STRUCTURE or value is None or not self._selection.wants(node_type, name):
                 continue

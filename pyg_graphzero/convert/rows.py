@@ -7,8 +7,6 @@ about. Rows are read by system call into memory of the slab's size.
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .reading import reading
 
 # Rows are read in pieces of about this many bytes.
 SLAB_BYTES = 32 << 20
@@ -242,18 +241,26 @@ class StreamRows(Rows):
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
-        if self._stream is None or begin < self._at:
-            if self._stream is not None:
-                self._stream.close()
-            self._stream, self._at = self._open(), 0
+        if begin < self._at:
+            self._close()
+        if self._stream is None:
+            self._stream = self._open()
         step = max(1, SLAB_BYTES // max(1, self.row_bytes))
-        while self._at < begin:
-            self._take(min(step, begin - self._at))
-        out = self._take(end - begin)
+        try:
+            while self._at < begin:
+                self._take(min(step, begin - self._at))
+            out = self._take(end - begin)
+        except BaseException:
+            self._close()
+            raise
         if self._at == len(self):
-            self._stream.close()
-            self._stream, self._at = None, 0
+            self._close()
         return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._at = None, 0
 
     def _take(self, num_rows: int) -> np.ndarray:
         assert self._stream is not None
@@ -261,10 +268,8 @@ class StreamRows(Rows):
         view = out.data
         while len(view):
             # A read at a time, so that what the stream decompresses is not held twice.
-            try:
+            with reading(self.path, self.where, "undamaged data"):
                 part = self._stream.read(min(len(view), 1 << 20))
-            except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-                raise InputError(self.path, self.where, str(error), "undamaged data") from error
             if not part:
                 done = self._at + (len(out) - len(view)) // max(1, self.row_bytes)
                 raise InputError(

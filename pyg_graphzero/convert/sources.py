@@ -32,7 +32,7 @@ from .ids import IdColumn
 from .options import Dtypes, as_tensor, cast
 from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, is_paths, kind_suffix
 from .progress import Progress
-from .rows import MappedRows, Rows, StackedRows
+from .rows import FileRows, MappedRows, Rows, StackedRows
 from .spool import RowSpool, TextSpool
 from .tables import ArrowTable
 from .workspace import Workspace
@@ -128,11 +128,13 @@ class Inputs:
         self.space = space
         self.faults = faults
         self._out = out.resolve()
+        self._named_in = ""
 
-    def beside(self, base: Path) -> Inputs:
-        """The same for paths that are relative to another directory."""
+    def beside(self, base: Path, named_in: str | Path) -> Inputs:
+        """The same for paths that ``named_in`` names, relative to another directory."""
         other = copy.copy(self)
         other.base = base
+        other._named_in = f"{named_in}: "
         return other
 
     def file(self, path: str | os.PathLike[str]) -> Path:
@@ -216,7 +218,8 @@ class Inputs:
         elif in_files(source):
             if isinstance(source, str | os.PathLike) and not self._is_path(source):
                 expected = "a path such as feat.npy, or a column of the table at hand"
-                raise InputError(f"<{name}>", "source", repr(os.fspath(source)), expected)
+                found = repr(os.fspath(source))
+                raise InputError(f"{self._named_in}<{name}>", "source", found, expected)
             reference = self.reference(source)
             if reference.kind in ("text", "table"):
                 columns = self.open_columns(reference, _wanted(reference.member))
@@ -229,6 +232,7 @@ class Inputs:
             loaded = Loaded(_numbers(table, path, name), path, where)
         else:
             table, path = as_table(source, name), Path(f"<{name}>")
+            path = table.path if isinstance(table, FileRows) else path
             loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
         return self._cast(name, loaded)
 
@@ -244,6 +248,8 @@ class Inputs:
             wanted: Columns that must be there.
             layout: What is known of text; see :func:`.dialect.sniff`.
         """
+        if reference.is_bare:
+            layout |= {"delimiter": ",", "header": False}
         if reference.kind == "text":
             return sniff(reference.files, wanted=tuple(wanted), **layout)
         return ArrowTable(reference.files)

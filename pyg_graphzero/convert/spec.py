@@ -30,6 +30,7 @@ from typing import Any, TypeVar
 
 from ..errors import InputError
 from .plan import EdgeType, NodeType
+from .reading import reading
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -123,11 +124,9 @@ def load_spec(path: Path) -> dict[str, Any]:
     Raises:
         InputError: It is neither.
     """
-    try:
+    with reading(path, "spec", f"valid {path.suffix[1:].upper()}"):
         raw = path.read_text(encoding="utf-8")
         value = json.loads(raw) if path.suffix == ".json" else tomllib.loads(raw)
-    except ValueError as error:
-        raise InputError(path, "spec", str(error), f"valid {path.suffix[1:].upper()}") from error
     if not isinstance(value, dict):
         raise InputError(path, "spec", type(value).__name__, "a table with nodes and edges")
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .options import as_tensor
+from .reading import reading
 from .rows import SLAB_BYTES, Rows
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -51,10 +52,11 @@ class ArrowTable:
         parts = [_open_file(path, self.is_parquet) for path in files]
         self.schemas = [schema for schema, _ in parts]
         kind = "parquet" if self.is_parquet else "ipc"
-        names = list(map(str, files))
-        dataset = pads.dataset(names, schema=None, format=kind, partitioning="hive")
-        self.keys = [pads.get_partition_keys(f.partition_expression) for f in _fragments(dataset)]
-        self.schema = dataset.schema
+        with _reading(self.path):
+            dataset = pads.dataset([*map(str, files)], format=kind, partitioning="hive")
+            found = _fragments(dataset)
+            self.keys = [pads.get_partition_keys(each.partition_expression) for each in found]
+            self.schema = dataset.schema
         self.names: tuple[str, ...] = tuple(self.schema.names)
         # (file, row group; None where a file has none, rows)
         self.parts = [
@@ -111,6 +113,10 @@ class ArrowTable:
         path, place = self.place(row)
         return InputError(path, f"{place}, column {self.label(position)}", found, expected)
 
+    def reading(self, position: int) -> AbstractContextManager[None]:
+        """A block that only turns values of a column into others."""
+        return _reading(self.path, f"column {self.label(position)}")
+
     def is_text(self, position: int) -> bool:
         """Whether a column holds text."""
         kind = self.schema.field(position).type
@@ -130,7 +136,9 @@ class ArrowTable:
         self.check(position)
         for start, batch in self.batches(position, 0, _BATCH_ROWS):
             self.refuse_null(batch, start, position)
-            yield pc.cast(batch, pa.string())
+            with self.reading(position):
+                words = pc.cast(batch, pa.string())
+            yield words
 
     def check(self, position: int) -> None:
         """Refuse a column that is missing from a file, or of another type there."""
@@ -177,23 +185,23 @@ class ArrowTable:
         self, file: int, group: int | None, name: str, num_rows: int
     ) -> Iterator[Any]:
         path = self.files[file]
-        with ExitStack() as stack:
-            try:
-                if self.is_parquet:
-                    source = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
-                    stack.enter_context(source)
-                    groups = [] if group is None else [group]
-                    for batch in source.iter_batches(num_rows, groups, [name]):
-                        yield batch.column(0)
-                    return
+        with _reading(path), ExitStack() as stack:
+            if self.is_parquet:
+                source = pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
+                stack.enter_context(source)
+                batches = source.iter_batches(num_rows, [] if group is None else [group], [name])
+            else:
                 raw = stack.enter_context(pa.OSFile(str(path)))
                 index = self.schemas[file].get_field_index(name)
                 options = pa.ipc.IpcReadOptions(included_fields=[index])
                 reader = stack.enter_context(pa.ipc.open_file(raw, options=options))
-                for number in range(reader.num_record_batches):
-                    yield reader.get_batch(number).column(0)
-            except (pa.ArrowException, OSError) as error:
-                raise _damaged(path, error) from error
+                batches = map(reader.get_batch, range(reader.num_record_batches))
+            for number, batch in enumerate(batches):
+                # Arrow takes lengths and offsets as they are in the file; what is not checked here
+                # reads, and writes, outside of its buffers.
+                with _reading(path, f"{_place(group, number)}, column {name!r}"):
+                    batch.validate(full=True)
+                yield batch.column(0)
 
 
 def _fragments(dataset: Any) -> list[Any]:
@@ -203,24 +211,30 @@ def _fragments(dataset: Any) -> list[Any]:
 
 def _open_file(path: Path, is_parquet: bool) -> tuple[Any, list[tuple[int | None, int]]]:
     """Schema of one file, and the rows of each of its row groups."""
-    try:
+    with _reading(path):
         if is_parquet:
             with pq.ParquetFile(path) as source:
                 groups = range(source.metadata.num_row_groups)
                 counts = [(group, source.metadata.row_group(group).num_rows) for group in groups]
-                return source.schema_arrow, [*counts]
+                return _with_names(source.schema_arrow), [*counts]
         with pa.OSFile(str(path)) as raw, pa.ipc.open_file(raw) as reader:
-            schema = reader.schema
+            schema = _with_names(reader.schema)
         return schema, [(None, pads.dataset(str(path), format="ipc").count_rows())]
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> Exception:
-    if isinstance(error, OSError) and error.errno is not None:
-        return error
+def _with_names(schema: Any) -> Any:
+    """``schema``, whose names are text: Arrow looks when they are first asked for."""
+    assert len(schema.names) == len(schema)
+    return schema
+
+
+def _reading(path: Path, where: str = "file") -> AbstractContextManager[None]:
     kind = "Parquet" if path.suffix in PARQUET_SUFFIXES else "Arrow"
-    return InputError(path, "file", str(error).splitlines()[0], f"a whole {kind} file")
+    return reading(path, where, f"a whole {kind} file")
+
+
+def _place(group: int | None, batch: int) -> str:
+    return f"batch {batch}" if group is None else f"row group {group}"
 
 
 class ColumnRows(Rows):
@@ -285,7 +299,9 @@ class ColumnRows(Rows):
         for start, batch in self.table.batches(self.position, row, num_rows):
             if start + len(batch) > row:
                 skip = max(row - start, 0)
-                yield self._tensor(batch.slice(skip), start + skip)
+                with self.table.reading(self.position):
+                    tensor = self._tensor(batch.slice(skip), start + skip)
+                yield tensor
 
     def _tensor(self, batch: Any, start: int) -> Tensor:
         table = self.table

@@ -8,6 +8,7 @@ Raw rows tell nothing of themselves: ``feat.bin:float32[128]`` does.
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import sys
 import zipfile
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from .options import parse_dtype
+from .reading import reading
 from .rows import ArrayRows, FileRows, Rows
 
 _MAX_HEADER = 100 << 20
@@ -42,13 +44,34 @@ _SAFETENSORS = {
     "U64": "uint64",
     "F64": "float64",
 }
+_TRUST = (
+    "If you trust the file, load it yourself (torch.load with weights_only=False, or the dataset's "
+    "class) and pass gz.convert the Data or the dataset."
+)
 _RAW = re.compile(r"(?P<order>[<>]?)(?P<dtype>\w+)(?:\[(?P<shape>\d+(?:,\d+)*)\])?")
 
 
-def load_torch(path: Path) -> Any:
-    """What ``torch.save`` wrote, tensors only, memory-mapped unless the file is a very old one."""
-    mmap = zipfile.is_zipfile(path)
-    return torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)
+def load_torch(path: Path, expected: str = "tensors") -> Any:
+    """What ``torch.save`` wrote, memory-mapped unless the file is a very old one.
+
+    Args:
+        path: The file.
+        expected: What messages say should be in it.
+
+    Raises:
+        InputError: The file is damaged, or holds what torch does not load unless it is trusted.
+    """
+    with reading(path, "file", expected):
+        mmap = zipfile.is_zipfile(path)
+        try:
+            return torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)
+        except pickle.UnpicklingError as error:
+            if "Weights only" not in str(error):
+                raise
+            named = re.search(r"GLOBAL (\S+)", str(error))
+            found = "pickled Python objects, which are not loaded"
+            found += f" ({named[1]})" if named else ""
+            raise InputError(path, "file", found, expected, _TRUST) from error
 
 
 def tensor_rows(tensor: Tensor, path: Path | None = None) -> Rows:
@@ -92,10 +115,8 @@ def open_safetensors(path: Path) -> dict[str, Callable[[], Rows]]:
             raise InputError(
                 path, "header", f"a length of {length} bytes", f"at most {max(size - 8, 0)}"
             )
-        try:
+        with reading(path, "header", "a JSON object"):
             header = json.loads(file.read(length))
-        except ValueError as error:
-            raise InputError(path, "header", str(error), "a JSON object") from error
     if not isinstance(header, dict):
         raise InputError(path, "header", type(header).__name__, "a JSON object")
     header.pop("__metadata__", None)
@@ -103,16 +124,14 @@ def open_safetensors(path: Path) -> dict[str, Callable[[], Rows]]:
 
 
 def _record(path: Path, base: int, name: str, record: Any) -> Rows:
-    try:
-        shape = tuple(map(int, record["shape"]))
-        begin, end = map(int, record["data_offsets"])
+    expected = "shape, data_offsets and a dtype that torch has"
+    with reading(path, f"tensor {name!r}", expected, what=json.dumps(record)[:80]):
+        shape, (begin, end) = tuple(record["shape"]), record["data_offsets"]
+        if any(type(number) is not int or number < 0 for number in (*shape, begin, end)):
+            raise ValueError("no counts")
         dtype: torch.dtype = getattr(torch, _SAFETENSORS[record["dtype"]])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        found = json.dumps(record)[:80]
-        expected = "shape, data_offsets and a dtype that torch has"
-        raise InputError(path, f"tensor {name!r}", found, expected) from error
     needed = prod(shape) * dtype.itemsize
-    if begin < 0 or end - begin != needed:
+    if end - begin != needed:
         raise InputError(path, f"tensor {name!r}", f"{end - begin} bytes", f"{needed} for {shape}")
     return FileRows(path, base + begin, shape, dtype, sys.byteorder == "big")
 

@@ -36,7 +36,7 @@ from .progress import Progress
 _MAX_THREADS = 4
 # Of a block with a fault, pieces of this size are parsed again; only those that fail, row by row.
 _PIECE_BYTES = 32 << 10
-_INTEGER = re.compile(r"-?\d+")
+_INTEGER = re.compile(r"-?[0-9]+")
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -253,7 +253,10 @@ def _fits(cell: str, kind: Kind) -> bool:
         return cell.lower() in _BOOLEANS
     if kind is FLOAT:
         return NUMBER.fullmatch(cell) is not None
-    return _INTEGER.fullmatch(cell) is not None and -(1 << 63) <= int(cell) < 1 << 63
+    # int() refuses thousands of digits, and has no use for zeros in front.
+    digits = cell.removeprefix("-").lstrip("0")
+    is_short = _INTEGER.fullmatch(cell) is not None and len(digits) <= 19
+    return is_short and -(1 << 63) <= int(cell[: cell.startswith("-")] + (digits or "0")) < 1 << 63
 
 
 def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> Batch:
@@ -285,7 +288,7 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
                 false_values=["false", "False", "FALSE", "0"],
             ),
         )
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise _Refused(str(error), "delimited text") from error
     batch: Batch = {}
     for position, column in columns.items():

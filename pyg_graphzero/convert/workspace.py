@@ -10,6 +10,7 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core
 
+from ..errors import MemoryBudgetError
 from ..memory import free_memory, parse_size, resident
 from ..scratch import make_scratch, remove_abandoned
 
@@ -33,7 +34,8 @@ class Workspace:
         tmp: Directory for temporary files; None puts them beside ``out``.
 
     Raises:
-        ValueError: ``memory`` is no size, or too small; names the least that works.
+        ValueError: ``memory`` is no size.
+        MemoryBudgetError: It is too small; names the least that works.
         FileNotFoundError: ``tmp`` does not exist.
     """
 
@@ -47,7 +49,7 @@ class Workspace:
             self.memory = parse_size(memory, "memory")
             if self.memory < used + MIN_ROOM:
                 least = -(-(used + MIN_ROOM) // 10**6)
-                raise ValueError(
+                raise MemoryBudgetError(
                     f"memory={memory!r}: found {self.memory} bytes, expected {least}MB or more: "
                     f"Python and its libraries take {used // 10**6} MB already"
                 )
@@ -89,11 +91,11 @@ class Workspace:
             reserved: Bytes that have to stay free of buffers besides.
 
         Raises:
-            ValueError: That is too little; names the least that works.
+            MemoryBudgetError: That is too little; names the least that works.
         """
         needed = self._used + MIN_ROOM + reserved
         if self.memory < needed:
-            raise ValueError(
+            raise MemoryBudgetError(
                 f"memory: found {self.memory} bytes, expected {-(-needed // 10**6)}MB or more: "
                 f"{reserved} bytes are needed for tables with an entry for every node"
             )
