@@ -48,3 +48,10 @@ def test_damaged_stores(tmp_path: Path) -> None:
     assert found["violations"] == [], said
     assert found["clean"] > 20  # else the campaign asks for nothing but refusals
     assert found["errors"]["FormatError"] > 20
+
+
+def test_damaged_inputs(tmp_path: Path) -> None:
+    found, said = run(tmp_path, "inputs", "0:100", "--jobs", "2")
+    assert found["violations"] == [], said
+    assert found["clean"] > 15
+    assert found["errors"]["InputError"] > 50
