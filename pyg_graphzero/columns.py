@@ -229,7 +229,7 @@ def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> 
 
 
 def look_up(numbers: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
-    """Items of a column of integers.
+    """Items of a column that are numbers of its rows, as in a permutation.
 
     Args:
         numbers: ``int32`` or ``int64 [num_rows]``, mapped or in memory.
@@ -241,6 +241,7 @@ def look_up(numbers: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
 
     Raises:
         IndexError: An index is outside ``0 <= i < num_rows``.
+        FormatError: An item is.
     """
     column = row_table(numbers)
     if column is None or index.numel() == 0:

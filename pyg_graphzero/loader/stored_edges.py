@@ -72,7 +72,7 @@ class _EdgeSlots:
                 block = self.contents.edge_slots(self.name, first, max(first, end))
                 self._block = first, block
             chosen = numbers == number
-            slots[chosen] = look_up(block, ids[chosen] - first)
+            slots[chosen] = gather(block, ids[chosen] - first).to(torch.int64)
         return slots
 
 
