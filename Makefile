@@ -42,13 +42,15 @@ cpptest: $(VENV)/.tools
 	  -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON -DGZ_WERROR=ON >/dev/null
 	$(BIN)/cmake --build build/cpp
 	build/cpp/graphzero_tests
+	build/cpp/graphzero_tests --tiny-chunks
 
 sanitize: $(VENV)/.tools
 	for kind in address,undefined thread; do \
 	  $(BIN)/cmake -S . -B build/$$kind -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
 	    -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON -DGZ_SANITIZE=$$kind >/dev/null && \
 	  $(BIN)/cmake --build build/$$kind && \
-	  build/$$kind/graphzero_tests || exit 1; \
+	  build/$$kind/graphzero_tests && \
+	  build/$$kind/graphzero_tests --tiny-chunks || exit 1; \
 	done
 
 mutants: $(VENV)/.tools

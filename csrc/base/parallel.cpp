@@ -9,6 +9,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/chunk_sizes.h"
+
 namespace gz {
 namespace {
 
@@ -43,7 +45,7 @@ int num_threads(int requested) {
 }
 
 void parallel_for(std::int64_t n, std::int64_t grain, int threads, RangeBody body) {
-  grain = std::max<std::int64_t>(grain, 1);
+  grain = std::max<std::int64_t>(std::min(grain, chunk_sizes.range), 1);
   const std::int64_t ranges = (n + grain - 1) / grain;
   const int team = static_cast<int>(std::min<std::int64_t>(num_threads(threads), ranges));
   std::exception_ptr error;

@@ -5,18 +5,13 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/chunk_sizes.h"
 #include "base/parallel.h"
 
 namespace gz {
 namespace {
 
-constexpr std::uint64_t kMaxRunBytes = 64ULL << 20;
-constexpr std::uint64_t kMaxSlabBytes = 32ULL << 20;  // more would only be slower to cancel
-constexpr std::uint64_t kMaxSegmentBytes = 16ULL << 10;
 constexpr std::uint64_t kMaxBuckets = 2048;
-// A bucket should hold no fewer than this, and as little more as possible: it is sorted in cache.
-constexpr std::uint64_t kBucketRecords = 32ULL << 10;
-constexpr std::int64_t kSliceEdges = 16LL << 10;  // below, a thread is not worth it
 
 void check(const CscOptions& options) {
   if (options.bipartite && (options.undirected || options.self_loops == SelfLoops::kAdd)) {
@@ -62,14 +57,17 @@ CscBuilder::CscBuilder(CscOptions options, const BuildRoom& room,
   // and what has been sorted.
   space_.keep_bytes = room.memory / 2;
   const std::uint64_t share = room.memory / 8;
-  space_.run_bytes = std::clamp<std::uint64_t>(share, 16 * layout_.size(), kMaxRunBytes);
-  space_.segment_bytes = std::clamp<std::uint64_t>(room.memory >> 12, 64, kMaxSegmentBytes);
+  space_.run_bytes = std::clamp<std::uint64_t>(
+      share, 16 * layout_.size(),
+      std::max(chunk_sizes.run_bytes, 16 * std::uint64_t{layout_.size()}));
+  space_.segment_bytes =
+      std::clamp<std::uint64_t>(room.memory >> 12, 64, chunk_sizes.segment_bytes);
   sort_bytes_ = share / threads;
-  slab_bytes_ = std::min(share, kMaxSlabBytes);
+  slab_bytes_ = std::min(share, chunk_sizes.slab_bytes);
   rank_bytes_ = room.memory / 2;
   const std::uint64_t record =
       std::max(NeighborhoodSorter::bytes_per_record(plan_), Slab::edge_bytes(layout_, 8) + 8);
-  hub_records_ = std::max<std::uint64_t>(std::min(share, kMaxSlabBytes) / record, 16);
+  hub_records_ = std::max<std::uint64_t>(std::min(share, chunk_sizes.slab_bytes) / record, 16);
   for (int t = 0; t < threads_; ++t)
     sorters_.push_back(std::make_unique<NeighborhoodSorter>(plan_));
   if (options_.num_dst > 0) runs_ = std::make_unique<Runs>(make_runs(0, options_.num_dst - 1));
@@ -78,7 +76,8 @@ CscBuilder::CscBuilder(CscOptions options, const BuildRoom& room,
 Runs CscBuilder::make_runs(std::uint64_t lo, std::uint64_t hi) {
   std::uint64_t buckets =
       std::clamp<std::uint64_t>(space_.run_bytes / space_.segment_bytes, 2, kMaxBuckets);
-  buckets = std::min(buckets, std::max<std::uint64_t>(max_records(options_) / kBucketRecords, 16));
+  buckets = std::min(
+      buckets, std::max<std::uint64_t>(max_records(options_) / chunk_sizes.bucket_records, 16));
   return {space_, KeyRange(lo, hi, buckets), layout_.size()};
 }
 
@@ -94,8 +93,8 @@ void CscBuilder::append(const EdgeSlab& slab) {
       throw std::invalid_argument("edges: found more than the " +
                                   std::to_string(options_.max_edges) + " that were declared");
     }
-    const auto slices =
-        static_cast<int>(std::clamp<std::int64_t>(size / kSliceEdges, 1, std::int64_t{threads_}));
+    const auto slices = static_cast<int>(
+        std::clamp<std::int64_t>(size / chunk_sizes.slice_edges, 1, std::int64_t{threads_}));
     EdgeSource source(options_, layout_, numbering_, times_, src_marks_.get(), part, counts_,
                       slices);
     if (runs_ == nullptr) {  // no destination can be right
@@ -235,7 +234,8 @@ class CscBuilder::RecordBlock final : public RecordSource {
 void CscBuilder::add_block(const Byte* records, std::uint64_t count, Key key, Runs* runs) {
   RecordBlock source(*this, key, records, count);
   const auto slices =
-      std::clamp<std::uint64_t>(count / kSliceEdges, 1, static_cast<std::uint64_t>(threads_));
+      std::clamp<std::uint64_t>(count / static_cast<std::uint64_t>(chunk_sizes.slice_edges), 1,
+                                static_cast<std::uint64_t>(threads_));
   partition(source, static_cast<int>(slices), layout_.size(), *runs);
 }
 

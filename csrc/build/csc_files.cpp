@@ -4,12 +4,15 @@
 #include <atomic>
 #include <bit>
 
+#include "base/chunk_sizes.h"
 #include "base/parallel.h"
 
 namespace gz {
 namespace {
 
-constexpr std::uint64_t kBlock = 8192;  // numbers handled at a time
+constexpr std::uint64_t kBlock = 8192;  // numbers that there is room for at a time
+
+std::uint64_t block_size() { return std::min(kBlock, chunk_sizes.csc_numbers); }
 
 std::uint32_t id_bytes_for(std::uint64_t num_ids) { return num_ids <= (1ULL << 31) ? 4 : 8; }
 
@@ -107,6 +110,7 @@ void CscFiles::write(const Slab& slab, int threads) {
 
 void CscFiles::write_degrees(const Slab& slab) {
   std::int64_t block[kBlock];
+  const std::uint64_t most = block_size();
   std::size_t filled = 0;
   const std::span<const std::uint64_t> degrees = slab.degrees.span();
   for (std::size_t d = 0; d < degrees.size(); ++d) {
@@ -114,7 +118,7 @@ void CscFiles::write_degrees(const Slab& slab) {
     if (degrees[d] > 0 && marks_ != nullptr) marks_->mark(slab.first_dst + d);
     indptr_ += static_cast<std::int64_t>(degrees[d]);
     block[filled++] = indptr_;
-    if (filled < kBlock && d + 1 < degrees.size()) continue;
+    if (filled < most && d + 1 < degrees.size()) continue;
     topology_.append_indptr(block, filled);
     filled = 0;
   }
@@ -123,8 +127,9 @@ void CscFiles::write_degrees(const Slab& slab) {
 void CscFiles::write_numbers(const Byte* numbers, std::uint64_t count) {
   const std::uint32_t bytes = layout_.number_bytes();
   std::uint64_t ids[kBlock];
-  for (std::uint64_t at = 0; at < count; at += kBlock) {
-    const std::uint64_t n = std::min(kBlock, count - at);
+  const std::uint64_t most = block_size();
+  for (std::uint64_t at = 0; at < count; at += most) {
+    const std::uint64_t n = std::min(most, count - at);
     unpack(numbers + at * bytes, bytes, n, ids);
     // Without reverses and added loops, numbers are ids.
     for (std::uint64_t i = 0; i < n && numbering_.end() > numbering_.reverse_base(); ++i) {
@@ -164,7 +169,8 @@ void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& c
   // A window of numbers at a time. What has got its id is below every later window.
   const std::uint64_t window = std::max<std::uint64_t>(room / Ranks::kBytesPer64 * 64, 64);
   const std::uint64_t num_windows = (end + window - 1) / window;
-  const std::uint64_t chunk = std::clamp<std::uint64_t>(room / 64, 64, 1 << 20);
+  const std::uint64_t chunk =
+      std::min(std::max<std::uint64_t>(room / 64, 64), chunk_sizes.ranked_numbers);
   std::vector<std::uint64_t> numbers(std::min(chunk, written_));
   const auto each_chunk = [&](std::uint64_t pass, auto&& body) {
     for (std::uint64_t at = 0; at < written_; at += chunk) {

@@ -6,15 +6,17 @@
 #include <map>
 #include <vector>
 
+#include "base/chunk_sizes.h"
+
 namespace gz {
 
 class DegreeCounts {
  public:
   void add(std::uint64_t degree) {
-    if (degree < kSmall) {
+    if (degree < small_.size()) {
       ++small_[degree];
     } else {
-      ++large_[degree];  // as many different ones as edges / kSmall at most
+      ++large_[degree];  // as many different ones as edges / small_.size() at most
     }
     ++total_;
   }
@@ -23,7 +25,7 @@ class DegreeCounts {
   std::uint64_t quantile(double share) const {
     const auto rank = static_cast<std::uint64_t>(std::ceil(share * static_cast<double>(total_)));
     std::uint64_t seen = 0, last = 0;
-    for (std::uint64_t degree = 0; degree < kSmall; ++degree) {
+    for (std::uint64_t degree = 0; degree < small_.size(); ++degree) {
       if (small_[degree] > 0) last = degree;
       if ((seen += small_[degree]) >= rank && seen > 0) return degree;
     }
@@ -35,8 +37,7 @@ class DegreeCounts {
   }
 
  private:
-  static constexpr std::uint64_t kSmall = 1 << 16;
-  std::vector<std::uint64_t> small_ = std::vector<std::uint64_t>(kSmall);
+  std::vector<std::uint64_t> small_ = std::vector<std::uint64_t>(chunk_sizes.counted_degrees);
   std::map<std::uint64_t, std::uint64_t> large_;
   std::uint64_t total_ = 0;
 };

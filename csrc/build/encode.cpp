@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/chunk_sizes.h"
 #include "base/parallel.h"
 #include "build/spread.h"
 
@@ -14,7 +15,6 @@ namespace {
 // Tiles of a thread's range of columns, and rows of a block of them: 256 bytes of a row are read
 // one after another, and a block of 64 KiB stays in the cache for all its tiles.
 constexpr std::int64_t kRangeTiles = 4;
-constexpr std::int64_t kBlockRows = 256;
 // What the threads share, at least: ranges of columns times parts of the rows.
 constexpr std::int64_t kTasks = 16;
 constexpr std::int64_t kNoRow = std::numeric_limits<std::int64_t>::max();
@@ -55,12 +55,13 @@ void RowEncoder::for_tiles(const float* rows, std::int64_t num_rows, int threads
     const std::int64_t first_tile = range * kRangeTiles;
     const std::int64_t last_tile = std::min(first_tile + kRangeTiles, num_tiles_);
     const std::int64_t end = num_rows * (part + 1) / num_parts_;
-    for (std::int64_t row = num_rows * part / num_parts_; row < end; row += kBlockRows) {
+    for (std::int64_t row = num_rows * part / num_parts_; row < end;
+         row += chunk_sizes.encoded_rows) {
       for (std::int64_t t = first_tile; t < last_tile; ++t) {
         const std::int64_t column = t * kTileColumns;
         const RowTile tile{.rows = rows + row * num_columns_ + column,
                            .stride = num_columns_,
-                           .num_rows = std::min(kBlockRows, end - row),
+                           .num_rows = std::min(chunk_sizes.encoded_rows, end - row),
                            .num_columns = std::min(kTileColumns, num_columns_ - column)};
         body(tile, row, t, static_cast<std::size_t>(part * num_tiles_ + t));
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/chunk_sizes.h"
 #include "build/counting_order.h"
 
 namespace gz {
@@ -126,7 +127,7 @@ std::uint32_t NeighborhoodSorter::count_duplicates(std::uint32_t begin, std::uin
   constexpr std::uint32_t kFew = 8;
   const std::uint32_t n = end - begin;
   if (n < 2) return 0;
-  if (n <= kFew) {
+  if (n <= std::min(kFew, chunk_sizes.searched_neighbors)) {
     std::uint64_t src[kFew];
     std::uint32_t duplicates = 0;
     for (std::uint32_t i = 0; i < n; ++i) {

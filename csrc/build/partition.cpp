@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/chunk_sizes.h"
 #include "base/parallel.h"
 
 namespace gz {
@@ -36,15 +37,15 @@ auto scatter_for(std::uint32_t record_bytes) {
 }  // namespace
 
 void partition(RecordSource& source, int slices, std::uint32_t record_bytes, Runs& runs) {
-  constexpr std::int64_t kPiece = RecordSource::kPiece;
-  constexpr std::int64_t kMaxRecords = kPiece * RecordSource::kMaxRecordsPerItem;
+  const std::int64_t piece = std::min(RecordSource::kPiece, chunk_sizes.edge_piece);
+  constexpr std::int64_t kMaxRecords = RecordSource::kPiece * RecordSource::kMaxRecordsPerItem;
   const KeyRange& range = runs.range();
   const std::uint64_t num_buckets = range.num_buckets();
   const std::int64_t slice_items = (source.num_items() + slices - 1) / slices;
   const auto each_piece = [&](std::int64_t slice, auto&& body) {
     const std::int64_t end = std::min(source.num_items(), (slice + 1) * slice_items);
-    for (std::int64_t at = slice * slice_items; at < end; at += kPiece) {
-      body(at, std::min(end, at + kPiece));
+    for (std::int64_t at = slice * slice_items; at < end; at += piece) {
+      body(at, std::min(end, at + piece));
     }
   };
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 #include "base/parallel.h"
 #include "io/read_buffer.h"
@@ -23,9 +24,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
-
-// Completions taken at once: new reads start before the rest is scattered.
-constexpr std::size_t kReapAtOnce = 16;
 
 }  // namespace
 
@@ -145,7 +143,7 @@ class DiskGather::Lane {
       ~AtRest() { lane.rest(); }
     } const at_rest{*this};
     const int file = reader_->add_file(job.column.file);
-    std::array<Completion, kReapAtOnce> done;
+    std::vector<Completion> done(chunk_sizes.reaped_reads);
     for (;;) {
       start_reads(job, file);
       const std::size_t complete = reader_->wait(done);

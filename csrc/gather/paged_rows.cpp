@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/chunk_sizes.h"
 #include "base/radix_sort.h"
 
 namespace gz {
@@ -261,10 +262,9 @@ PagedRows::Fill PagedRows::absent(std::int64_t& group, std::int64_t max_rows) {
 }
 
 void PagedRows::preload(std::stop_token stop) {
-  constexpr std::int64_t kRowsAtOnce = 1 << 20;
   const std::lock_guard lock(mutex_);
   for (std::int64_t group = 0; group < resident_.num_groups() && !stop.stop_requested();) {
-    const Fill fill = absent(group, kRowsAtOnce);
+    const Fill fill = absent(group, chunk_sizes.preloaded_rows);
     RowWindow window;
     window.rows.resize(columns_.size());
     window.errors.resize(1);

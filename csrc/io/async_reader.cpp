@@ -9,14 +9,12 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 #include "io/read_step.h"
 
 namespace gz {
 namespace {
-
-// Linux reads at most 2 GiB less a page in one call, and io_uring counts in 32 bits.
-constexpr std::size_t kMaxCall = 1U << 30;
 
 // More threads than this wait for each other rather than for the disk.
 constexpr int kMaxPoolThreads = 64;
@@ -36,7 +34,10 @@ bool ReadStep::direct() const noexcept {
   return !refused_ && file_->takes_direct(offset(), request_.size - done_, to());
 }
 
-std::size_t ReadStep::size() const noexcept { return std::min(request_.size - done_, kMaxCall); }
+// Linux reads at most 2 GiB less a page in one call, and io_uring counts in 32 bits.
+std::size_t ReadStep::size() const noexcept {
+  return std::min(request_.size - done_, chunk_sizes.call_bytes);
+}
 
 bool ReadStep::settle(std::int64_t result) {
   if (result == -EINTR || result == -EAGAIN) return false;

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 
 namespace gz {
@@ -31,7 +32,9 @@ namespace {
 constexpr const char* kName = "io_uring";
 
 // Registered descriptors: two for each of the first files. Later ones are looked up by every read.
-constexpr unsigned kFixedFiles = 64;
+constexpr unsigned kFixedFiles = 64;  // places for them
+
+unsigned fixed_files() { return std::min(kFixedFiles, chunk_sizes.fixed_files); }
 
 int setup(unsigned entries, io_uring_params* params) {
   return static_cast<int>(::syscall(__NR_io_uring_setup, entries, params));
@@ -172,7 +175,7 @@ bool UringReader::add_memory(std::span<std::byte> memory) {
 
 void UringReader::file_added(int number) {
   const auto first = 2 * static_cast<unsigned>(number);
-  if (!fixed_files_ || first + 2 > kFixedFiles) return;
+  if (!fixed_files_ || first + 2 > fixed_files()) return;
   const int fds[2] = {file(number).buffered().fd(), file(number).direct_fd()};
   io_uring_files_update update{};
   update.offset = first;
@@ -195,7 +198,7 @@ void UringReader::push(unsigned slot) noexcept {
   const bool fixed = step.to() >= fixed_memory_.data() && step.to() + step.size() <= memory_end;
   entry.opcode = fixed ? IORING_OP_READ_FIXED : IORING_OP_READ;
   const auto registered = 2 * static_cast<unsigned>(step.file()) + (step.direct() ? 1 : 0);
-  if (fixed_files_ && registered < kFixedFiles) {
+  if (fixed_files_ && registered < fixed_files()) {
     entry.flags = IOSQE_FIXED_FILE;
     entry.fd = static_cast<int>(registered);
   } else {
@@ -287,6 +290,7 @@ std::unique_ptr<AsyncReader> make_uring_reader(int depth) {
 
 #include <cerrno>
 
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 
 namespace gz {

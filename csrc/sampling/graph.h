@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/chunk_sizes.h"
 #include "gather/paged_rows.h"
 #include "sampling/edge_order.h"
 #include "storage/topology.h"
@@ -53,14 +54,13 @@ class SlotsAhead {
   // REQUIRES: slots ascend from one call to the next.
   void at(std::int64_t slot) noexcept {
     if (file_ == nullptr) return;
-    for (asked_ = std::max(asked_, slot); asked_ < slot + kAhead; asked_ += kAhead) {
-      file_->will_need(static_cast<std::uint64_t>(asked_), kAhead);
+    const std::int64_t ahead = chunk_sizes.slots_ahead;
+    for (asked_ = std::max(asked_, slot); asked_ < slot + ahead; asked_ += ahead) {
+      file_->will_need(static_cast<std::uint64_t>(asked_), static_cast<std::uint64_t>(ahead));
     }
   }
 
  private:
-  static constexpr std::int64_t kAhead = 4 << 20;
-
   const Topology* file_;
   std::int64_t asked_ = 0;
 };

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/chunk_sizes.h"
 
 namespace gz {
 
@@ -21,7 +22,7 @@ template <class Key>
 class IdMap {
  public:
   IdMap() {
-    use(kMinCapacity);
+    use(chunk_sizes.id_map_slots);
     clear();
   }
 
@@ -62,10 +63,9 @@ class IdMap {
     Key key;
     std::uint32_t tag;  // value + 1; 0: empty
   };
-  static constexpr std::size_t kMinCapacity = 1024;
 
   static std::size_t capacity_for(std::size_t count) noexcept {
-    return std::max(kMinCapacity, std::bit_ceil(count * 3));
+    return std::max(chunk_sizes.id_map_slots, std::bit_ceil(count * 3));
   }
 
   std::size_t capacity() const noexcept { return mask_ + 1; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/chunk_sizes.h"
 #include "base/parallel.h"
 #include "io/fault_guard.h"
 #include "sampling/id_map.h"
@@ -93,10 +94,11 @@ class InducedStretches {
 
   // Adds the next stretch to `wanted`; false where there is none.
   bool list(int threads, std::vector<SourceList>& wanted) {
+    const std::int64_t most = chunk_sizes.induced_edges;
     slot_.clear();
     col_.clear();
-    for (; node_ < count_ && slot_.size() < kStretch; ++node_, done_ = 0) {
-      const std::int64_t taken = std::min(degree_[node_] - done_, kStretch - slot_.size());
+    for (; node_ < count_ && slot_.size() < most; ++node_, done_ = 0) {
+      const std::int64_t taken = std::min(degree_[node_] - done_, most - slot_.size());
       const std::int64_t at = slot_.size();
       slot_.resize(at + taken);
       col_.resize(at + taken);
@@ -126,8 +128,6 @@ class InducedStretches {
   }
 
  private:
-  static constexpr std::int64_t kStretch = 1 << 17;  // edges: 3 MiB
-
   const SampledEdgeType& type_;
   const std::int64_t* first_;
   const std::int64_t* degree_;

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/chunk_sizes.h"
 #include "base/parallel.h"
 #include "sampling/draw.h"
 #include "sampling/graph.h"
@@ -134,7 +135,7 @@ class NeighborChooser {
   // The k smallest are wanted, k > 0.
   void begin(std::int64_t k) {
     k_ = static_cast<std::size_t>(k);
-    const std::size_t room = std::max(scores_.size(), 2 * k_ + kSlack);
+    const std::size_t room = std::max(scores_.size(), 2 * k_ + chunk_sizes.labor_slack);
     scores_.resize(room);
     ranks_.resize(room);
     sorted_.resize(room);
@@ -169,8 +170,6 @@ class NeighborChooser {
   }
 
  private:
-  static constexpr std::size_t kSlack = 64;
-
   // A weight of 0 makes the score infinite, which is never below the bound.
   template <class Score>
   void add_all(std::int64_t first, std::span<const std::int64_t> sources, const Score& score) {
@@ -226,15 +225,16 @@ class NeighborChooser {
 
 namespace detail {
 
-constexpr std::int64_t kLaborGrain = 512;   // nodes that a thread takes at a time
-constexpr std::int64_t kLaborPiece = 4096;  // neighbours that it reads before it chooses
+constexpr std::int64_t kLaborGrain = 512;  // nodes that a thread takes at a time
 
 // Lists neighbours of many nodes, or a part of a hub's, fetches their sources together, chooses.
 inline bool draw_by_variates(const Draw& draw, const SampledEdgeType& type,
                              const Variates& variates, std::int64_t from, std::int64_t to) {
   NeighborChooser chooser(variates, type.order);
-  const auto slots = std::make_unique_for_overwrite<std::int64_t[]>(kLaborPiece);
-  const auto sources = std::make_unique_for_overwrite<std::int64_t[]>(kLaborPiece);
+  const std::int64_t piece = chunk_sizes.labor_neighbors;
+  const auto room = static_cast<std::size_t>(piece);
+  const auto slots = std::make_unique_for_overwrite<std::int64_t[]>(room);
+  const auto sources = std::make_unique_for_overwrite<std::int64_t[]>(room);
   // All of a small neighbourhood are taken unseen, unless some may have a weight of 0.
   const auto listed = [&](std::int64_t i) {
     return type.order.cumulative == nullptr && draw.degree[i] <= draw.k ? 0 : draw.degree[i];
@@ -255,8 +255,8 @@ inline bool draw_by_variates(const Draw& draw, const SampledEdgeType& type,
   std::int64_t node = from, done = 0;       // the same for choosing
   while (node < to) {
     std::int64_t size = 0;
-    while (next < to && size < kLaborPiece) {
-      const std::int64_t step = std::min(listed(next) - next_done, kLaborPiece - size);
+    while (next < to && size < piece) {
+      const std::int64_t step = std::min(listed(next) - next_done, piece - size);
       for (std::int64_t j = 0; j < step; ++j) slots[size + j] = draw.first[next] + next_done + j;
       size += step;
       next_done += step;

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/chunk_sizes.h"
 #include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
@@ -20,9 +21,6 @@ namespace {
 
 // Node types above this need 64-bit keys.
 constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
-
-// Edges that are relabelled between two looks at whether the id map is large enough.
-constexpr std::int64_t kRelabelGrain = 1 << 16;
 
 // Batches of one loader differ by a few percent.
 std::int64_t with_slack(std::int64_t room) { return room + room / 8; }
@@ -315,9 +313,10 @@ class NeighborSampler::Run {
     const auto key_at = [&](std::int64_t j) {
       return key_of<Key>(row[j], dst_trees == nullptr ? 0 : dst_trees[col[j]], num_src);
     };
+    const std::int64_t step = chunk_sizes.relabelled_edges;
     std::int64_t fresh = stored;
-    for (std::int64_t from = base; from < last; from += kRelabelGrain) {
-      const std::int64_t to = std::min(from + kRelabelGrain, last);
+    for (std::int64_t from = base; from < last; from += step) {
+      const std::int64_t to = std::min(from + step, last);
       ids.reserve(static_cast<std::size_t>(fresh + (to - from)));
       // Not visit_announced(): `fresh` has to stay in a register.
       for (std::int64_t j = from; j < std::min(from + kPrefetchAhead, to); ++j) {

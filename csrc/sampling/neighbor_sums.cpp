@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/chunk_sizes.h"
 #include "base/pages.h"
 #include "base/parallel.h"
 #include "io/fault_guard.h"
@@ -18,13 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::uint64_t kReadBytes = 1 << 20;
 constexpr int kDepth = 32;
 constexpr std::int64_t kPrefetchAhead = 12;
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kPrefetchedBytes = 4 * kLine;
-// Destinations whose edges are sorted between two looks at how much of the topology is mapped.
-constexpr std::int64_t kAtOnce = 1 << 16;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -107,8 +105,9 @@ void NeighborSums::sort_edges(const Csc& csc, std::int64_t first, std::int64_t l
   // Front to back, so that no more of the map than that is in memory at a time.
   const auto sweep = [&](const auto& visit) {
     SlotsAhead ahead(csc);
-    for (std::int64_t begin = first; begin < last; begin += kAtOnce) {
-      const std::int64_t end = std::min(begin + kAtOnce, last);
+    const std::int64_t step = chunk_sizes.summed_nodes;
+    for (std::int64_t begin = first; begin < last; begin += step) {
+      const std::int64_t end = std::min(begin + step, last);
       check_lists(csc, begin, end);
       std::int64_t stopped = begin;
       std::int64_t slots = 0;
@@ -173,8 +172,8 @@ void NeighborSums::read(std::int64_t chunk, Room& room) {
       std::max(end, std::min((end + alignment - 1) / alignment * alignment, layout.file_bytes));
   const int file = reader_->add_file(column_.file.file);
   std::vector<ReadRequest> requests;
-  for (std::uint64_t at = from; at < to; at += kReadBytes) {
-    const std::uint64_t size = std::min(kReadBytes, to - at);
+  for (std::uint64_t at = from; at < to; at += chunk_sizes.sum_read_bytes) {
+    const std::uint64_t size = std::min(chunk_sizes.sum_read_bytes, to - at);
     requests.push_back({file, at, size, room.data.get() + (at - from), at});
   }
   reader_->submit(requests);

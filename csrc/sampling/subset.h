@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/chunk_sizes.h"
 #include "sampling/rng.h"
 
 namespace gz {
@@ -30,7 +31,7 @@ class SubsetSampler {
  public:
   void draw(CounterRng& rng, std::int64_t n, std::int64_t k, std::int64_t offset,
             std::int64_t* out) {
-    if (k <= kLinear) return draw_few(rng, n, k, offset, out);
+    if (k <= chunk_sizes.linear_subset) return draw_few(rng, n, k, offset, out);
     seen_.assign(std::bit_ceil(static_cast<std::uint64_t>(k) * 2), kEmpty);
     for (std::int64_t i = 0; i < k; ++i) {
       const std::int64_t last = n - k + i;
@@ -42,7 +43,6 @@ class SubsetSampler {
   }
 
  private:
-  static constexpr std::int64_t kLinear = 48;
   static constexpr std::int64_t kEmpty = -1;
 
   bool insert(std::int64_t value) {

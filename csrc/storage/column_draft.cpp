@@ -5,6 +5,7 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 #include "base/parallel.h"
 #include "base/xxh64.h"
@@ -14,10 +15,6 @@
 namespace gz {
 namespace {
 
-// The kernel is asked to write out so many bytes at a time, and at most so many pieces are under
-// way: the disk never waits, and a small cgroup is not filled by pages that cannot be dropped.
-constexpr std::uint64_t kPieceBytes = 8 << 20;
-constexpr std::size_t kMaxPieces = 4;
 constexpr std::uint64_t kPage = 4096;
 // Blocks that one thread reads at a time where checksums are missing.
 constexpr std::int64_t kGrain = 8;
@@ -238,11 +235,11 @@ void ColumnDraft::pace(std::uint64_t begin, std::uint64_t end) {
   piece_.begin = piece_.bytes == 0 ? begin : std::min(piece_.begin, begin);
   piece_.end = std::max(piece_.end, end);
   piece_.bytes += std::max(end - begin, kPage);
-  if (piece_.bytes < kPieceBytes) return;
+  if (piece_.bytes < chunk_sizes.draft_piece_bytes) return;
   try {
     file_.start_writing(piece_.begin, piece_.end - piece_.begin);
     pieces_.push_back(std::exchange(piece_, {}));
-    if (pieces_.size() <= kMaxPieces) return;
+    if (pieces_.size() <= chunk_sizes.draft_pieces) return;
     const Piece oldest = pieces_.front();
     pieces_.pop_front();
     file_.finish_writing(oldest.begin, oldest.end - oldest.begin);

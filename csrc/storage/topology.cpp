@@ -3,6 +3,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "base/chunk_sizes.h"
 #include "base/errors.h"
 
 namespace gz {
@@ -44,11 +45,11 @@ std::shared_ptr<const Topology> Topology::open(const std::string& path) {
 
 void Topology::will_need(std::uint64_t first, std::uint64_t count) const noexcept {
   // The kernel takes no more at a time than a request to the device has.
-  constexpr std::uint64_t kAtOnce = 256 << 10;
+  const std::uint64_t most = chunk_sizes.will_need_bytes;
   const std::uint64_t width = index_bytes();
   const std::uint64_t end = header_.indices_offset + std::min(first + count, num_edges()) * width;
-  for (std::uint64_t at = header_.indices_offset + first * width; at < end; at += kAtOnce) {
-    file_.will_need(at, std::min(kAtOnce, end - at));
+  for (std::uint64_t at = header_.indices_offset + first * width; at < end; at += most) {
+    file_.will_need(at, std::min(most, end - at));
   }
 }
 

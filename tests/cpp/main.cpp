@@ -1,14 +1,58 @@
-// Runs every test, or those whose name contains the first argument.
+// Runs every test, or those whose name contains an argument; with --tiny-chunks so that every loop
+// over much data has many chunks.
 #include <cstdio>
 #include <cstring>
 #include <exception>
 
+#include "base/chunk_sizes.h"
 #include "check.h"
+
+namespace {
+
+// Small and odd, so that a chunk ends within a row, a node, a word.
+constexpr gz::ChunkSizes kTiny{.range = 3,
+                               .relabelled_edges = 3,
+                               .induced_edges = 17,
+                               .labor_neighbors = 3,
+                               .labor_slack = 1,
+                               .linear_subset = 2,
+                               .id_map_slots = 2,
+                               .summed_nodes = 3,
+                               .sum_read_bytes = 4096,
+                               .slots_ahead = 3,
+                               .preloaded_rows = 3,
+                               .reaped_reads = 1,
+                               .call_bytes = 4096,
+                               .fixed_files = 2,
+                               .draft_piece_bytes = 4096,
+                               .draft_pieces = 1,
+                               .will_need_bytes = 4096,
+                               .edge_piece = 7,
+                               .run_bytes = 4000,
+                               .slab_bytes = 4000,
+                               .segment_bytes = 64,
+                               .bucket_records = 17,
+                               .slice_edges = 61,
+                               .csc_numbers = 7,
+                               .ranked_numbers = 17,
+                               .counted_degrees = 2,
+                               .searched_neighbors = 2,
+                               .encoded_rows = 3};
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace gz::test;
+  const char* wanted = "";
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--tiny-chunks") == 0) {
+      gz::chunk_sizes = kTiny;
+    } else {
+      wanted = argv[i];
+    }
+  }
   for (const Test& test : tests()) {
-    if (argc > 1 && std::strstr(test.name, argv[1]) == nullptr) continue;
+    if (std::strstr(test.name, wanted) == nullptr) continue;
     const long before = failed;
     try {
       test.run();

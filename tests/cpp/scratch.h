@@ -40,6 +40,26 @@ inline void overwrite(const std::string& path, std::uint64_t offset, const std::
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
+// A file that is cut short as long as this lives: whoever reads on fails until then.
+class CutShort {
+ public:
+  CutShort(const std::string& path, std::uint64_t bytes) : path_(path) {
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    end_.resize(static_cast<std::size_t>(file.tellg()) - bytes);
+    offset_ = bytes;
+    file.seekg(static_cast<std::streamoff>(bytes));
+    file.read(end_.data(), static_cast<std::streamsize>(end_.size()));
+    std::filesystem::resize_file(path, bytes);
+  }
+  CutShort(const CutShort&) = delete;
+  CutShort& operator=(const CutShort&) = delete;
+  ~CutShort() { overwrite(path_, offset_, end_); }
+
+ private:
+  std::string path_, end_;
+  std::uint64_t offset_;
+};
+
 // A float32 column [rows, items] that holds 0, 1, 2 …
 inline void write_column(const std::string& path, std::uint64_t rows, std::uint64_t items) {
   std::vector<float> values(rows * items);

@@ -1,0 +1,55 @@
+// How much of a long loop is done at a time. These sizes decide speed and memory, never what comes
+// out; they stand together so that tests can make all of them tiny and see the second chunk of
+// everything. tools/check_chunk_sizes.py finds one that stands elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace gz {
+
+struct ChunkSizes {
+  // Items of a range that one thread takes, at most, whatever the caller of parallel_for() says.
+  std::int64_t range = std::numeric_limits<std::int64_t>::max();
+
+  // sampling/
+  std::int64_t relabelled_edges = 1 << 16;  // between two looks at whether the id map is large
+  std::int64_t induced_edges = 1 << 17;     // of a paged topology, read together: 3 MiB
+  std::int64_t labor_neighbors = 4096;      // that a thread reads before it chooses
+  std::size_t labor_slack = 64;             // scores beyond 2 k before the best are kept
+  std::int64_t linear_subset = 48;          // draws that look for duplicates one by one
+  std::size_t id_map_slots = 1024;          // that an id map has at least
+  std::int64_t summed_nodes = 1 << 16;      // between two looks at how much is mapped
+  std::uint64_t sum_read_bytes = 1 << 20;
+  std::int64_t slots_ahead = 4 << 20;  // that the kernel is asked to read
+
+  // gather/, io/
+  std::int64_t preloaded_rows = 1 << 20;  // resident rows that are read together
+  std::size_t reaped_reads = 16;     // taken at once: new reads start before the rest is copied
+  std::size_t call_bytes = 1 << 30;  // read by one call to the kernel, which takes 2 GiB
+  unsigned fixed_files = 64;         // that io_uring knows by number
+
+  // storage/
+  std::uint64_t draft_piece_bytes = 8 << 20;  // written out together
+  std::size_t draft_pieces = 4;               // under way: the disk never waits
+  std::uint64_t will_need_bytes = 256 << 10;  // the kernel takes no more at a time than a request
+
+  // build/
+  std::int64_t edge_piece = 1024;       // edges that become records together
+  std::uint64_t run_bytes = 64 << 20;   // at most, and whatever the memory
+  std::uint64_t slab_bytes = 32 << 20;  // more would only be slower to cancel
+  std::uint64_t segment_bytes = 16 << 10;
+  std::uint64_t bucket_records = 32 << 10;  // no fewer, or a bucket is not worth it
+  std::int64_t slice_edges = 16 << 10;      // below, a thread is not worth it
+  std::uint64_t csc_numbers = 8192;         // converted together
+  std::uint64_t ranked_numbers = 1 << 20;
+  std::uint64_t counted_degrees = 1 << 16;  // below, each has a counter of its own
+  std::uint32_t searched_neighbors = 8;     // below, duplicates are looked for one by one
+  std::int64_t encoded_rows = 256;          // a block of 64 KiB stays in the cache
+};
+
+// REQUIRES: nobody uses the engine while it is changed.
+inline constinit ChunkSizes chunk_sizes;
+
+}  // namespace gz

@@ -1,0 +1,315 @@
+// Memory that is really held, with several tables, columns and threads; and that what failed works
+// once the cause is gone.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/errors.h"
+#include "base/memory_pool.h"
+#include "check.h"
+#include "pipeline/pipeline.h"
+#include "sampling_support.h"
+#include "scratch.h"
+
+using namespace gz;
+using namespace gz::test;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr std::int64_t kRow = 32;  // bytes
+
+// Files whose number i is `i * 3 + file`, as columns of rows of kRow bytes.
+std::vector<ColumnFile> make_files(const Scratch& dir, std::int64_t rows, int count,
+                                   const std::string& name = "rows") {
+  std::vector<ColumnFile> files;
+  for (int f = 0; f < count; ++f) {
+    const std::string path = dir / (name + std::to_string(f));
+    std::vector<std::int64_t> numbers(static_cast<std::size_t>(rows * kRow / 8));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      numbers[i] = static_cast<std::int64_t>(3 * i) + f;
+    }
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(numbers.data()),
+               static_cast<std::streamsize>(numbers.size() * 8));
+    ColumnFile file{DirectFile::open(path, false), {}};
+    file.layout = {0, rows, kRow, kRow, file.file->size()};
+    files.push_back(std::move(file));
+  }
+  return files;
+}
+
+std::shared_ptr<PagedRows> paged(std::vector<ColumnFile> files, ResidentRows resident) {
+  const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
+  return std::make_shared<PagedRows>(std::move(resident), std::move(files),
+                                     std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
+}
+
+std::int64_t held_bytes(const std::vector<RowWindow>& windows) {
+  std::int64_t bytes = 0;
+  for (const RowWindow& window : windows) {
+    for (const auto& rows : window.rows) bytes += std::ssize(rows.span());
+  }
+  return bytes;
+}
+
+// What a table gives for these rows: the first number of each.
+std::vector<std::int64_t> numbers_of(const PagedRows& rows, const std::vector<std::int64_t>& wanted,
+                                     const RowWindow& window, std::size_t list) {
+  std::vector<std::int64_t> places(wanted.size()), found(wanted.size() * kRow / 8);
+  rows.find_places(wanted, window, list, places.data());
+  gather_rows(rows.table(0, window), places, reinterpret_cast<std::byte*>(found.data()), 1);
+  return found;
+}
+
+std::vector<std::int64_t> expected_numbers(const std::vector<std::int64_t>& wanted) {
+  std::vector<std::int64_t> expected;
+  for (const std::int64_t row : wanted) {
+    for (std::int64_t i = 0; i < kRow / 8; ++i) expected.push_back(3 * (row * kRow / 8 + i));
+  }
+  return expected;
+}
+
+constexpr std::int64_t kBatchNumbers = 1 << 17;  // 1 MiB: the pool counts it
+
+SamplingRun sample_numbers() {
+  Sample sample;
+  sample.nodes.emplace_back(kBatchNumbers);
+  co_return sample;
+}
+
+}  // namespace
+
+// Batches that share no row, over three tables or three columns of one.
+TEST(tables_and_columns_of_a_window_share_its_room) {
+  const Scratch dir;
+  constexpr std::int64_t kBatches = 20, kEach = 30, kRows = kBatches * kEach;
+  for (const bool one_table : {false, true}) {
+    auto plan = std::make_shared<GatherPlan>();
+    const ResidentRows none = ResidentRows::first(kRows, 0, 0);
+    if (one_table) {
+      plan->paged.push_back({0, paged(make_files(dir, kRows, 3), none)});
+    } else {
+      for (std::size_t t = 0; t < 3; ++t) {
+        plan->paged.push_back({t, paged(make_files(dir, kRows, 1, std::to_string(t)), none)});
+      }
+    }
+    plan->num_lists = plan->paged.size();
+    const std::int64_t one_batch = kEach * kRow * 3;
+    for (const std::int64_t room : {0 * one_batch, 3 * one_batch, 10 * one_batch}) {
+      plan->windows = std::make_shared<WindowRoom>(WindowLimits{kBatches, room});
+      const Recipe recipe{{}, plan, false};
+      std::vector<Batch> batches(kBatches);
+      std::vector<Batch*> all;
+      for (std::int64_t k = 0; k < kBatches; ++k) {
+        Batch& batch = batches[static_cast<std::size_t>(k)];
+        for (std::size_t t = 0; t < plan->num_lists; ++t) {
+          Buffer<std::int64_t>& nodes = batch.nodes.emplace_back(kEach);
+          std::iota(nodes.data(), nodes.data() + kEach, k * kEach);
+        }
+        all.push_back(&batch);
+      }
+      const auto errors = read_window(recipe, all);
+      CHECK(!errors.empty() && errors.front() == nullptr);
+      CHECK(batches[0].window != nullptr && batches[errors.size() - 1].window != nullptr);
+      const std::int64_t held = held_bytes(batches[0].window->rows);
+      CHECK(held >= one_batch * std::ssize(errors));
+      CHECK(held <= room + one_batch);  // one batch is read for, whatever it takes
+      if (one_table) CHECK(std::ssize(errors) >= room / one_batch - 1);
+      // What is not needed is not kept from others.
+      CHECK(plan->windows->take().bytes() <= std::max<std::int64_t>(0, room - held));
+    }
+  }
+}
+
+// Every sampler waits until the others have begun too, so that none is done while they begin.
+TEST(batches_ahead_take_no_more_than_they_may) {
+  constexpr std::int64_t kBytes = 8 * kBatchNumbers;
+  constexpr std::int64_t kAllowed = 5 * kBytes + kBytes / 2;
+  for (const bool together : {false, true}) {
+    std::atomic<int> begun{0};
+    int taken = 0, most = 0;
+    std::mutex mutex;
+    const auto count = [&] {
+      const int now = ++begun;
+      std::this_thread::sleep_for(2ms);
+      const std::lock_guard lock(mutex);
+      most = std::max(most, now - taken);
+    };
+    Recipe recipe;
+    if (together) {
+      recipe.begin = [&](std::vector<Seeds>, BatchKey, int) {
+        count();
+        return sample_numbers();
+      };
+    } else {
+      recipe.sample = [&](std::vector<Seeds>, BatchKey, int) {
+        count();
+        Sample sample;
+        sample.nodes.emplace_back(kBatchNumbers);
+        return sample;
+      };
+    }
+    const auto shared = std::make_shared<const Recipe>(std::move(recipe));
+    Pipeline pipeline(8, kAllowed);
+    const auto submit = [&](int n) {
+      for (int i = 0; i < n; ++i) pipeline.submit(shared, {{{0, {1}, {}}}, 0});
+    };
+    const std::size_t before = pool_state().used;
+    submit(1);  // so that it is known how much one takes
+    pipeline.flush();
+    CHECK(pipeline.next(60s) != nullptr);
+    {
+      const std::lock_guard lock(mutex);
+      most = taken = begun = 0;
+    }
+    submit(60);
+    pipeline.flush();
+    std::size_t held = 0;
+    for (int i = 0; i < 60; ++i) {
+      const auto batch = pipeline.next(60s);
+      CHECK(batch != nullptr);
+      // Counted as taken only now: until then it is there, however far the others are.
+      held = std::max(held, pool_state().used - before);
+      const std::lock_guard lock(mutex);
+      ++taken;
+    }
+    // What is ahead, and what the consumer has; the pool rounds up by an eighth at most.
+    CHECK(most <= 6);
+    CHECK(most >= 4);
+    CHECK(static_cast<std::int64_t>(held) <= (kAllowed + kBytes) / 8 * 9);
+  }
+}
+
+TEST(rows_that_are_kept_are_read_again_after_an_error) {
+  const Scratch dir;
+  constexpr std::int64_t kRows = 300;
+  const std::vector<std::int64_t> first{7, 250, 20}, second{250, 8, 299};
+  const IdList lists[] = {std::span<const std::int64_t>(first),
+                          std::span<const std::int64_t>(second)};
+  for (const std::int64_t kept : {kRows, std::int64_t{100}, std::int64_t{0}}) {
+    for (const int how : {0, 1, 2}) {
+      const auto rows = paged(make_files(dir, kRows, 2), ResidentRows::first(kRows, 0, kept));
+      {
+        const CutShort cut(dir / "rows1", 9 * kRow);
+        RowWindow::Stats stats;
+        if (how == 0) {
+          const RowWindow window = rows->read(lists, 1 << 20);
+          CHECK(window.errors[0] != nullptr && window.errors[1] != nullptr);
+        } else if (how == 1) {
+          rows->preload();
+        } else if (kept > 0) {
+          CHECK_THROWS(OsError, "truncated", rows->load(0, kRows, stats));
+        }
+      }
+      const RowWindow window = rows->read(lists, 1 << 20);
+      CHECK(window.errors[0] == nullptr && window.errors[1] == nullptr);
+      CHECK(numbers_of(*rows, first, window, 0) == expected_numbers(first));
+      CHECK(numbers_of(*rows, second, window, 1) == expected_numbers(second));
+      const RowTable other = rows->table(1, window);
+      std::vector<std::int64_t> places(first.size());
+      rows->find_places(first, window, 0, places.data());
+      std::int64_t number = 0;
+      for (std::size_t i = 0; i < first.size(); ++i) {
+        gather_rows(other, {&places[i], 1}, reinterpret_cast<std::byte*>(&number), 1);
+        CHECK(number == 3 * (first[i] * kRow / 8) + 1);
+      }
+    }
+  }
+}
+
+TEST(a_reader_that_failed_reads_again) {
+  const Scratch dir;
+  constexpr std::int64_t kRows = 3000;
+  const auto file = make_files(dir, kRows, 1).front();
+  std::vector<std::int64_t> wanted(kRows);
+  std::iota(wanted.begin(), wanted.end(), 0);
+  for (const ReaderKind kind : {ReaderKind::kAuto, ReaderKind::kPool}) {
+    DiskGather reader({{kind, 4}, 2, 1 << 16});
+    std::vector<std::int64_t> out(wanted.size() * kRow / 8);
+    const RowRequest request{wanted, {}, reinterpret_cast<std::byte*>(out.data())};
+    const auto errors = [&] { return reader.gather(file, {&request, 1}, {64, 4096}).errors; };
+    {
+      const CutShort cut(dir / "rows0", 1000 * kRow);
+      CHECK(errors().front() != nullptr);
+    }
+    std::fill(out.begin(), out.end(), -1);
+    CHECK(errors().front() == nullptr);
+    CHECK(out == expected_numbers(wanted));
+  }
+}
+
+TEST(a_paged_topology_is_sampled_again_after_an_error) {
+  const Ring ring(400, 6);
+  const auto topology = Topology::open(ring.path);
+  const auto columns = std::vector<ColumnFile>{ColumnFile::of_indices(*topology, false)};
+  const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
+  for (const std::int64_t kept : {0, 100, 2400}) {
+    const auto rows =
+        std::make_shared<PagedRows>(ResidentRows::first(2400, 0, kept), columns,
+                                    std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
+    const NeighborSampler sampler({ring.nodes}, {{0, 0, csc_of(topology, rows)}});
+    const std::vector<std::int64_t> seeds{3, 200, 399};
+    SampleRequest request;
+    request.seeds = {{0, seeds}};
+    request.num_neighbors = {{3, 2}};
+    {
+      const CutShort cut(ring.path, topology->indices_offset() + 40);
+      CHECK_THROWS(OsError, "truncated", sampler.sample(request));
+    }
+    CHECK(everything(sampler.sample(request)) == everything(ring.sampler().sample(request)));
+  }
+}
+
+TEST(a_pipeline_goes_on_after_rows_were_lost) {
+  const Scratch dir;
+  constexpr std::int64_t kRows = 500;
+  const Ring ring(kRows, 4);
+  const NeighborSampler sampler = ring.sampler();
+  auto plan = std::make_shared<GatherPlan>();
+  plan->num_lists = 2;
+  plan->paged.push_back({0, paged(make_files(dir, kRows, 1), ResidentRows::first(kRows, 0, 200))});
+  plan->windows = std::make_shared<WindowRoom>(WindowLimits{4, 1 << 20});
+  plan->columns.push_back({0, {nullptr, kRows, kRow, kRow}, 0, 0});
+  const auto recipe = std::make_shared<const Recipe>(
+      Recipe{[&](std::vector<Seeds> seeds, BatchKey key, int threads) {
+               SampleRequest request;
+               request.seeds = std::move(seeds);
+               request.num_neighbors = {{3, 3}};
+               request.key = key;
+               request.threads = threads;
+               return sampler.sample(request);
+             },
+             plan, false});
+  Pipeline pipeline(2, 1 << 30);
+  const auto submit = [&] {
+    for (std::int64_t k = 0; k < 8; ++k) {
+      pipeline.submit(recipe, {{{0, {50 * k, 50 * k + 1}, {}}}, static_cast<std::uint64_t>(k)});
+    }
+    pipeline.flush();
+  };
+  {
+    const CutShort cut(dir / "rows0", 0);
+    submit();
+    for (int k = 0; k < 8; ++k) CHECK_THROWS(OsError, "truncated", pipeline.next(60s));
+  }
+  submit();
+  for (int k = 0; k < 8; ++k) {
+    const auto batch = pipeline.next(60s);
+    const auto nodes = batch->nodes[0].span();
+    const auto expected = expected_numbers({nodes.begin(), nodes.end()});
+    const auto found = batch->gathered.columns[0].rows.span();
+    CHECK(found.size() == expected.size() * 8 &&
+          std::memcmp(found.data(), expected.data(), found.size()) == 0);
+  }
+}
