@@ -498,7 +498,8 @@ class Pipeline:
 
     def __init__(self, num_threads: int, max_bytes: int) -> None: ...
 
-    def submit(self, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, number: int = 0) -> None: ...
+    def submit(self, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, number: int = 0, ticket: int = 0) -> None:
+        """`ticket`: above `newest`; 0 is the one after it."""
 
     def next(self, timeout: float = 0.0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int, tuple[int, int, int, int, int, float], tuple[int, int, int, int, int, float]]] | None:
         """
@@ -518,6 +519,14 @@ class Pipeline:
     @property
     def is_ready(self) -> bool:
         """Whether `next` would not wait."""
+
+    @property
+    def newest(self) -> int:
+        """The ticket of the last batch asked for, or 0."""
+
+    @property
+    def oldest(self) -> int:
+        """That of the one `next` would give, or 0."""
 
     @property
     def num_pending(self) -> int: ...

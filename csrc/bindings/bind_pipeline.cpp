@@ -209,13 +209,14 @@ void init_pipeline(nb::module_& m) {
       .def(
           "submit",
           [](Pipeline& self, std::shared_ptr<const Recipe> recipe, const SeedArrays& seeds,
-             std::uint64_t key, std::uint64_t number) {
-            self.submit(std::move(recipe), request_of(seeds, {key, number}));
+             std::uint64_t key, std::uint64_t number, std::uint64_t ticket) {
+            self.submit(std::move(recipe), request_of(seeds, {key, number}), ticket);
           },
-          "recipe"_a, "seeds"_a, "key"_a, "number"_a = 0,
+          "recipe"_a, "seeds"_a, "key"_a, "number"_a = 0, "ticket"_a = 0,
           nb::sig("def submit(self, recipe: Recipe, seeds: "
                   "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, "
-                  "number: int = 0) -> None"))
+                  "number: int = 0, ticket: int = 0) -> None"),
+          "`ticket`: above `newest`; 0 is the one after it.")
       .def(
           "next",
           [](Pipeline& self, double timeout) -> nb::object {
@@ -233,6 +234,8 @@ void init_pipeline(nb::module_& m) {
            "Forgets rows that were read and are not gathered; they are read again.")
       .def("close", &Pipeline::close, nb::call_guard<nb::gil_scoped_release>())
       .def_prop_ro("is_ready", &Pipeline::is_ready, "Whether `next` would not wait.")
+      .def_prop_ro("newest", &Pipeline::newest, "The ticket of the last batch asked for, or 0.")
+      .def_prop_ro("oldest", &Pipeline::oldest, "That of the one `next` would give, or 0.")
       .def_prop_ro("num_pending", &Pipeline::num_pending)
       .def_prop_ro("orphaned", &Pipeline::orphaned, "Whether its threads were left behind a fork.");
 }

@@ -33,6 +33,7 @@ using Clock = std::chrono::steady_clock;
 struct Entry {
   std::shared_ptr<const Recipe> recipe;
   BatchRequest request;
+  std::uint64_t ticket = 0;
   Batch batch;
   std::exception_ptr error;
   Stage stage = Stage::kToSample;
@@ -349,7 +350,9 @@ struct Pipeline::State {
   Clock::duration read_time{0};  // of a batch, in the last window
   std::thread reader;            // begun with the first batch that reads
   std::stop_source stop;         // of what it reads
+  std::uint64_t newest = 0;      // ticket
   bool closing = false;
+  std::mutex joining;  // of the threads; taken before `mutex`
 };
 
 Pipeline::Pipeline(int threads, std::int64_t max_bytes)
@@ -368,30 +371,31 @@ Pipeline::Pipeline(int threads, std::int64_t max_bytes)
   }
 }
 
-Pipeline::~Pipeline() { close(); }
+Pipeline::~Pipeline() {
+  // Threads that are not here can be neither joined nor waited for: what they share is left.
+  if (orphaned()) static_cast<void>(new std::shared_ptr<State>(state_));
+  close();
+}
 
 void Pipeline::close() noexcept {
-  if (orphaned()) {
-    // Threads that are not here can be neither joined nor waited for: what they share is left.
-    static_cast<void>(new std::shared_ptr<State>(std::move(state_)));
-    state_ = nullptr;
-    return;
-  }
-  std::vector<std::thread> threads;
+  if (orphaned()) return;
+  const std::shared_ptr<State> state = state_;  // for as long as this takes
   {
-    const std::lock_guard lock(state_->mutex);
-    state_->closing = true;
-    state_->stop.request_stop();
-    threads.swap(state_->threads);
-    if (state_->reader.joinable()) threads.push_back(std::move(state_->reader));
+    const std::lock_guard lock(state->mutex);
+    state->closing = true;
+    state->stop.request_stop();
   }
-  state_->to_do.notify_all();
-  state_->to_read.notify_all();
-  state_->done.notify_all();
-  for (std::thread& thread : threads) thread.join();
+  state->to_do.notify_all();
+  state->to_read.notify_all();
+  state->done.notify_all();
+  // Of several closers one joins; entries are dropped when no thread has them any more.
   std::deque<std::unique_ptr<Entry>> dropped;
-  const std::lock_guard lock(state_->mutex);
-  dropped.swap(state_->entries);
+  const std::lock_guard joining(state->joining);
+  for (std::thread& thread : state->threads) thread.join();
+  state->threads.clear();
+  if (state->reader.joinable()) state->reader.join();
+  const std::lock_guard lock(state->mutex);
+  dropped.swap(state->entries);
 }
 
 bool Pipeline::orphaned() const noexcept { return fork_depth_ != fork_depth(); }
@@ -401,7 +405,8 @@ std::shared_ptr<Pipeline::State> Pipeline::live() const {
   return state_;
 }
 
-void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request) {
+void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request,
+                      std::uint64_t ticket) {
   const std::shared_ptr<State> state = live();
   auto entry = std::make_unique<Entry>();
   entry->recipe = std::move(recipe);
@@ -409,12 +414,30 @@ void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request
   {
     const std::lock_guard lock(state->mutex);
     if (state->closing) throw std::logic_error("the pipeline is closed");
+    entry->ticket = ticket == 0 ? state->newest + 1 : ticket;
+    if (entry->ticket <= state->newest) {
+      throw std::invalid_argument("ticket: found " + std::to_string(ticket) + ", expected above " +
+                                  std::to_string(state->newest));
+    }
     if (entry->recipe->reads() && !state->reader.joinable()) {
       state->reader = std::thread([own = state.get()] { own->read(); });
     }
     state->entries.push_back(std::move(entry));
+    state->newest = state->entries.back()->ticket;
   }
   state->to_do.notify_one();
+}
+
+std::uint64_t Pipeline::newest() const {
+  const std::shared_ptr<State> state = live();
+  const std::lock_guard lock(state->mutex);
+  return state->newest;
+}
+
+std::uint64_t Pipeline::oldest() const {
+  const std::shared_ptr<State> state = live();
+  const std::lock_guard lock(state->mutex);
+  return state->entries.empty() ? 0 : state->entries.front()->ticket;
 }
 
 void Pipeline::flush() {

@@ -25,7 +25,7 @@ namespace gz {
 // the same rules; two such windows at a time, one of which computes while the other reads.
 //
 // Thread safety: submit() and next() are one consumer's; close() and give_up_windows() may come
-// from another thread.
+// from other threads, several at once.
 // After it, and in a forked child, which has none of the threads (orphaned() says so), submit() and
 // next() raise std::logic_error.
 class Pipeline {
@@ -37,7 +37,14 @@ class Pipeline {
   Pipeline& operator=(const Pipeline&) = delete;
   ~Pipeline();  // as close()
 
-  void submit(std::shared_ptr<const Recipe> recipe, BatchRequest request);
+  // REQUIRES a ticket above newest(); 0 is the one after it.
+  void submit(std::shared_ptr<const Recipe> recipe, BatchRequest request, std::uint64_t ticket = 0);
+
+  // The ticket of the batch that was submitted last, or 0.
+  std::uint64_t newest() const;
+  // Of the one that next() would return, or 0 where none is left. A consumer that does not know
+  // what became of a batch asks.
+  std::uint64_t oldest() const;
 
   // The oldest batch that was submitted and not yet returned, or null if `patience` ends before it
   // is done. Rethrows what its stages raised; the batch after it is then the oldest.
@@ -57,7 +64,8 @@ class Pipeline {
   // How many were submitted and not returned.
   std::int64_t num_pending() const;
 
-  // Drops what is not yet begun, and returns when the stages under way are done.
+  // Drops what is not yet begun, and returns when the stages under way are done; whoever closes it
+  // meanwhile waits for that too.
   void close() noexcept;
 
   bool orphaned() const noexcept;
@@ -66,8 +74,8 @@ class Pipeline {
   struct State;
   std::shared_ptr<State> live() const;
 
-  std::shared_ptr<State> state_;
-  int fork_depth_;
+  const std::shared_ptr<State> state_;
+  const int fork_depth_;
 };
 
 }  // namespace gz

@@ -181,6 +181,50 @@ TEST(closing_wakes_whoever_waits) {
   }
 }
 
+// As at the end of an interpreter whose daemon thread drops its iterator.
+TEST(two_may_close_at_once) {
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<int> under_way{0};
+    const auto recipe = doing([&](std::uint64_t) {
+      ++under_way;
+      std::this_thread::sleep_for(2ms);
+      --under_way;
+    });
+    auto pipeline = std::make_unique<Pipeline>(2, kPlenty);
+    for (std::uint64_t key = 0; key < 8; ++key) pipeline->submit(recipe, request(key));
+    while (under_way.load() == 0) std::this_thread::yield();
+    std::atomic<int> after{0};
+    std::vector<std::thread> closers;
+    for (int k = 0; k < 2; ++k) {
+      closers.emplace_back([&] {
+        pipeline->close();
+        after += under_way.load();
+      });
+    }
+    for (std::thread& closer : closers) closer.join();
+    CHECK(after.load() == 0);  // both waited for what was under way
+    pipeline.reset();
+    CHECK(recipe.use_count() == 1);
+  }
+}
+
+TEST(a_consumer_can_ask_what_is_left) {
+  const auto recipe = doing([](std::uint64_t) {});
+  Pipeline pipeline(1, kPlenty);
+  CHECK(pipeline.newest() == 0 && pipeline.oldest() == 0);
+  pipeline.submit(recipe, request(0));
+  pipeline.submit(recipe, request(1), 7);
+  pipeline.submit(recipe, request(2));
+  CHECK(pipeline.newest() == 8 && pipeline.oldest() == 1);
+  CHECK_THROWS(std::invalid_argument, "ticket: found 8, expected above 8",
+               pipeline.submit(recipe, request(3), 8));
+  wait(pipeline);
+  CHECK(pipeline.oldest() == 7);
+  wait(pipeline);
+  wait(pipeline);
+  CHECK(pipeline.newest() == 8 && pipeline.oldest() == 0);
+}
+
 #if !defined(__SANITIZE_THREAD__)  // which cannot follow a fork of several threads
 TEST(a_child_has_none_of_the_threads_and_all_of_the_memory) {
   const Loading loading;
