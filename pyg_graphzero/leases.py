@@ -9,6 +9,7 @@ is: what is left to an epoch may be little for a while, never nothing.
 from __future__ import annotations
 
 from collections.abc import Sized
+from weakref import WeakSet
 
 from pyg_graphzero import _core
 from pyg_graphzero.budget import CONSUMER_BATCHES, WINDOWS_AHEAD, Division
@@ -67,7 +68,8 @@ class Leases:
 
     def __init__(self, division: Division) -> None:
         self._division = division
-        self._under_way: list[Lease] = []
+        # Weakly: of an epoch that failed to begin, nobody is left to give it back.
+        self._under_way: WeakSet[Lease] = WeakSet()
         self.windows = _core.WindowRoom(division.window, division.windows)
 
     def __len__(self) -> int:
@@ -80,7 +82,7 @@ class Leases:
         ready = max(1, round(share) - CONSUMER_BATCHES)
         each = division.batches // division.ready
         lease = Lease(self, max(1, num_workers), ready, int(ready * each * size), size)
-        self._under_way.append(lease)
+        self._under_way.add(lease)
         self.windows.divide_among(len(self))
         for other in others:
             if other.pipeline is not None:
@@ -99,5 +101,5 @@ class Leases:
     def end(self, lease: Lease) -> None:
         """Leaves what a lease had to the others."""
         if lease in self._under_way:
-            self._under_way.remove(lease)
+            self._under_way.discard(lease)
             self.windows.divide_among(len(self))

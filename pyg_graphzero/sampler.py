@@ -462,8 +462,8 @@ class NeighborSampler(GraphSampler):
         # PyG draws negatives from torch's generator, which every worker has another of.
         generator = torch.default_generator
         state = generator.get_state()
-        generator.manual_seed(key % 2**63)
         try:
+            generator.manual_seed(key % 2**63)
             links = link_seeds(
                 inputs,
                 neg_sampling,

@@ -5,6 +5,7 @@ import logging
 import mmap
 import pickle
 import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interrupting import struck_by_signals
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
@@ -185,6 +187,35 @@ def test_batches_are_the_same_within_a_budget(request, store, num_workers):
     assert 0 < stats.hits < stats.rows
     assert 0 < stats.useful_bytes <= stats.read_bytes
     assert_same(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_interrupted_epochs_and_shared_iterators_within_a_budget(homogeneous, num_workers):
+    expected, _, _ = batches(homogeneous, None, seeds=SEEDS, batch_size=40)
+    store = gz.open(homogeneous, memory=tight())
+    loader = gz.loader.NeighborLoader(
+        store.data(), [5, 4], input_nodes=SEEDS, batch_size=40, shuffle=True,
+        num_workers=num_workers,
+    )  # fmt: skip
+    list(loader)  # what the first epoch measures and reads is not what is to be struck
+
+    def make():
+        torch.manual_seed(5)
+        return loader
+
+    found, strikes = struck_by_signals(make, seed=num_workers, longest=0.05)
+    assert strikes > 3
+    assert_same(found, expected)
+    iterator, found = iter(make()), []
+    threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not store.division.is_whole
+    place = {int(batch.input_id[0]): i for i, batch in enumerate(expected)}
+    assert_same(sorted(found, key=lambda batch: place[int(batch.input_id[0])]), expected)
 
 
 @pytest.mark.parametrize("kind", ["homogeneous", "hetero"])

@@ -198,21 +198,25 @@ class Blocks:
         Raises:
             OSError: A row of the block cannot be read.
         """
-        self._asked = number + 1
+        self._asked = max(self._asked, number + 1)
+        if self._block is not None and number < self._block.first:
+            raise RuntimeError(f"batch {number}: its rows are not in memory any more; sweep again")
         if self._block is None or number >= self._block.stop:
             assert self._next is not None
             thread, block = self._next
             begun = perf_counter()
             thread.join()
             self.waited += perf_counter() - begun
-            self._block, self._next = block, None
-            self.reads = [a + b for a, b in zip(self.reads, block.reads, strict=True)]
-            self.topology_bytes += block.topology_bytes
+            columns = self.plan.columns
             if block.error is None:
                 # Of edges that end elsewhere, there are none.
-                rows = self._none | block.rows
-                self.plan.columns = self._columns.with_loaded(list(rows.values()))
-                block.rows.clear()  # when the last of its batches is made, they are gone
+                columns = self._columns.with_loaded(list((self._none | block.rows).values()))
+            reads = [a + b for a, b in zip(self.reads, block.reads, strict=True)]
+            # At once: an exception that strikes before finds all of it to be done again.
+            self.plan.columns, self.reads = columns, reads
+            self.topology_bytes += block.topology_bytes
+            self._block, self._next = block, None
+            block.rows.clear()  # when the last of its batches is made, they are gone
         if self._block.error is not None:
             raise self._block.error
 

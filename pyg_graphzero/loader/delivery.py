@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from pyg_graphzero import _core
+from pyg_graphzero.loader.steady import Steady, is_struck
 
 
 def lock_pages_with_cuda() -> bool:
@@ -89,6 +91,22 @@ def copier_to(device: torch.device) -> StreamCopier | PlainCopier:
     return StreamCopier(device, torch.cuda) if device.type == "cuda" else PlainCopier(device)
 
 
+class Copies(Steady[Any, Any]):
+    """Copies of batches, begun.
+
+    Args:
+        batches: Gives them.
+        copier: Copies them.
+    """
+
+    def __init__(self, batches: Iterator[Any], copier: StreamCopier | PlainCopier) -> None:
+        super().__init__(batches)
+        self._copier = copier
+
+    def _make(self, item: Any) -> Any:
+        return self._copier.begin(item)
+
+
 class DeviceIterator(Iterator[Any]):
     """Delivers the batches of an iterator on a device.
 
@@ -107,22 +125,28 @@ class DeviceIterator(Iterator[Any]):
         self.iterator = iterator
         self.copier = copier
         self.is_ready = is_ready
-        self._ahead: Any = None
-        self._error: BaseException | None = None
+        self._copies = Copies(iterator, copier)
+        self._begun: deque[Any] = deque()  # in order, the batch to be delivered first
+        self._error: Exception | None = None  # of the batch after them
 
     def __next__(self) -> Any:
-        begun, self._ahead = self._ahead, None
-        if begun is None:
+        begun = self._begun
+        if not begun:
             error, self._error = self._error, None
             if error is not None:
                 raise error
-            begun = self.copier.begin(next(self.iterator))
-        batch = self.copier.end(begun)
-        if self._error is None and self.is_ready():
+            begun.extend(islice(self._copies, 1))
+        if not begun:
+            raise StopIteration
+        batch = self.copier.end(begun[0])
+        if len(begun) == 1 and self._error is None and self.is_ready():
             try:
-                self._ahead = self.copier.begin(next(self.iterator))
-            except Exception as error:  # it is the next batch's
+                begun.extend(islice(self._copies, 1))
+            except Exception as error:
+                if is_struck(error):
+                    raise
                 self._error = error
+        self._begun = deque(islice(begun, 1, None))
         return batch
 
     def __len__(self) -> int:

@@ -6,8 +6,12 @@ that a batch is the same in whichever process it is made.
 
 from __future__ import annotations
 
+import os
+import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +21,7 @@ from torch_geometric.loader.base import DataLoaderIterator
 
 from pyg_graphzero.keys import BatchKey, random_key
 from pyg_graphzero.loader.locality import grouped_order
+from pyg_graphzero.loader.steady import Steady, is_struck
 
 
 class KeyedIndex(NamedTuple):
@@ -51,20 +56,54 @@ class KeyedSampler:
         loader = self._loader()
         assert loader is not None, "the iterator in use holds on to the loader"
         # Read now, not at the first batch: another iteration may have begun by then.
-        return self._from(loader._num_batches, loader.generator, loader._shuffle())
-
-    def _from(
-        self, done: int, generator: torch.Generator | None, shuffle: Shuffle
-    ) -> Iterator[KeyedIndex]:
-        epoch_key = 0
-        for number, index in enumerate(index_batches(self.base, shuffle)):
-            if number == 0:  # after the shuffle has drawn, whose order is then stock PyG's
-                epoch_key = random_key(generator)
-            if number >= done:
-                yield KeyedIndex(index, BatchKey(epoch_key, number))
+        indices = index_batches(self.base, loader._shuffle())
+        return KeyedIndices(indices, loader._num_batches, loader.generator)
 
     def __len__(self) -> int:
         return len(self.base)
+
+
+class KeyedIndices(Steady[tuple[Any, int], KeyedIndex]):
+    """One epoch's seeds, batch by batch, with their keys.
+
+    Args:
+        indices: The positions of each batch.
+        done: How many batches to pass over.
+        generator: Where the key of the epoch is drawn from.
+    """
+
+    def __init__(
+        self, indices: Iterator[Any], done: int, generator: torch.Generator | None
+    ) -> None:
+        super().__init__(zip(indices, count()))
+        self._indices = indices
+        self._done = done
+        self._generator = generator
+        self._epoch_key = torch.full((), -1)  # drawn in place: an exception finds it drawn or not
+        self._is_cut = False
+
+    def _take(self) -> None:
+        try:
+            super()._take()
+        except BaseException as error:
+            # An exception that leaves a generator ends it: whoever goes on is not to take that for
+            # the end of the epoch.
+            is_over = getattr(self._indices, "gi_frame", self) is None
+            self._is_cut = self._is_cut or (is_over and is_struck(error))
+            raise
+        if self._is_cut and not self._held:
+            raise RuntimeError(
+                "this epoch cannot go on: an exception struck inside the loader's sampler, a "
+                "generator, and ended it; iterate over the loader again"
+            )
+
+    def _make(self, item: tuple[Any, int]) -> KeyedIndex | None:
+        index, number = item
+        if self._epoch_key < 0:  # after the shuffle has drawn, whose order is then stock PyG's
+            self._epoch_key.random_(generator=self._generator)
+        if number < self._done:
+            return None
+        return KeyedIndex(index, BatchKey(int(self._epoch_key), number))
 
 
 class Positions(Sequence[Any]):
@@ -84,16 +123,48 @@ class Positions(Sequence[Any]):
 
 
 class CountedIterator(Iterator[Any]):
-    """An epoch's iterator that tells the loader how far it is."""
+    """An epoch's iterator, as its user has it: tells the loader how far it is.
+
+    A batch that an exception kept from its user is the next one delivered. Several threads may take
+    batches from it, each of which goes to one of them.
+    """
 
     def __init__(self, loader: KeyedLoader, iterator: Any) -> None:
         self.loader = loader
         self.iterator = iterator
+        self._held: deque[Any] = deque()  # taken from the iterator, and not delivered
+        self._lock = threading.RLock()
+        self._process = os.getpid()
+        self._is_busy = False
 
     def __next__(self) -> Any:
-        batch = next(self.iterator)
-        self.loader._num_batches += 1
-        return batch
+        if self._process != os.getpid():  # whoever held the lock is in another process
+            self._lock, self._process, self._is_busy = threading.RLock(), os.getpid(), False
+        mine: deque[Any] = deque()
+        progress, count = self.loader.__dict__, 0  # past __setattr__, in which something may strike
+        try:
+            with self._lock:
+                held = self._fetch()
+                self._held, mine, count = deque(), held, 1
+                progress["_num_batches"] += 1
+            return mine[0]
+        except BaseException:
+            progress["_num_batches"] -= count
+            self._held.extendleft(mine)
+            raise
+
+    def _fetch(self) -> deque[Any]:
+        if self._is_busy:
+            raise RuntimeError("this iterator is making a batch already, further down in this call")
+        try:
+            self._is_busy = True
+            if not self._held:
+                self._held.extend(islice(self.iterator, 1))
+        finally:
+            self._is_busy = False
+        if not self._held:
+            raise StopIteration
+        return self._held
 
     def __len__(self) -> int:
         return len(self.iterator)
@@ -195,22 +266,54 @@ def as_positions(index: Any) -> Tensor:
 
 
 def index_batches(base: Any, shuffle: Shuffle = plain_shuffle) -> Iterator[Any]:
-    """The positions of each batch, as ``base`` gives them; ``shuffle`` is how torch's own does.
-
-    torch's own samplers make a Python list of all positions; the same order is had from one tensor.
-    """
+    """The positions of each batch, as ``base`` gives them; ``shuffle`` is how torch's own does."""
     sampler = base.sampler if type(base) is BatchSampler else None
-    if type(sampler) is SequentialSampler:
-        order = None
-    elif type(sampler) is RandomSampler and not sampler.replacement and not sampler._num_samples:
-        order = shuffle(len(sampler), _generator_of(sampler))
-    else:
-        yield from base
-        return
-    size, batch = len(sampler), base.batch_size
-    for first in range(0, size - base.drop_last * (size % batch), batch):
-        last = min(first + batch, size)
-        yield torch.arange(first, last) if order is None else order[first:last]
+    in_order = type(sampler) is SequentialSampler
+    shuffled = (
+        type(sampler) is RandomSampler and not sampler.replacement and not sampler._num_samples
+    )
+    return Slices(base, shuffle if shuffled else None) if in_order or shuffled else iter(base)
+
+
+class Slices(Iterator[Tensor]):
+    """What torch's own samplers give, of which each makes a Python list of all positions.
+
+    Args:
+        base: The batch sampler.
+        shuffle: What draws their order when the first is asked for; None: they are in order.
+    """
+
+    def __init__(self, base: Any, shuffle: Shuffle | None) -> None:
+        self._sampler: Any = base.sampler
+        self._shuffle = shuffle
+        self._order: Tensor | None = None
+        size = len(self._sampler)
+        self._batch = base.batch_size
+        self._stop = size - base.drop_last * (size % base.batch_size)
+        self._size = size
+        self._first = 0
+
+    def __next__(self) -> Tensor:
+        if self._shuffle is not None and self._order is None:
+            self._draw(self._shuffle)
+        first = self._first
+        if first >= self._stop:
+            raise StopIteration
+        last = min(first + self._batch, self._size)
+        index = torch.arange(first, last) if self._order is None else self._order[first:last]
+        self._first = last
+        return index
+
+    def _draw(self, shuffle: Shuffle) -> None:
+        # Drawn again from where it began, if an exception strikes before the order is kept.
+        generators = {torch.default_generator, self._sampler.generator or torch.default_generator}
+        states = [(generator, generator.get_state()) for generator in generators]
+        try:
+            self._order = shuffle(self._size, _generator_of(self._sampler))
+        except BaseException:
+            for generator, state in states:
+                generator.set_state(state)
+            raise
 
 
 def _generator_of(sampler: RandomSampler) -> torch.Generator:

@@ -5,62 +5,114 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count, islice, takewhile
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pyg_graphzero import _core
+from pyg_graphzero.loader.keyed import KeyedIndex
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
+from pyg_graphzero.loader.steady import Steady, is_struck
 from pyg_graphzero.sampler import Seeds
 
 if TYPE_CHECKING:
     from pyg_graphzero.loader.engine import EngineLoader
 
 # The threads of these must not outlive the interpreter.
-_live: weakref.WeakSet[_core.Pipeline] = weakref.WeakSet()
+_live: weakref.WeakValueDictionary[int, _core.Pipeline] = weakref.WeakValueDictionary()
+_is_ending = False
+# Of all batches that are asked for, in this order.
+_tickets = count(1)
 
 
 def start_pipeline(num_threads: int, max_bytes: int) -> _core.Pipeline:
-    """Starts threads that wait for batches to make, until the pipeline is closed."""
+    """Starts threads that wait for batches to make, until the pipeline is closed.
+
+    Raises:
+        RuntimeError: The interpreter is about to end.
+    """
     pipeline = _core.Pipeline(num_threads, max_bytes)
-    _live.add(pipeline)
+    _live[id(pipeline)] = pipeline
+    if _is_ending:
+        pipeline.close()
+        raise RuntimeError("the interpreter is ending: no more batches are made")
     return pipeline
 
 
 @atexit.register
 def _close_all() -> None:
-    for pipeline in list(_live):
-        pipeline.close()
+    global _is_ending
+    _is_ending = True
+    for reference in _live.valuerefs():  # daemon threads may be adding to it
+        pipeline = reference()
+        if pipeline is not None:
+            pipeline.close()
 
 
 @dataclass
 class Request:
-    """A batch that is to be made.
+    """How a batch is to be made.
 
     Attributes:
-        recipe: How.
+        recipe: What the engine does.
         seeds: From what.
         key: The key of its randomness.
         context: What its loader needs to finish it.
         number: Which batch of its epoch it is.
-        error: Why it cannot be made; raised when its turn comes.
     """
 
-    recipe: Any = None
-    seeds: Seeds | None = None
-    key: int = 0
-    context: Any = None
-    number: int = 0
+    recipe: Any
+    seeds: Seeds
+    key: int
+    context: Any
+    number: int
+
+
+@dataclass(eq=False)
+class Turn:
+    """One batch on its way: what is known of it so far.
+
+    Attributes:
+        index: The positions of its seeds, and its key; None where the sampler gave an error.
+        request: How it is made.
+        batch: It, finished, until it is delivered.
+        error: Why it cannot be made, until that is raised.
+        is_over: It was delivered, or its error raised.
+        ticket: What the engine knows it by.
+        is_joined: What it is made from may be a batch's already, and its transform's to change.
+    """
+
+    index: KeyedIndex | None = None
+    request: Request | None = None
+    batch: Any = None
     error: Exception | None = None
+    is_over: bool = False
+    ticket: int = field(default_factory=_tickets.__next__)
+    is_joined: bool = False
+
+
+class Turns(Steady[KeyedIndex, Turn]):
+    """A turn for each batch that the sampler chooses seeds for."""
+
+    def _make(self, item: KeyedIndex) -> Turn:
+        return Turn(item)
 
 
 class BatchIterator(_BaseDataLoaderIter):
     """One epoch of a loader: in-line with ``num_workers=0``, else ahead, in the same order.
 
     The consumer's thread chooses seeds and finishes batches; what is between them is the engine's.
+
+    The turns that are pending say how far the epoch is. Whatever strikes the consumer leaves them
+    right, and it goes on from there: a batch that it had and lost is made again, in-line, which
+    gives the same one. Only an error of a batch's own, in its sampler, its making or its transform,
+    takes its place, as in PyG; see :func:`~pyg_graphzero.loader.steady.is_struck`. One thread at a
+    time may ask.
     """
 
     def __init__(self, loader: EngineLoader) -> None:
@@ -73,8 +125,9 @@ class BatchIterator(_BaseDataLoaderIter):
         self._waiting = Stopwatch(self.stats, "wait")
         self._finishing = Stopwatch(self.stats, "finish")
         self._begun = perf_counter()
+        self._turns = Turns(self._sampler_iter)
         self._is_exhausted = False
-        self._pending: deque[Request] = deque()
+        self._pending: deque[Turn] = deque()
         self._pipeline: _core.Pipeline | None = None
         # Batches that wait for the disk are made ahead, with workers or without.
         with self._preparing:
@@ -94,37 +147,78 @@ class BatchIterator(_BaseDataLoaderIter):
             return self._lease.ahead
         return max(1, self.loader.num_workers * (self.loader.prefetch_factor or 1))
 
-    def _next_data(self) -> Any:
+    def __next__(self) -> Any:
+        # Not torch's own, in which something may strike when the batch is given up here.
+        with torch.autograd.profiler.record_function(self._profile_name):
+            turn = self._oldest()
+        if turn is None:
+            raise StopIteration
+        batch, error = turn.batch, turn.error
+        turn.batch, turn.error, turn.is_over = None, None, True
+        self._num_yielded += 1
+        if error is not None:
+            raise error
+        return batch
+
+    def _oldest(self) -> Turn | None:
+        """The turn that is next, its batch finished or its error known; None at the end."""
+        pending = self._pending
+        while pending and pending[0].is_over:
+            pending.popleft()
         with self._preparing:
             if self._pipeline is not None and self._pipeline.orphaned:
-                self._begin_anew()
+                # In a forked child: the threads are the parent's, the requests are known.
+                self._pipeline = self.loader._take_pipeline(self._lease)
             self._fill()
-        if not self._pending:
+        if not pending:
             self._end()
-            raise StopIteration
-        request = self._pending[0]
-        if request.error is not None:
-            self._pending.popleft()
-            raise request.error
+            return None
+        turn = pending[0]
+        if turn.batch is None and turn.error is None:
+            try:
+                is_late = not self._finish(turn)
+            except Exception as error:
+                if is_struck(error):
+                    raise
+                turn.error, is_late = error, False
+            if is_late:
+                raise RuntimeError(f"DataLoader timed out after {self.loader.timeout} seconds")
+        if self._is_exhausted and len(pending) == 1:
+            self._end()  # now: who counts batches does not ask for one more
+        return turn
+
+    def _finish(self, turn: Turn) -> bool:
+        """Makes the oldest batch, and joins it; False where it takes too long."""
+        assert turn.index is not None
+        if turn.is_joined:
+            turn.request, turn.is_joined = self.loader._request(*turn.index), False
+        request = turn.request
+        assert request is not None
         with self._waiting:
-            batch = self._made(request)
+            batch = self._made(request, turn.ticket)
+        if batch is None:
+            return False
         if self._pipeline is not None:
             with self._preparing:
-                self._fill()
+                self._fill(made=1)
         with self._finishing:
+            turn.is_joined = True
             finished = self.loader._finish(batch, request.context)
             if self._pin_memory:
                 finished = pin_memory(finished, self._pin_memory_device)
+        turn.batch = finished
         self._count(*batch[6])
-        if self._is_exhausted and not self._pending:
-            self._end()  # now: who counts batches does not ask for one more
-        return finished
+        return True
 
     def is_ready(self) -> bool:
         """Whether the next batch is there, so that nobody would wait for it."""
-        if self._pipeline is None or not self._pending or self._pipeline.orphaned:
+        turn = next((turn for turn in self._pending if not turn.is_over), None)
+        if turn is None or turn.batch is not None or turn.error is not None:
+            return turn is not None
+        pipeline = self._pipeline
+        if pipeline is None or pipeline.orphaned:
             return False
-        return self._pending[0].error is None and self._pipeline.is_ready
+        return pipeline.oldest == turn.ticket and pipeline.is_ready
 
     def _count(
         self,
@@ -164,73 +258,79 @@ class BatchIterator(_BaseDataLoaderIter):
         pipeline = getattr(self, "_pipeline", None)
         if pipeline is not None:
             pipeline.close()
+        if getattr(self, "_lease", None) is not None:
             self._give_back()
 
-    def _made(self, request: Request) -> tuple[Any, ...]:
-        """The oldest batch that is pending."""
-        if self._pipeline is None:
-            self._pending.popleft()
-            threads = self.loader._sampler.num_threads
-            batch = request.recipe.make(request.seeds, request.key, threads, request.number)
-        else:
-            try:
-                batch = self._pipeline.next(self.loader.timeout)
-            except KeyboardInterrupt:
-                raise  # it is pending still
-            except BaseException:
-                self._pending.popleft()
-                raise
-            if batch is None:
-                raise RuntimeError(f"DataLoader timed out after {self.loader.timeout} seconds")
-            self._pending.popleft()
-        return batch
+    def _made(self, request: Request, ticket: int) -> Any:
+        """The batch of the oldest turn, as the engine gives it; None where it takes too long."""
+        if self._pipeline is not None and self._pipeline.oldest == ticket:
+            return self._pipeline.next(self.loader.timeout)
+        # No threads make it; or they did, and what they made was lost on its way.
+        threads = self.loader._sampler.num_threads
+        return request.recipe.make(request.seeds, request.key, threads, request.number)
 
-    def _choose(self) -> None:
-        """Adds the next batch of the epoch, if there is one."""
-        if self._is_exhausted:
-            return
-        try:
-            index, key = next(self._sampler_iter)
-            request = self.loader._request(index, key)
-        except StopIteration:
-            self._is_exhausted = True
+    def _fill(self, made: int = 0) -> None:
+        """Asks for batches as far ahead as the loader wants to be; in-line for the next one.
+
+        Args:
+            made: Of the pending ones, how many the engine has given.
+        """
+        pending = self._pending
+        while True:
             if self._pipeline is not None:
-                self._pipeline.flush()
-            return
-        except Exception as error:
-            request = Request(error=error)
-        self._pending.append(request)
-        self._submit(request)
-
-    def _fill(self) -> None:
-        """Asks for batches as far ahead as the loader wants to be; in-line for the next one."""
-        while len(self._pending) < self._ahead and not self._is_exhausted:
-            if not self.loader._may_ask():
-                return
-            self._choose()
-
-    def _submit(self, request: Request) -> None:
-        if self._pipeline is not None and request.error is None:
-            assert request.seeds is not None
-            self._pipeline.submit(request.recipe, request.seeds, request.key, request.number)
-
-    def _begin_anew(self) -> None:
-        """In a forked child: the threads are the parent's, the requests are known."""
-        self._pipeline = self.loader._take_pipeline(self._lease)
-        for request in self._pending:
-            self._submit(request)
-        if self._is_exhausted:
+                self._submit(self._pipeline)
+            if pending and pending[-1].request is None and pending[-1].error is None:
+                self._prepare(pending[-1])
+            elif (
+                self._is_exhausted
+                or len(pending) - made >= self._ahead
+                or not self.loader._may_ask()
+            ):
+                break
+            else:
+                self._draw()
+        if self._pipeline is not None and self._is_exhausted:
             self._pipeline.flush()
 
-    def _end(self) -> None:
-        if self._pipeline is None:
+    def _submit(self, pipeline: _core.Pipeline) -> None:
+        """Asks the engine for what it does not know of yet."""
+        newest = pipeline.newest
+        unknown = list(takewhile(lambda turn: turn.ticket > newest, reversed(self._pending)))
+        for turn in reversed(unknown):
+            request = turn.request
+            if request is not None and turn.batch is None:
+                pipeline.submit(
+                    request.recipe, request.seeds, request.key, request.number, turn.ticket
+                )
+
+    def _draw(self) -> None:
+        """Adds the next turn of the epoch, if there is one."""
+        before = len(self._pending)
+        try:
+            self._pending.extend(islice(self._turns, 1))
+        except Exception as error:
+            if is_struck(error):
+                raise
+            self._pending.append(Turn(error=error))
             return
-        if self._lease is None:
-            self.loader._return_pipeline(self._pipeline)
-        else:
-            self._pipeline.close()
-            self._give_back()
-        self._pipeline = None
+        self._is_exhausted = len(self._pending) == before
+
+    def _prepare(self, turn: Turn) -> None:
+        assert turn.index is not None
+        try:
+            turn.request = self.loader._request(*turn.index)
+        except Exception as error:
+            if is_struck(error):
+                raise
+            turn.error = error
+
+    def _end(self) -> None:
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None and self._lease is None:
+            self.loader._return_pipeline(pipeline)
+        elif pipeline is not None:
+            pipeline.close()
+        self._give_back()
         self._is_exhausted = True
 
     def _give_back(self) -> None:

@@ -1,0 +1,75 @@
+"""Iterating although exceptions strike from outside: Ctrl-C, whatever a signal handler raises.
+
+Python runs signal handlers between its own instructions, also after a call has returned and before
+what it returned is kept. Nothing strikes inside one call of a C function, nor between plain stores
+and the ``return`` behind them. What is handed from one iterator to the next is therefore taken by
+one such call, ``deque.extend(islice(iterator, 1))``, and given up by such a store.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Generic, TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+class Steady(Iterator[Made], Generic[Item, Made]):
+    """What is made of each of some items, of which none is lost and none comes twice.
+
+    An item stays here until what was made of it is returned: who iterates on after an exception
+    gets what it would have got.
+
+    Args:
+        items: To be taken one by one.
+    """
+
+    def __init__(self, items: Iterable[Item]) -> None:
+        self._items = iter(items)
+        self._held: deque[Item] = deque()
+
+    @abstractmethod
+    def _make(self, item: Item) -> Made | None:
+        """What becomes of an item, the same each time it is asked; None passes it over."""
+
+    def _take(self) -> None:
+        """Takes the next item, if there is one."""
+        self._held.extend(islice(self._items, 1))
+
+    def __next__(self) -> Made:
+        while True:
+            nothing: deque[Item] = deque()
+            if not self._held:
+                self._take()
+            if not self._held:
+                raise StopIteration
+            made = self._make(self._held[0])
+            self._held = nothing
+            if made is not None:
+                return made
+
+
+def is_struck(error: BaseException) -> bool:
+    """Whether an exception is not the fault of what it left: a signal handler raised it.
+
+    All but ``Exception`` are taken to be such (``KeyboardInterrupt``, ``SystemExit``). A handler is
+    known by its argument: the frame that it was called from.
+    """
+    if not isinstance(error, Exception):
+        return True
+    trace, outer = error.__traceback__, None
+    while trace is not None:
+        frame = trace.tb_frame
+        if outer is not None and any(_has(value, outer) for value in frame.f_locals.values()):
+            return True
+        trace, outer = trace.tb_next, frame
+    return False
+
+
+def _has(value: Any, frame: Any) -> bool:
+    """Whether a local is a frame, or the ``*args`` that it is among."""
+    return value is frame or (isinstance(value, tuple) and any(v is frame for v in value))

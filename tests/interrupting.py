@@ -1,0 +1,94 @@
+"""Exceptions that strike a consumer from outside, at chosen moments or at random ones."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+
+import pyg_graphzero
+
+PACKAGE = os.path.dirname(pyg_graphzero.__file__)
+
+
+class Struck(BaseException):
+    """Stands for ``KeyboardInterrupt``."""
+
+
+class Alarm(Exception):
+    """What many a signal handler raises: an ``Exception``."""
+
+
+class At:
+    """Strikes once, at a moment of those at which Python looks for signals in the package.
+
+    Those are where a Python function begins, and where one of C has returned and what it returned
+    is not kept yet.
+    """
+
+    def __init__(self, moment: int) -> None:
+        self.left = moment
+
+    def __enter__(self) -> At:
+        sys.setprofile(self._see)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+    def _see(self, frame, event, arg) -> None:
+        inside = frame.f_code.co_filename.startswith(PACKAGE)
+        if event not in ("call", "c_return") or not inside:
+            return
+        self.left -= 1
+        if self.left < 0:
+            sys.setprofile(None)
+            raise Struck
+
+
+def struck_everywhere(make, first: int = 0, stride: int = 1):
+    """An epoch of which each call but the first is struck once, each at another moment.
+
+    Returns:
+        The batches, how many calls were struck, and whether the last moments were behind the end of
+        their calls.
+    """
+    iterator = iter(make())
+    found, strikes, moment = [next(iterator)], 0, first
+    while True:
+        try:
+            with At(moment):
+                for batch in iterator:
+                    found.append(batch)
+                    break
+                else:
+                    return found, strikes, moment
+        except Struck:
+            strikes += 1
+        moment += stride
+
+
+def struck_by_signals(make, seed: int, longest: float = 0.003):
+    """An epoch under signals at random moments; the batches, and how many signals struck."""
+    chance = random.Random(seed)
+    iterator = iter(make())
+    found, strikes = [], 0
+
+    def handler(number, frame):
+        raise chance.choice((Struck, Alarm, KeyboardInterrupt))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        while True:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-5, longest))
+                for batch in iterator:
+                    found.append(batch)
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                return found, strikes
+            except (Struck, Alarm, KeyboardInterrupt):
+                strikes += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

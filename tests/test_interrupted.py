@@ -1,0 +1,273 @@
+"""What strikes a consumer from outside loses no batch, doubles none and mixes none up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+import torch
+from interrupting import Alarm, At, Struck, struck_by_signals, struck_everywhere
+from torch_geometric.data import Data
+
+from graphs import heterogeneous, homogeneous
+from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader
+from pyg_graphzero.loader.delivery import DeviceIterator, PlainCopier
+from pyg_graphzero.loader.keyed import CountedIterator
+
+# A signal may strike in a finalizer, from which nobody can catch it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+SMALL = homogeneous()
+TYPED = heterogeneous()
+
+
+def in_place(batch):
+    batch.x.add_(1)
+    batch.input_id = batch.input_id.clone()
+    return batch
+
+
+def labelled(batch):
+    batch.edge_label.mul_(3)
+    return batch
+
+
+LOADERS = {
+    "nodes": lambda **k: NeighborLoader(
+        SMALL, [3], shuffle=True, **({"transform": in_place} | k)
+    ),
+    "links": lambda **k: LinkNeighborLoader(
+        SMALL, [2], neg_sampling="binary", edge_label_index=SMALL.edge_index[:, :300],
+        edge_label=torch.arange(300), transform=labelled, shuffle=True, **k
+    ),
+    "hetero": lambda **k: NeighborLoader(TYPED, [2], input_nodes="paper", shuffle=True, **k),
+    "hgt": lambda **k: HGTLoader(TYPED, [2], "paper", **k),
+    "locality": lambda **k: NeighborLoader(SMALL, [2], shuffle=True, locality=7, **k),
+}  # fmt: skip
+
+
+def assert_same(found, expected):
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        for mine, theirs in zip(a.stores, b.stores, strict=True):
+            assert list(mine.keys()) == list(theirs.keys())
+            for key, value in mine.items():
+                if isinstance(value, torch.Tensor):
+                    assert torch.equal(value, theirs[key]), key
+                else:
+                    assert value == theirs[key], key
+
+
+def maker(kind, **arguments):
+    def make(**more):
+        torch.manual_seed(7)
+        return LOADERS[kind](**({"batch_size": 4} | arguments | more))
+
+    return make
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["nodes", "links"])
+def test_wherever_a_call_is_struck(kind, workers):
+    make = maker(kind, num_workers=workers)
+    expected = list(make())
+    found, strikes, _ = struck_everywhere(make)
+    assert strikes > 60
+    assert_same(found, expected)
+    # Further moments of a call, until calls have no more of them.
+    for first in (strikes, 3 * strikes):
+        found, again, _ = struck_everywhere(make, first, 3)
+        assert_same(found, expected)
+    assert again < strikes
+
+
+def test_wherever_an_epoch_begins():
+    """The order and the epoch's key are drawn by the first call, in-line."""
+    make = maker("nodes", batch_size=100)
+    expected = list(make())
+    state = torch.get_rng_state()
+    for moment in range(0, 10_000, 3):
+        iterator = iter(make())
+        try:
+            with At(moment):
+                first = next(iterator)
+        except Struck:
+            assert_same(list(iterator), expected)
+            assert torch.equal(torch.get_rng_state(), state)
+        else:
+            assert_same([first], expected[:1])
+            break
+    assert moment > 100
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", LOADERS)
+def test_signals_at_random_moments(kind, workers):
+    make = maker(kind, batch_size=10, num_workers=workers)
+    expected = list(make())
+    strikes = 0
+    for seed in range(2):
+        found, struck = struck_by_signals(make, seed)
+        assert_same(found, expected)
+        strikes += struck
+    assert strikes > 3
+
+
+def on_a_device(loader):
+    """Its epoch by way of what copies to other devices, which is there for any of them."""
+    batches = iter(loader).iterator
+    copies = DeviceIterator(batches, PlainCopier(torch.device("cpu")), batches.is_ready)
+    return CountedIterator(loader, copies)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_copies_to_a_device(workers):
+    make = maker("nodes", num_workers=workers)
+    expected = list(make())
+    for first, stride in ((0, 1), (80, 3)):
+        found, strikes, _ = struck_everywhere(lambda: on_a_device(make()), first, stride)
+        assert strikes > 15
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["nodes", "links"])
+def test_threads_that_share_an_iterator(kind, workers):
+    make = maker(kind, num_workers=workers)
+    expected = list(make())
+    loader = make()
+    iterator, found = iter(loader), []
+    threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    place = {int(batch.input_id[0]): i for i, batch in enumerate(expected)}
+    found.sort(key=lambda batch: place[int(batch.input_id[0])])
+    assert_same(found, expected)
+    assert loader.state_dict()["num_batches"] == len(expected)
+
+
+class Halt:
+    """A transform that does something at its third batch, once."""
+
+    def __init__(self, what):
+        self.what = what
+        self.seen = 0
+
+    def __call__(self, batch):
+        batch.x.add_(1)
+        self.seen += 1
+        if self.seen == 3:
+            self.what(batch)
+        return batch
+
+
+def raising(error):
+    def what(batch):
+        raise error
+
+    return what
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_of_a_transform_is_its_batchs(workers):
+    """As in PyG: it is raised, and the epoch goes on with the next."""
+    expected = list(maker("hetero", batch_size=50)())
+    make = maker("hetero", batch_size=50, num_workers=workers)
+    transform = Halt(raising(ValueError("of the third")))
+    iterator = iter(make(transform=lambda batch: (transform(batch["paper"]), batch)[1]))
+    found = [next(iterator), next(iterator)]
+    with pytest.raises(ValueError, match="of the third"):
+        next(iterator)
+    found.append(next(iterator))
+    assert list(iterator) == []
+    ids = [batch["paper"].input_id.tolist() for batch in found]
+    assert ids == [expected[i]["paper"].input_id.tolist() for i in (0, 1, 3)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Alarm])
+def test_a_handlers_error_in_a_transform_is_not(workers, error):
+    """The batch that it struck is made again: what was changed in place is not changed twice."""
+    make = maker("nodes", batch_size=50, num_workers=workers)
+    expected = list(make())
+    loader = make(transform=Halt(lambda batch: signal.raise_signal(signal.SIGUSR1)))
+
+    def handler(number, frame):
+        raise error
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        iterator = iter(loader)
+        found = [next(iterator), next(iterator)]
+        with pytest.raises(error):
+            next(iterator)
+        assert loader.state_dict()["num_batches"] == 2
+        found += iterator
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    for batch, other in zip(found, expected, strict=True):
+        assert torch.equal(batch.x, other.x)
+        assert torch.equal(batch.n_id, other.n_id)
+
+
+def test_a_sampler_that_is_cut_short_is_no_end_of_the_epoch():
+    def chosen():
+        yield [1, 2]
+        signal.raise_signal(signal.SIGINT)
+        yield [3, 4]
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        iterator = iter(NeighborLoader(SMALL, [2], batch_sampler=chosen()))
+        assert next(iterator).input_id.tolist() == [1, 2]
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(RuntimeError, match="this epoch cannot go on: an exception struck inside"):
+        next(iterator)
+
+
+def test_a_batch_is_not_asked_for_within_another():
+    holder = []
+    loader = NeighborLoader(SMALL, [2], batch_size=100, transform=lambda batch: next(holder[0]))
+    holder.append(iter(loader))
+    with pytest.raises(RuntimeError, match="is making a batch already"):
+        next(holder[0])
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_does_not_wait_for_a_thread_of_its_parent():
+    """Which was inside the iterator, and is not there."""
+    within, goes_on = threading.Event(), threading.Event()
+
+    def slow(batch: Data) -> Data:
+        within.set()
+        goes_on.wait(60)
+        return batch
+
+    loader = NeighborLoader(SMALL, [2], batch_size=100, num_workers=2, transform=slow)
+    expected = [batch.n_id.tolist() for batch in NeighborLoader(SMALL, [2], batch_size=100)]
+    iterator, found = iter(loader), []
+    thread = threading.Thread(target=lambda: found.extend(iterator))
+    thread.start()
+    within.wait(60)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        goes_on.set()
+        ids = [batch.input_id.tolist() for batch in iterator]
+        os.write(writing, repr([len(i) for i in ids]).encode())
+        os._exit(0)
+    goes_on.set()
+    os.close(writing)
+    assert os.read(reading, 1 << 16).decode() == "[100, 100, 100]"
+    assert os.waitpid(child, 0)[1] == 0
+    os.close(reading)
+    thread.join()
+    assert len(found) == len(expected) == 3
