@@ -216,11 +216,13 @@ def _outline(value: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
         lines += _columns(node["attrs"])
         lines += [f"    {name}: {c['shape'][0]:,} nodes" for name, c in node["index_sets"].items()]
+        lines += [f"    of the type: {', '.join(node['others'])}"] * bool(node["others"])
     for edge in value["edge_types"]:
         name = " → ".join(edge["name"]) if edge["name"] else "edges"
         size = format_bytes(edge["topology_bytes"])
         lines.append(f"  {name}: {edge['num_edges']:,} edges, topology {size}")
         lines += _columns(edge["attrs"])
+        lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
     if value["graph_attrs"]:
         lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
     for column in value["unpublished"]:

@@ -90,9 +90,10 @@ class StoreContents:
             self._open_node_type(node_type)
         for edge_type in self.schema.edge_types:
             self._open_edge_type(edge_type)
-        for entry in self.schema.graph_attrs.values():
-            if "file" in entry:
-                self._open_column(entry["file"], None)
+        for entries in self.schema.loose:
+            for entry in entries.values():
+                if "file" in entry:
+                    self._open_column(entry["file"], None)
         self._leave_half()
         self._set_budget(memory)
 

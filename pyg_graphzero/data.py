@@ -250,6 +250,8 @@ def _fill_nodes(storage: _DiskStorage, contents: StoreContents, name: str | None
         storage._put(attr, value, "node")
     for index, file in record.index_sets.items():
         storage._put(index, contents.view(file), "other")
+    for key, value in _loose(contents, record.others):
+        storage._put(key, value, "other")
     storage._put("num_nodes", record.num_nodes, "other")
 
 
@@ -271,13 +273,14 @@ def _fill_edges(storage: _DiskStorage, contents: StoreContents, name: EdgeType |
                 rows,
             )
         storage._put(attr, value, "edge")
+    for key, value in _loose(contents, record.others):
+        storage._put(key, value, "other")
 
 
-def _graph_attrs(contents: StoreContents) -> dict[str, Any]:
-    return {
-        key: decoded(contents.rows(entry["file"])) if "file" in entry else entry["value"]
-        for key, entry in contents.schema.graph_attrs.items()
-    }
+def _loose(contents: StoreContents, entries: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What has no row per node or edge."""
+    for key, entry in entries.items():
+        yield key, decoded(contents.rows(entry["file"])) if "file" in entry else entry["value"]
 
 
 def _shown(data: Any, plain: Any) -> str:
@@ -307,7 +310,7 @@ class DiskData(_DiskDataMixin, Data):
         _fill_nodes(storage, contents, None)
         for edge_type in contents.schema.edge_types:
             _fill_edges(storage, contents, edge_type.name)
-        for key, value in _graph_attrs(contents).items():
+        for key, value in _loose(contents, contents.schema.graph_attrs):
             storage._put(key, value, "other")
         self.__dict__["_store"] = storage
 
@@ -331,7 +334,7 @@ class DiskHeteroData(_DiskDataMixin, HeteroData):
             edges._init_disk()
             _fill_edges(edges, contents, edge_type.name)
             self._edge_store_dict[edge_type.name] = edges
-        for key, value in _graph_attrs(contents).items():
+        for key, value in _loose(contents, contents.schema.graph_attrs):
             self._global_store[key] = value
 
     def __repr__(self) -> str:

@@ -36,6 +36,12 @@ def info(contents: StoreContents) -> dict[str, Any]:
     def columns(files: dict[str, str]) -> dict[str, Any]:
         return {name: column(file) for name, file in files.items()}
 
+    def loose(entries: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: column(entry["file"]) if "file" in entry else entry["value"]
+            for name, entry in entries.items()
+        }
+
     return {
         "path": str(contents.path),
         "format_version": contents.schema.version,
@@ -51,6 +57,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
                 "is_ordered": t.order is not None,
                 "attrs": columns(t.attrs),
                 "index_sets": columns(t.index_sets),
+                "others": loose(t.others),
             }
             for t in contents.schema.node_types
         ],
@@ -62,13 +69,11 @@ def info(contents: StoreContents) -> dict[str, Any]:
                 "topology_bytes": contents.schema.files[t.topology].bytes,
                 "has_edge_id": t.edge_id is not None,
                 "attrs": columns(t.attrs),
+                "others": loose(t.others),
             }
             for t in contents.schema.edge_types
         ],
-        "graph_attrs": {
-            key: column(entry["file"]) if "file" in entry else entry["value"]
-            for key, entry in contents.schema.graph_attrs.items()
-        },
+        "graph_attrs": loose(contents.schema.graph_attrs),
         "unpublished": [
             {
                 "name": found.journal.name,

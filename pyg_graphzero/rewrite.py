@@ -91,9 +91,7 @@ class StoreRewriter(StoreWriter):
             self._write_nodes(node_type.name)
         for edge_type in self._old.schema.edge_types:
             self._write_edges(edge_type.name)
-        for key, entry in self._old.schema.graph_attrs.items():
-            copied = {"file": self._copy("graph", entry["file"])} if "file" in entry else entry
-            self._schema.graph_attrs[key] = copied
+        self._schema.graph_attrs = self._copy_loose("graph", self._old.schema.graph_attrs)
 
     def _write_nodes(self, name: str | None) -> None:
         old, folder = self._old.node_type(name), node_folder(name)
@@ -103,6 +101,7 @@ class StoreRewriter(StoreWriter):
             new.attrs[attr] = self._column(folder, attr, file, order)
         # These speak of nodes, not of rows.
         new.index_sets = {key: self._copy(folder, file) for key, file in old.index_sets.items()}
+        new.others = self._copy_loose(folder, old.others)
         new.ids = None if old.ids is None else self._copy(folder, old.ids)
         new.id_offsets = None if old.id_offsets is None else self._copy(folder, old.id_offsets)
         if order is not None:
@@ -125,6 +124,12 @@ class StoreRewriter(StoreWriter):
             writer.finish()
 
         return self._made(folder, attr, ".gd", write, self._old.schema.files.get(file))
+
+    def _copy_loose(self, folder: str, entries: dict[str, Any]) -> dict[str, Any]:
+        return {
+            key: {"file": self._copy(folder, entry["file"])} if "file" in entry else entry
+            for key, entry in entries.items()
+        }
 
     def _copy(self, folder: str, file: str) -> str:
         def write(path: Path) -> None:
@@ -157,6 +162,7 @@ class StoreRewriter(StoreWriter):
         else:
             new = self._sorted_edges(name, src, dst)
         new.time_order = old.time_order  # neighbourhoods stay as they are
+        new.others = self._copy_loose(folder, old.others)
         self._schema.edge_types.append(new)
 
     def _sorted_edges(

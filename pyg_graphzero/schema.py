@@ -28,7 +28,7 @@ class NodeTypeSchema:
     """One node type. ``name`` is None in a homogeneous store.
 
     ``order`` and ``rank`` are columns: the node of every row, and the row of every node. None: rows
-    are numbered as nodes are.
+    are numbered as nodes are. ``others`` are as the ``graph_attrs`` of a store.
     """
 
     name: str | None
@@ -39,6 +39,7 @@ class NodeTypeSchema:
     id_offsets: str | None = None
     order: str | None = None
     rank: str | None = None
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -46,7 +47,8 @@ class EdgeTypeSchema:
     """One edge type. ``name`` is None in a homogeneous store.
 
     ``time_order`` is the attribute that neighbourhoods are sorted by: of the edges if they have one
-    of that name, else of their sources. None: they are in the order of edge ids.
+    of that name, else of their sources. None: they are in the order of edge ids. ``others`` are as
+    the ``graph_attrs`` of a store.
     """
 
     name: EdgeType | None
@@ -55,6 +57,7 @@ class EdgeTypeSchema:
     edge_id: str | None = None
     attrs: dict[str, str] = field(default_factory=dict)
     time_order: str | None = None
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -108,6 +111,12 @@ class StoreSchema:
         has_order = any(t.order is not None for t in self.node_types)
         return ORDERED_VERSION if has_order else PLAIN_VERSION
 
+    @property
+    def loose(self) -> list[dict[str, Any]]:
+        """What has no row per node or edge: the graph's attributes, and the others of each type."""
+        of_nodes = [t.others for t in self.node_types]
+        return [self.graph_attrs, *of_nodes, *(t.others for t in self.edge_types)]
+
     def node_type(self, name: str | None) -> NodeTypeSchema | None:
         """The node type called ``name``, or None."""
         return next((t for t in self.node_types if t.name == name), None)
@@ -145,6 +154,7 @@ def dump(schema: StoreSchema, path: Path) -> None:
                 "ids": t.ids,
                 "id_offsets": t.id_offsets,
                 **({} if t.order is None else {"order": t.order, "rank": t.rank}),
+                **({"others": t.others} if t.others else {}),
             }
             for t in schema.node_types
         ],
@@ -156,6 +166,7 @@ def dump(schema: StoreSchema, path: Path) -> None:
                 "edge_id": t.edge_id,
                 "attrs": t.attrs,
                 **({} if t.time_order is None else {"time_order": t.time_order}),
+                **({"others": t.others} if t.others else {}),
             }
             for t in schema.edge_types
         ],
@@ -230,6 +241,17 @@ class _Reader:
         entries = self.take(obj, key, dict, where)
         return {str(k): self.file_name(v, f"{where}.{key}[{k!r}]") for k, v in entries.items()}
 
+    def loose(self, obj: Any, key: str, where: str) -> dict[str, Any]:
+        """Attributes that are a file of any shape, or a plain value."""
+        entries: dict[str, Any] = self.take(obj, key, dict, where)
+        for name, entry in entries.items():
+            place = f"{where}.{key}[{name!r}]".removeprefix(".")
+            if not isinstance(entry, dict) or ("file" in entry) == ("value" in entry):
+                raise self.fail(place, repr(entry)[:60], "one of file, value")
+            if "file" in entry:
+                self.file_name(entry["file"], f"{place}.file")
+        return entries
+
     def optional_file(self, obj: Any, key: str, where: str) -> str | None:
         value = self.take(obj, key, str, where, optional=True)
         return None if value is None else self.file_name(value, f"{where}.{key}")
@@ -276,15 +298,10 @@ def load(directory: Path) -> StoreSchema:
 
     schema = StoreSchema(
         is_hetero=read.take(body, "is_hetero", bool, ""),
-        graph_attrs=read.take(body, "graph_attrs", dict, ""),
+        graph_attrs=read.loose(body, "graph_attrs", ""),
         created_by=read.take(body, "created_by", str, ""),
         optimized=read.take(body, "optimized", dict, "") if "optimized" in body else None,
     )
-    for key, entry in schema.graph_attrs.items():
-        if not isinstance(entry, dict) or ("file" in entry) == ("value" in entry):
-            raise read.fail(f"graph_attrs[{key!r}]", repr(entry)[:60], "one of file, value")
-        if "file" in entry:
-            read.file_name(entry["file"], f"graph_attrs[{key!r}].file")
     for i, entry in enumerate(read.take(body, "node_types", list, "")):
         where = f"node_types[{i}]"
         schema.node_types.append(
@@ -295,6 +312,7 @@ def load(directory: Path) -> StoreSchema:
                 index_sets=read.file_map(entry, "index_sets", where),
                 ids=read.optional_file(entry, "ids", where),
                 id_offsets=read.optional_file(entry, "id_offsets", where),
+                others=read.loose(entry, "others", where) if "others" in entry else {},
             )
         )
         if version >= ORDERED_VERSION and "order" in entry:
@@ -318,6 +336,7 @@ def load(directory: Path) -> StoreSchema:
                 time_order=read.take(entry, "time_order", str, where, optional=True)
                 if "time_order" in entry
                 else None,
+                others=read.loose(entry, "others", where) if "others" in entry else {},
             )
         )
     for name, entry in read.take(body, "files", dict, "").items():
@@ -386,7 +405,7 @@ def _check_types(schema: StoreSchema, read: _Reader) -> None:
 
 
 def named_files(schema: StoreSchema) -> list[str]:
-    """Every file name that a type or graph attribute of the schema refers to."""
+    """Every file name that a type or attribute of the schema refers to."""
     named: list[str] = []
     for node_type in schema.node_types:
         named += [*node_type.attrs.values(), *node_type.index_sets.values()]
@@ -395,7 +414,7 @@ def named_files(schema: StoreSchema) -> list[str]:
     for edge_type in schema.edge_types:
         named += [edge_type.topology, *edge_type.attrs.values()]
         named += [edge_type.edge_id] if edge_type.edge_id is not None else []
-    named += [v["file"] for v in schema.graph_attrs.values() if "file" in v]
+    named += [v["file"] for each in schema.loose for v in each.values() if "file" in v]
     return named
 
 

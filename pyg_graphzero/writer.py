@@ -335,13 +335,24 @@ class StoreWriter:
         tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {edge_type!r}")
         record.attrs[attr] = self._files.column(edge_folder(edge_type), attr, tensor)
 
-    def add_graph_attr(self, attr: str, value: Any) -> None:
-        """Stores a tensor of any shape, or a number, string, bool or None."""
+    def add_graph_attr(self, attr: str, value: Any, owner: str | EdgeType | None = None) -> None:
+        """Stores a tensor of any shape, or a number, string, bool or None.
+
+        Args:
+            attr: Its name.
+            value: The tensor or value.
+            owner: The node or edge type that it belongs to as a whole; None for the graph.
+        """
+        entries, folder = self._schema.graph_attrs, "graph"
+        if isinstance(owner, str):
+            entries, folder = self._node_type(owner).others, node_folder(owner)
+        elif owner is not None:
+            entries, folder = self._edge_type(owner).others, edge_folder(owner)
         if isinstance(value, (Tensor, np.ndarray)):
-            tensor = as_tensor(value, f"graph attribute {attr!r}")
-            self._schema.graph_attrs[attr] = {"file": self._files.column("graph", attr, tensor)}
+            tensor = as_tensor(value, f"attribute {attr!r} of {owner or 'the graph'}")
+            entries[attr] = {"file": self._files.column(folder, attr, tensor)}
         elif isinstance(value, (str, bool, int, float)) or value is None:
-            self._schema.graph_attrs[attr] = {"value": value}
+            entries[attr] = {"value": value}
         else:
             raise TypeError(
                 f"graph attribute {attr!r}: found {type(value).__name__}, expected a tensor, "

@@ -45,6 +45,7 @@ class NodePlan:
         index_sets: 1-D ``int64`` rows, of any length (``train_idx`` …).
         ids: The user's id of each row (``int64`` or strings); ``None`` when it is the row.
         note: How the ids were understood, for the summary.
+        others: What belongs to the type as a whole: tensors of any shape, or JSON scalars.
     """
 
     num_nodes: int
@@ -52,6 +53,7 @@ class NodePlan:
     index_sets: dict[str, Array] = field(default_factory=dict)
     ids: Any = None
     note: str = ""
+    others: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -62,11 +64,13 @@ class EdgePlan:
         chunks: Starts a new stream over the same edges in the same order; endpoints are rows.
         num_edges: Edges in that stream.
         options: How they become a CSC.
+        others: As those of a :class:`NodePlan`.
     """
 
     chunks: Callable[[], Iterator[EdgeChunk]]
     num_edges: int
     options: EdgeOptions = EdgeOptions()
+    others: dict[str, Any] = field(default_factory=dict)
 
     def reversed(self) -> EdgePlan:
         """The same edges with source and destination swapped and the same columns."""
@@ -75,7 +79,7 @@ class EdgePlan:
             for chunk in self.chunks():
                 yield EdgeChunk(src=chunk.dst, dst=chunk.src, columns=chunk.columns)
 
-        return replace(self, chunks=chunks)
+        return replace(self, chunks=chunks, others={})
 
 
 @dataclass

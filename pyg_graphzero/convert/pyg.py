@@ -37,6 +37,7 @@ from .rows import ArrayRows, MappedRows, Rows
 from .tensors import load_torch
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
+_SCALARS = (bool, int, float, str)
 # Names that leave no doubt: with another number of rows they are a mistake, not the graph's.
 _LEVELS = {"x": "node", "pos": "node", "edge_attr": "edge", "edge_weight": "edge"}
 _SAFE = [
@@ -149,6 +150,8 @@ class _Reader:
         self._path = path
         self._name = name
         self._options = options
+        # Labels of pairs of nodes have a row per edge only while edges stay as they are.
+        self._breaks_pairs = options != EdgeOptions()
         self._selection = selection
         self._dtypes = dtypes
 
@@ -165,11 +168,13 @@ class _Reader:
         for name, value in store.items():
             if name in _STRUCTURE or value is None or not self._selection.wants("", name):
                 continue
-            if isinstance(value, bool | int | float | str):
+            if isinstance(value, _SCALARS):
                 plan.graph_attrs[name] = value
                 continue
             array = self._array(value, where, name)
             level = _level(name, array, num_nodes, len(src))
+            if level == "edge" and self._breaks_pairs and _is_paired(store, name):
+                level = "graph"
             if level == "node":
                 node.attrs[name] = self._cast(where, name, array)
             elif level == "edge":
@@ -187,13 +192,13 @@ class _Reader:
 
     def hetero(self, data: HeteroData) -> GraphPlan:
         plan = GraphPlan(is_hetero=True)
-        found: dict[EdgeType, tuple[Rows, Rows, dict[str, Rows]]] = {}
+        found: dict[EdgeType, tuple[Rows, Rows, dict[str, Rows], dict[str, Any]]] = {}
         ends: dict[NodeType, list[Rows]] = {}
         for edge_type in data.edge_types:
             where = f"{self._name}[{edge_type}]"
             src, dst, columns = self._edges(data[edge_type], where)
-            self._edge_attrs(data[edge_type], edge_type, len(src), columns, where)
-            found[edge_type] = (src, dst, columns)
+            others = self._edge_attrs(data[edge_type], edge_type, len(src), columns, where)
+            found[edge_type] = (src, dst, columns, others)
             for node_type, rows in ((edge_type[0], src), (edge_type[2], dst)):
                 ends.setdefault(node_type, []).append(rows)
         for node_type in dict.fromkeys([*data.node_types, *ends]):
@@ -204,13 +209,14 @@ class _Reader:
             plan.nodes[node_type] = NodePlan(known)
             if node_type in data.node_types:
                 self._node_attrs(data[node_type], node_type, plan.nodes[node_type])
-        for edge_type, (src, dst, columns) in found.items():
+        for edge_type, (src, dst, columns, others) in found.items():
             self._add_edges(plan, edge_type, src, dst, columns, f"{self._name}[{edge_type}]")
+            plan.edges[edge_type].others = others
         for name, value in data._global_store.items():
             if value is None or not self._selection.wants("", name):
                 continue
-            scalar = isinstance(value, bool | int | float | str)
-            plan.graph_attrs[name] = value if scalar else self._array(value, f"{self._name}", name)
+            scalar = isinstance(value, _SCALARS)
+            plan.graph_attrs[name] = value if scalar else self._array(value, self._name, name)
         return plan
 
     def _node_attrs(self, store: NodeStorage, node_type: str, node: NodePlan) -> None:
@@ -218,12 +224,17 @@ class _Reader:
         for name, value in store.items():
             if name in _STRUCTURE or value is None or not self._selection.wants(node_type, name):
                 continue
+            if isinstance(value, _SCALARS):
+                node.others[name] = value
+                continue
             array = self._array(value, where, name)
             level = _level(name, array, node.num_nodes, -1)
             if level == "node":
                 node.attrs[name] = self._cast(where, name, array)
             elif level == "set":
                 node.index_sets[name] = array
+            elif _is_paired(store, name):
+                node.others[name] = array
             else:
                 shape = list(array.shape)
                 raise _unstorable(where, name, f"shape {shape}", f"{node.num_nodes} rows")
@@ -235,16 +246,26 @@ class _Reader:
         num_edges: int,
         columns: dict[str, Rows],
         where: str,
-    ) -> None:
+    ) -> dict[str, Any]:
+        """Adds what has a row per edge to ``columns``; returns what belongs to the type."""
+        others: dict[str, Any] = {}
         owner = edge_label(edge_type)
         for name, value in store.items():
             if name in _STRUCTURE or value is None or not self._selection.wants(owner, name):
                 continue
+            if isinstance(value, _SCALARS):
+                others[name] = value
+                continue
             array = self._array(value, where, name)
-            if array.ndim == 0 or len(array) != num_edges:
+            paired = _is_paired(store, name)
+            if _level(name, array, -1, num_edges) == "edge" and not (paired and self._breaks_pairs):
+                columns[name] = self._cast(where, name, array)
+            elif paired:
+                others[name] = array
+            else:
                 shape = list(array.shape)
                 raise _unstorable(where, name, f"shape {shape}", f"{num_edges} rows, one per edge")
-            columns[name] = self._cast(where, name, array)
+        return others
 
     def _array(self, value: Any, where: str, name: str) -> Array:
         if not isinstance(value, torch.Tensor | np.ndarray):
@@ -346,6 +367,15 @@ def _level(name: str, array: Array, num_nodes: int, num_edges: int) -> str:
         if integer and (not len(array) or (array.min() >= 0 and array.max() < num_nodes)):
             return "set"
     return "graph"
+
+
+def _is_paired(store: Any, name: str) -> bool:
+    """Whether an attribute is pairs of nodes as in ``edge_label_index``, or goes with such pairs.
+
+    They are what ``RandomLinkSplit`` and link loaders add: seeds, with labels and times.
+    """
+    stems = [key.removesuffix("_index") for key in store.keys() if key.endswith("_index")]  # noqa: SIM118
+    return any(stem != "edge" and name.startswith(stem) for stem in stems)
 
 
 def _num_nodes(store: Any) -> int | None:

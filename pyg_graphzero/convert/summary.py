@@ -21,6 +21,7 @@ class NodeSummary:
         adopted: Attribute that was not copied → the file it lies in.
         isolated: Nodes without any edge, whatever its type or direction.
         ids: How the user's ids became rows; empty when they are the rows by definition.
+        others: Attributes of the type as a whole.
     """
 
     num_nodes: int
@@ -30,6 +31,7 @@ class NodeSummary:
     adopted: dict[str, str] = field(default_factory=dict)
     isolated: int = 0
     ids: str = ""
+    others: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -45,6 +47,7 @@ class EdgeSummary:
         time_order: The attribute that neighbourhoods are sorted by.
         stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
             ``self_loops_added``; ``scratch_bytes`` written to temporary files.
+        others: Attributes of the type as a whole.
     """
 
     num_input: int
@@ -55,6 +58,7 @@ class EdgeSummary:
     degrees: dict[str, int] = field(default_factory=dict)
     time_order: str | None = None
     stats: dict[str, Any] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -188,10 +192,12 @@ class ConvertSummary:
             lines.append(f"  {name or 'nodes'}: {node.num_nodes:,} nodes{_extras(node)}")
             lines += [f"    {attr}: {kind}{_kept(node, attr)}" for attr, kind in node.attrs.items()]
             lines += [f"    {attr}: {size:,} nodes" for attr, size in node.index_sets.items()]
+            lines += [f"    of the type: {', '.join(node.others)}"] * bool(node.others)
         for edge_type, edge in self.edges.items():
             label = "edges" if edge_type is None else " → ".join(edge_type)
             lines.append(f"  {label}: {edge.num_edges:,} edges{_edge_extras(edge)}")
             lines += [f"    {attr}: {kind}" for attr, kind in edge.attrs.items()]
+            lines += [f"    of the type: {', '.join(edge.others)}"] * bool(edge.others)
             if edge.num_edges:
                 shares = ", ".join(f"{name} {value:,}" for name, value in edge.degrees.items())
                 lines.append(f"    in-degrees: {shares}")

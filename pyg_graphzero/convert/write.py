@@ -64,10 +64,13 @@ def write_plan(
                 {attr: describe(rows) for attr, rows in node.attrs.items()},
                 {name: len(index) for name, index in node.index_sets.items()},
                 ids=node.note,
+                others=list(node.others),
             )
             for attr, rows in node.attrs.items():
                 kept = summary.nodes[node_type]
                 _write_attr(writer, node_type, attr, rows, storage, progress, kept)
+            for attr, value in node.others.items():
+                writer.add_graph_attr(attr, value, node_type)
         reserved = marks_bytes(plan)
         workspace.left(reserved)
         for node_type, node in plan.nodes.items():
@@ -184,6 +187,8 @@ def _write_edges(
             show,
         )
         csc = writer.add_edge_type(edge_type, edge.chunks(), edge.num_edges, options, room)
+    for attr, value in edge.others.items():
+        writer.add_graph_attr(attr, value, edge_type)
     stats = csc.stats
     return EdgeSummary(
         num_input=stats.pop("num_input"),
@@ -193,5 +198,6 @@ def _write_edges(
         self_loops=stats.pop("self_loops"),
         degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
         time_order=csc.time_order,
+        others=list(edge.others),
         stats=stats,
     )

@@ -1,0 +1,147 @@
+"""Seeds of link prediction in a graph: what ``RandomLinkSplit`` and link loaders add to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.transforms import RandomLinkSplit
+
+import pyg_graphzero as gz
+from graphs import heterogeneous, homogeneous
+from pyg_graphzero import InputError
+
+RATES = ("user", "rates", "movie")
+
+
+def split(is_hetero: bool, **options: Any) -> Data | HeteroData:
+    """A training graph with labelled pairs of nodes."""
+    if is_hetero:
+        data = HeteroData()
+        data["user"].x, data["movie"].x = torch.randn(30, 4), torch.randn(20, 3)
+        ends = torch.stack([torch.randint(30, (200,)), torch.randint(20, (200,))])
+        data[RATES].edge_index, data[RATES].stars = ends, torch.rand(200)
+        data["movie", "rev_rates", "user"].edge_index = ends.flip(0)
+        options |= {"edge_types": RATES, "rev_edge_types": ("movie", "rev_rates", "user")}
+    else:
+        data = homogeneous()
+    train, _, _ = RandomLinkSplit(**options)(data)
+    return train
+
+
+def on_disk(data: Any, path: Path, optimize: bool = False, **options: Any) -> Any:
+    gz.convert(data, path, **options)
+    if optimize:
+        kind = data.node_types[0] if isinstance(data, HeteroData) else None
+        seeds = torch.arange(20)
+        gz.optimize(path, seeds=seeds, input_type=kind, num_neighbors=[3, 3], batch_size=8)
+    return gz.open(path).data()
+
+
+def assert_equal(found: Any, expected: Any) -> None:
+    """The same attributes with the same values, everywhere."""
+    for mine, theirs in zip(found.stores, expected.stores, strict=True):
+        assert {*mine.keys()} - {"num_nodes"} == {*theirs.keys()} - {"num_nodes"}
+        for key, value in theirs.items():
+            if isinstance(value, torch.Tensor):
+                assert mine[key].dtype == value.dtype
+                assert torch.equal(mine[key], value), key
+            else:
+                assert mine[key] == value, key
+
+
+@pytest.mark.parametrize("optimize", [False, True])
+@pytest.mark.parametrize("is_hetero", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"add_negative_train_samples": False},
+        {"split_labels": True},
+        {"disjoint_train_ratio": 0.4, "neg_sampling_ratio": 2.0},
+    ],
+    ids=["negatives", "positives", "split", "disjoint"],
+)
+def test_random_link_split(
+    tmp_path: Path, options: dict[str, Any], is_hetero: bool, optimize: bool
+) -> None:
+    data = split(is_hetero, **options)
+    assert_equal(on_disk(data, tmp_path / "store", optimize), data)
+
+
+def batches(data: Any, is_hetero: bool, **options: Any) -> list[Any]:
+    part = data[RATES] if is_hetero else data
+    seeds: Any = part.edge_label_index
+    if options.get("neg_sampling") != "triplet":
+        options["edge_label"] = part.edge_label
+    torch.manual_seed(3)
+    loader = gz.loader.LinkNeighborLoader(
+        data,
+        num_neighbors=[4, 3],
+        edge_label_index=(RATES, seeds) if is_hetero else seeds,
+        batch_size=32,
+        shuffle=True,
+        **options,
+    )
+    return list(loader)
+
+
+@pytest.mark.parametrize("neg_sampling", [None, "binary", "triplet"])
+@pytest.mark.parametrize("is_hetero", [False, True])
+def test_batches_are_those_of_memory(
+    tmp_path: Path, is_hetero: bool, neg_sampling: str | None
+) -> None:
+    data = split(is_hetero, add_negative_train_samples=False, disjoint_train_ratio=0.3)
+    disk = on_disk(data, tmp_path / "store")
+    expected = batches(data, is_hetero, neg_sampling=neg_sampling)
+    found = batches(disk, is_hetero, neg_sampling=neg_sampling)
+    assert len(found) == len(expected) > 1
+    for mine, theirs in zip(found, expected, strict=True):
+        assert_equal(mine, theirs)
+
+
+def test_triplets(tmp_path: Path) -> None:
+    """Seeds as a link loader leaves them, ids of two types, negatives side by side."""
+    data = split(True)
+    del data[RATES].edge_label, data[RATES].edge_label_index
+    data["user"].src_index = torch.randint(30, (50,))
+    data["movie"].dst_pos_index = torch.randint(20, (50,))
+    data["movie"].dst_neg_index = torch.randint(20, (50, 3))
+    data["movie"].batch_size = 50
+    store = tmp_path / "store"
+    assert_equal(on_disk(data, store), data)
+    assert_equal(on_disk(gz.open(store).data(), tmp_path / "again"), data)
+    info = gz.open(store).info()
+    movie = next(t for t in info["node_types"] if t["name"] == "movie")
+    assert movie["others"]["batch_size"] == 50
+    assert movie["others"]["dst_neg_index"]["shape"] == [50, 3]
+    assert gz.open(store).verify().ok
+
+
+@pytest.mark.parametrize("is_hetero", [False, True])
+def test_labels_stay_with_their_pairs(tmp_path: Path, is_hetero: bool) -> None:
+    """One label per edge as long as no option adds or removes edges."""
+    data = split(is_hetero, num_val=0, num_test=0, add_negative_train_samples=False)
+    part = data[RATES] if is_hetero else data
+    part.edge_index = part.edge_index[:, :100].repeat(1, 2)
+    part.edge_label_index = part.edge_index
+    part.edge_label = torch.arange(part.edge_index.shape[1])
+    for key in ("edge_attr", "edge_weight", "stars", "edge_time", "e"):
+        if key in part:
+            del part[key]
+    found = on_disk(data, tmp_path / "store", coalesce="sum")
+    found = found[RATES] if is_hetero else found
+    assert found.num_edges < part.num_edges
+    assert torch.equal(found.edge_label_index, part.edge_label_index)
+    assert torch.equal(found.edge_label, part.edge_label)
+
+
+def test_what_is_no_pair_is_refused(tmp_path: Path) -> None:
+    data = heterogeneous()
+    edge_type = data.edge_types[0]
+    data[edge_type].colour = torch.zeros(3)
+    with pytest.raises(InputError, match=r"colour: found shape \[3\], expected \d+ rows"):
+        gz.convert(data, tmp_path / "store")
