@@ -34,6 +34,8 @@ _NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
 
 # Rows are handed to the writer in pieces of about this many bytes.
 _WRITE_BYTES = 32 << 20
+# Rows are compared in pieces of about this many bytes.
+_COMPARED_BYTES = 16 << 20
 # Rows that are decoded by one call where all of a column are.
 _DECODED_ROWS = 1 << 18
 # Numbers that are inverted at a time, in 24 bytes each.
@@ -102,6 +104,15 @@ class EncodedRows:
         return out
 
 
+def is_written(tensor: Tensor, version: int = 0) -> bool:
+    """Whether somebody has written to a tensor in place since its version was ``version``.
+
+    Inference tensors do not count their writes: each is taken for written to.
+    """
+    return tensor.is_inference() or tensor._version > version
+
+
+@torch.inference_mode(False)  # a view counts the writes to it, wherever it was made
 def view_column(column: _core.Column) -> Tensor:
     """The column as a tensor whose memory is the file, of what is stored.
 
@@ -142,6 +153,28 @@ def view_column(column: _core.Column) -> Tensor:
         inner[d] = inner[d + 1] * shape[d + 1]
     inner[0] = column.row_stride // dtype.itemsize
     return flat.as_strided(shape, inner)
+
+
+def copy_changed_rows(view: Tensor, copy: Tensor) -> None:
+    """Writes to ``copy``, another view of the same column, the rows that differ in ``view``.
+
+    Only these, because pages that are written to are in memory from then on.
+    """
+    if view.dim() == 0:
+        copy.copy_(view)
+    if view.dim() == 0 or view.numel() == 0:
+        return
+    rows = max(1, _COMPARED_BYTES // (view[0].numel() * view.itemsize))
+    parts = (_bytes_of_rows(each).split(rows) for each in (view, copy))
+    for now, before in zip(*parts, strict=True):
+        changed = (now != before).any(1)
+        before[changed] = now[changed]
+
+
+def _bytes_of_rows(table: Tensor) -> Tensor:
+    """``uint8 [num_rows, bytes of a row]`` over the same memory; rows must be contiguous."""
+    table = table.detach()
+    return (table.unsqueeze(-1) if table.dim() == 1 else table.flatten(1)).view(torch.uint8)
 
 
 def column_rows(column: _core.Column, stored: Tensor) -> Tensor | EncodedRows:

@@ -6,12 +6,15 @@ Opening reads headers only. An object here outlives the ``Store`` it came from, 
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import open_adopted
@@ -19,9 +22,11 @@ from pyg_graphzero.budget import READER_BYTES
 from pyg_graphzero.columns import (
     EncodedRows,
     column_rows,
+    copy_changed_rows,
     decoded,
     gather,
     inverse,
+    is_written,
     look_up,
     permuted,
     view_column,
@@ -31,6 +36,7 @@ from pyg_graphzero.errors import (
     DoesNotFitError,
     FormatError,
     MemoryBudgetError,
+    MemoryUseWarning,
     MissingAttributeError,
 )
 from pyg_graphzero.memory import free_memory, parse_size, taken
@@ -38,6 +44,17 @@ from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 
 # What a store takes of the memory that is free, where its user names no budget.
 _DEFAULT_SHARE = 0.8
+# What somebody brings into memory who takes more of the budget than this is told so.
+_LARGE_SHARE = 0.1
+
+
+def _frames_to_script() -> int:
+    """How far above whoever calls this the script is, below which are PyG and this package."""
+    frame, count = sys._getframe(1), 1
+    within = ("pyg_graphzero", "torch_geometric", "torch", "copy")
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in within:
+        frame, count = frame.f_back, count + 1
+    return count
 
 
 class StoreContents:
@@ -52,6 +69,7 @@ class StoreContents:
         memory: What the process may keep in memory, in bytes or such as ``"8GB"``; None takes most
             of what the machine and its cgroups leave.
         processes: How many share that memory, and have the store open.
+        strict: To bring a large part of the store into memory is an error, not a warning.
 
     Attributes:
         memory: The budget of this process in bytes.
@@ -70,12 +88,14 @@ class StoreContents:
         keep_half: bool | Collection[str] = False,
         memory: int | str | None = None,
         processes: int = 1,
+        strict: bool = False,
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes: found {processes}, expected 1 or more")
         self.path = path
         self.processes = processes
         self.keep_half = keep_half
+        self.strict = strict
         self.is_memory_given = memory is not None
         self._given_memory = memory
         self.pager: Any = None
@@ -84,6 +104,8 @@ class StoreContents:
         self._columns: dict[str, _core.Column] = {}
         self._topologies: dict[EdgeType | None, _core.Topology] = {}
         self._views: dict[str, Tensor] = {}
+        self._files: Any = WeakTensorKeyDictionary()  # by view, others' than those above too
+        self._told: set[str] = set()
         self._left_half: set[str] = set()
         self._positions: dict[EdgeType | None, Tensor] = {}
         for node_type in self.schema.node_types:
@@ -98,7 +120,11 @@ class StoreContents:
         self._set_budget(memory)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoreContents, (self.path, self.keep_half, self._given_memory, self.processes)
+        options = self.keep_half, self._given_memory, self.processes, self.strict
+        return StoreContents, (self.path, *options)
+
+    def __deepcopy__(self, memo: object) -> StoreContents:
+        return self  # the files never change
 
     def _set_budget(self, memory: int | str | None) -> None:
         if memory is None:
@@ -226,12 +252,55 @@ class StoreContents:
     def view(self, file: str) -> Tensor:
         """What is stored in ``file``, as a tensor over the mapped file."""
         if file not in self._views:
-            self._views[file] = view_column(self._columns[file])
+            self._views[file] = self._new_view(file)
         return self._views[file]
 
+    def _new_view(self, file: str) -> Tensor:
+        view = view_column(self._columns[file])
+        self._files[view] = file
+        return view
+
     def file_of(self, stored: Tensor) -> str | None:
-        """The file that a tensor is the view of, or None."""
-        return next((file for file, view in self._views.items() if view is stored), None)
+        """The file that a tensor is a view of and as good as; None where it was written to."""
+        if stored.requires_grad or is_written(stored):
+            return None
+        file: str | None = self._files.get(stored)
+        return file
+
+    def copy_of(self, view: Tensor) -> Tensor | None:
+        """Another view of a view's file, with what was written to that; None if it is no view.
+
+        From then on, writes to the one do not show in the other. In memory is what was written.
+        """
+        if view not in self._files or view.requires_grad:
+            return None
+        copy = self._new_view(self._files[view])
+        if is_written(view):
+            copy_changed_rows(view, copy)
+        return copy
+
+    def tell_use(self, what: str, num_bytes: int, instead: str) -> None:
+        """Says that so much is about to be in memory, if it is a large part of the budget.
+
+        Args:
+            what: What, as its user calls it; each is told once.
+            num_bytes: How much.
+            instead: What to do instead, half a sentence.
+
+        Raises:
+            DoesNotFitError: The store was opened with ``strict=True``.
+        """
+        if num_bytes <= _LARGE_SHARE * self.memory or what in self._told:
+            return
+        message = (
+            f"{self.path}: {what}: found {num_bytes / 1e6:,.0f} MB to be in memory, expected at "
+            f"most a tenth of the budget of {self.memory / 1e6:,.0f} MB; {instead}"
+        )
+        if self.strict:
+            raise DoesNotFitError(message)
+        self._told.add(what)
+        hint = "gz.open(strict=True) makes this an error"
+        warnings.warn(f"{message} ({hint})", MemoryUseWarning, stacklevel=_frames_to_script())
 
     def rows(self, file: str) -> Tensor | EncodedRows:
         """The column in ``file`` as it was meant: its view, or rows to be decoded."""

@@ -1,112 +1,49 @@
-"""``store.data()``: PyG ``Data`` and ``HeteroData`` whose tensors lie on disk.
-
-Node attributes are tensors over mapped files. What PyG wants in another order than the disk has it
-(``edge_index``, edge attributes, everything in an optimized store) is built when it is first asked
-for; the loaders never ask.
-"""
+"""``store.data()``: PyG ``Data`` and ``HeteroData`` whose tensors lie on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+import copy
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
+from torch_geometric.data.storage import (
+    BaseStorage,
+    EdgeStorage,
+    GlobalStorage,
+    NodeStorage,
+    recursive_apply,
+)
+from typing_extensions import Self
 
-from pyg_graphzero.columns import EncodedRows, decoded
 from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.lazy import LazyMapping, OnDemand, called, raw_items
 from pyg_graphzero.schema import EdgeType
 
 
-class OnDemand:
-    """A tensor that is built at its first use.
-
-    Attributes:
-        shape: Its shape.
-        dtype: Its dtype.
-        rows: What to gather from without building: the same rows over the mapped file, by CSC
-            slot if they are edges'; None where there is no such column.
-        rank: For nodes, the row of every one in ``rows``; None where it is the node's number.
-    """
-
-    def __init__(
-        self,
-        shape: list[int],
-        dtype: torch.dtype,
-        build: Callable[[], Tensor],
-        rows: Tensor | EncodedRows | None = None,
-        rank: Tensor | None = None,
-    ) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.rows = rows
-        self.rank = rank
-        self._build = build
-        self._value: Tensor | None = None
-        self._version = 0
-
-    @property
-    def is_built(self) -> bool:
-        """Whether somebody has used it, and so may have changed it."""
-        return self._value is not None
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether somebody has written to it in place."""
-        return self._value is not None and self._value._version > self._version
-
-    def value(self) -> Tensor:
-        """The tensor itself."""
-        if self._value is None:
-            self._value = self._build()
-            self._version = self._value._version
-        return self._value
-
-    def copy(self) -> Tensor:
-        """The tensor as it is now; one that was not used before is not kept either."""
-        return self._build() if self._value is None else self._value
+def contents_of(data: Any) -> StoreContents | None:
+    """The opened files of the store that ``data`` is of; None if it is in memory."""
+    contents: StoreContents | None = data.__dict__.get("_contents")
+    return contents
 
 
-class LazyMapping(dict[str, Any]):
-    """The dictionary of a PyG storage: reading a key builds an ``OnDemand`` value."""
-
-    def __getitem__(self, key: str) -> Any:
-        value = super().__getitem__(key)
-        return value.value() if isinstance(value, OnDemand) else value
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """The built value of ``key``, or ``default``."""
-        return self[key] if key in self else default  # noqa: SIM401 - dict.get builds nothing
-
-    def values(self) -> Iterator[Any]:  # type: ignore[override]
-        """All values, built."""
-        return (self[key] for key in self)
-
-    def items(self) -> Iterator[tuple[str, Any]]:  # type: ignore[override]
-        """All pairs, values built."""
-        return ((key, self[key]) for key in self)
-
-    def raw(self, key: str) -> Any:
-        """The value as it is, not built."""
-        return super().get(key)
-
-    def raw_items(self) -> Iterator[tuple[str, Any]]:
-        """All pairs, nothing built."""
-        return iter(super().items())
-
-    def __copy__(self) -> LazyMapping:
-        return LazyMapping(super().items())
+def plain_class(data: Any) -> type:
+    """The class of a graph, without the disk."""
+    return data._plain if isinstance(data, _OnDisk) else type(data)
 
 
-def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
-    """The items of any PyG storage, ``OnDemand`` values not built."""
-    mapping = storage._mapping
-    if isinstance(mapping, LazyMapping):
-        return list(mapping.raw_items())
-    return list(mapping.items())
+def empty_like(data: Any) -> Any:
+    """A graph in memory of the same class, for a batch; its constructor is not called."""
+    cls: Any = plain_class(data)
+    if cls in (Data, HeteroData):
+        return cls()
+    out = cls.__new__(cls)
+    (HeteroData if issubclass(cls, HeteroData) else Data).__init__(out)
+    own = {k: v for k, v in data.__dict__.items() if k not in out.__dict__ and k != "_contents"}
+    out.__dict__.update(own)
+    return out
 
 
 def node_storages(data: Any) -> dict[str | None, Any]:
@@ -122,33 +59,74 @@ def edge_storages(data: Any) -> dict[EdgeType | None, Any]:
 class _DiskStorage(BaseStorage):
     """What the storages of a store share: the schema knows what PyG would guess from sizes."""
 
-    def _init_disk(self) -> None:
-        self.__dict__["_mapping"] = LazyMapping()
-        self.__dict__["_levels"] = {}
-
     def __contains__(self, key: object) -> bool:
         return key in self._mapping  # PyG's would build the value
 
-    def _put(self, key: str, value: Any, level: str) -> None:
-        self._mapping[key] = value
-        self._levels[key] = level
+    def __setitem__(self, key: str, value: Any) -> None:
+        raw = self._mapping.raw(key)
+        if value is not None and value is (raw.copy() if _is_built(raw) else raw):
+            return  # what ``data.to("cpu")`` does: it is the store's still
+        if _takes_memory(value):
+            self._mapping.contents.tell_use(
+                called(self._key, key),
+                value.numel() * value.itemsize,
+                "write it into the store, opened with mode='r+': feature_store.put_tensor(), or "
+                "create_column() by rows",
+            )
+        super().__setitem__(key, value)
 
     def _pop_cache(self, key: str) -> None:
         # Called before a key is set or deleted by the user: from then on PyG's rules apply.
-        self._levels.pop(key, None)
+        self._mapping.levels.pop(key, None)
         super()._pop_cache(key)
 
-    def __copy__(self) -> Any:
-        out = super().__copy__()
-        out.__dict__["_levels"] = dict(self._levels)
+    def __deepcopy__(self, memo: dict[int, Any] | None) -> Self:
+        out: Self = super().__deepcopy__({} if memo is None else memo)
+        out.__dict__.pop("_cached_attr", None)  # PyG's would be shared
         return out
 
+    def to_dict(self) -> dict[str, Any]:
+        """All values by key, built: a plain dictionary."""
+        out = dict(self._mapping)
+        if "_num_nodes" in self.__dict__:
+            out["_num_nodes"] = self.__dict__["_num_nodes"]
+        return out
+
+    def map_anew(self, *args: str) -> None:
+        """What ``clone()`` does to a copy: files are mapped again, and the rest is cloned."""
+        for key in self.keys(*args):
+            anew = self._mapping.mapped_anew(key)
+            if anew is None:
+                self[key] = recursive_apply(self[key], lambda value: value.clone())
+            else:
+                self._mapping[key] = anew
+
+    def to(self, device: Any, *args: str, non_blocking: bool = False) -> Self:
+        """Moves attributes to a device; what is on disk is on the CPU already."""
+        if torch.device(device).type == "cpu":
+            return self.cpu(*args)
+        out: Self = super().to(device, *args, non_blocking=non_blocking)
+        return out
+
+    def cpu(self, *args: str) -> Self:
+        """Moves attributes to the CPU; what is on disk is there already."""
+        keys = self._in_memory(args)
+        return self.apply(lambda value: value.cpu(), *keys) if keys else self
+
+    def share_memory_(self, *args: str) -> Self:
+        """Moves attributes to shared memory; processes share what is on disk already."""
+        keys = self._in_memory(args)
+        return self.apply(lambda value: value.share_memory_(), *keys) if keys else self
+
+    def _in_memory(self, args: tuple[str, ...]) -> list[str]:
+        return [key for key in self.keys(*args) if not self._mapping.is_on_disk(key)]
+
     def is_node_attr(self, key: str) -> bool:
-        level = self._levels.get(key)
+        level = self._mapping.levels.get(key)
         return super().is_node_attr(key) if level is None else level == "node"
 
     def is_edge_attr(self, key: str) -> bool:
-        level = self._levels.get(key)
+        level = self._mapping.levels.get(key)
         return super().is_edge_attr(key) if level is None else level == "edge"
 
     def _width(self, key: str) -> int | None:
@@ -171,7 +149,7 @@ class _DiskStorage(BaseStorage):
     @property
     def num_edges(self) -> int:
         edge_index = self._mapping.raw("edge_index")
-        if isinstance(edge_index, OnDemand):
+        if "num_edges" not in self and isinstance(edge_index, OnDemand):
             return edge_index.shape[1]
         return super().num_edges
 
@@ -188,99 +166,31 @@ class DiskEdgeStorage(_DiskStorage, EdgeStorage):
     """Attributes of one edge type."""
 
 
-class _DiskDataMixin:
-    """Holding on to the store's files, pickling by path, printing without building."""
-
-    def _changes(self) -> list[tuple[int, dict[str, Any], list[str]]]:
-        """Per storage: what the user set or wrote to, and the keys that are gone."""
-        fresh = type(self)(self.__dict__["_contents"])  # type: ignore[call-arg]
-        changes = []
-        for i, (mine, theirs) in enumerate(zip(self.stores, fresh.stores, strict=True)):  # type: ignore[attr-defined]
-            before = dict(raw_items(theirs))
-            now = dict(raw_items(mine))
-            touched = {k: v for k, v in now.items() if k not in before or _differs(v, before[k])}
-            values = {k: v.value() if isinstance(v, OnDemand) else v for k, v in touched.items()}
-            changes.append((i, values, [k for k in before if k not in now]))
-        return changes
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether an attribute was moved to a GPU. Builds nothing, unlike PyG's."""
-        values = (v for s in self.stores for _, v in raw_items(s))  # type: ignore[attr-defined]
-        return any(isinstance(v, Tensor) and v.is_cuda for v in values)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (type(self), self.__dict__["_contents"], self._changes())
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        # The views are shared: the files never change, and a copy of them could exceed RAM.
-        return self.__copy__()  # type: ignore[attr-defined]
+class DiskGraphStorage(_DiskStorage):
+    """What belongs to no type of a heterogeneous store."""
 
 
-def _differs(value: Any, original: Any) -> bool:
-    if isinstance(value, OnDemand):
-        return value.is_changed
-    if value is not original:
-        return not isinstance(value, (int, str, float, bool)) or value != original
-    # In-place writes to a shared view live in this process only.
-    return isinstance(value, Tensor) and value._version > 0
+def _storage(cls: type, data: Any, mapping: LazyMapping) -> Any:
+    out = cls(_parent=data)
+    kind, name = mapping.origin
+    if kind in ("node", "edge"):
+        out._key = name
+    out._mapping = mapping
+    return out
 
 
-def _reopen(
-    cls: type, contents: StoreContents, changes: list[tuple[int, dict[str, Any], list[str]]]
-) -> Any:
-    data = cls(contents)
-    stores = data.stores
-    for i, values, gone in changes:
-        for key in gone:
-            del stores[i][key]
-        for key, value in values.items():
-            stores[i][key] = value
-    return data
+def _is_built(value: Any) -> bool:
+    return isinstance(value, OnDemand) and value.is_built
 
 
-def _fill_nodes(storage: _DiskStorage, contents: StoreContents, name: str | None) -> None:
-    record, rank = contents.node_type(name), contents.rank(name)
-    for attr, file in record.attrs.items():
-        rows = contents.rows(file)
-        value: Any = rows
-        if rank is not None or isinstance(rows, EncodedRows):
-            build = partial(contents.node_column, name, attr)
-            value = OnDemand(list(rows.shape), rows.dtype, build, rows, rank)
-        storage._put(attr, value, "node")
-    for index, file in record.index_sets.items():
-        storage._put(index, contents.view(file), "other")
-    for key, value in _loose(contents, record.others):
-        storage._put(key, value, "other")
-    storage._put("num_nodes", record.num_nodes, "other")
-
-
-def _fill_edges(storage: _DiskStorage, contents: StoreContents, name: EdgeType | None) -> None:
-    record = contents.edge_type(name)
-    storage._put(
-        "edge_index",
-        OnDemand([2, record.num_edges], torch.int64, lambda: contents.edge_index(name)),
-        "edge",
+def _takes_memory(value: Any) -> bool:
+    """Whether a tensor lies in memory that torch has allocated, and not in a file."""
+    return (
+        isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.is_cpu
+        and value.untyped_storage().resizable()
     )
-    for attr, file in record.attrs.items():
-        rows = contents.rows(file)
-        value: Any = rows
-        if record.edge_id is not None or isinstance(rows, EncodedRows):
-            value = OnDemand(
-                list(rows.shape),
-                rows.dtype if isinstance(rows, Tensor) else torch.float32,
-                lambda attr=attr: contents.edge_column(name, attr),  # type: ignore[misc]
-                rows,
-            )
-        storage._put(attr, value, "edge")
-    for key, value in _loose(contents, record.others):
-        storage._put(key, value, "other")
-
-
-def _loose(contents: StoreContents, entries: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """What has no row per node or edge."""
-    for key, entry in entries.items():
-        yield key, decoded(contents.rows(entry["file"])) if "file" in entry else entry["value"]
 
 
 def _shown(data: Any, plain: Any) -> str:
@@ -293,7 +203,72 @@ def _shown(data: Any, plain: Any) -> str:
     return type(data).__name__ + repr(plain)[len(type(plain).__name__) :]
 
 
-class DiskData(_DiskDataMixin, Data):
+class _OnDisk:
+    """Mixed into PyG's classes: what they do to all attributes is not done to those on disk.
+
+    Without a store, as PyG makes them by the constructor, they are as ever.
+    """
+
+    stores: list[Any]
+    _plain: type  # the class that this is of, but for the disk
+
+    @classmethod
+    def _of(cls, contents: StoreContents) -> Self:
+        out = cls.__new__(cls)
+        out._begin()
+        out.__dict__["_contents"] = contents
+        out._fill(contents)
+        return out
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _fill(self, contents: StoreContents) -> None:
+        raise NotImplementedError
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether an attribute was moved to a GPU. Builds nothing, unlike PyG's."""
+        values = (v for s in self.stores for _, v in raw_items(s))
+        return any(isinstance(v, Tensor) and v.is_cuda for v in values)
+
+    def clone(self, *args: str) -> Self:
+        """A copy with attributes of its own; those on disk are mapped again, not copied."""
+        out: Self = copy.copy(self)
+        for store in out.stores:
+            if isinstance(store, _DiskStorage):
+                store.map_anew(*args)
+            else:
+                store.apply(lambda value: value.clone(), *args)
+        return out
+
+    def to(self, device: Any, *args: str, non_blocking: bool = False) -> Self:
+        """Moves attributes to a device; what is on disk is on the CPU already."""
+        for store in self.stores:
+            store.to(device, *args, non_blocking=non_blocking)
+        return self
+
+    def cpu(self, *args: str) -> Self:
+        """Moves attributes to the CPU; what is on disk is there already."""
+        return self.to("cpu", *args)
+
+    def share_memory_(self, *args: str) -> Self:
+        """Moves attributes to shared memory; processes share what is on disk already."""
+        for store in self.stores:
+            store.share_memory_(*args)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The class may be one that was made for a user's own.
+        return _blank, (self._plain,), dict(self.__dict__)
+
+
+def _blank(plain: type) -> Any:
+    cls: Any = disk_class(plain)
+    return cls.__new__(cls)
+
+
+class DiskData(_OnDisk, Data):
     """A homogeneous store as PyG ``Data``.
 
     ``x``, ``y``, masks and every other node attribute are tensors over mapped files; writing to one
@@ -302,45 +277,70 @@ class DiskData(_DiskDataMixin, Data):
     lie on disk in another order (see ``graphzero optimize``) or encoded.
     """
 
-    def __init__(self, contents: StoreContents) -> None:
-        super().__init__()
-        self.__dict__["_contents"] = contents
-        storage = DiskGlobalStorage(_parent=self)
-        storage._init_disk()
-        _fill_nodes(storage, contents, None)
-        for edge_type in contents.schema.edge_types:
-            _fill_edges(storage, contents, edge_type.name)
-        for key, value in _loose(contents, contents.schema.graph_attrs):
-            storage._put(key, value, "other")
-        self.__dict__["_store"] = storage
+    _plain = Data
+
+    def _begin(self) -> None:
+        Data.__init__(self)
+
+    def _fill(self, contents: StoreContents) -> None:
+        mapping = LazyMapping.of(contents, "store")
+        self.__dict__["_store"] = _storage(DiskGlobalStorage, self, mapping)
 
     def __repr__(self) -> str:
         return _shown(self, Data())
 
 
-class DiskHeteroData(_DiskDataMixin, HeteroData):
+class DiskHeteroData(_OnDisk, HeteroData):
     """A heterogeneous store as PyG ``HeteroData``; see ``DiskData``."""
 
-    def __init__(self, contents: StoreContents) -> None:
-        super().__init__()
-        self.__dict__["_contents"] = contents
-        for node_type in contents.schema.node_types:
-            nodes = DiskNodeStorage(_parent=self, _key=node_type.name)
-            nodes._init_disk()
-            _fill_nodes(nodes, contents, node_type.name)
-            self._node_store_dict[node_type.name] = nodes
-        for edge_type in contents.schema.edge_types:
-            edges = DiskEdgeStorage(_parent=self, _key=edge_type.name)
-            edges._init_disk()
-            _fill_edges(edges, contents, edge_type.name)
-            self._edge_store_dict[edge_type.name] = edges
-        for key, value in _loose(contents, contents.schema.graph_attrs):
-            self._global_store[key] = value
+    _plain = HeteroData
+
+    def _begin(self) -> None:
+        HeteroData.__init__(self)
+
+    def _fill(self, contents: StoreContents) -> None:
+        mapping = LazyMapping.of(contents, "graph")
+        self.__dict__["_global_store"] = _storage(DiskGraphStorage, self, mapping)
+        for nodes in contents.schema.node_types:
+            mapping = LazyMapping.of(contents, "node", nodes.name)
+            self._node_store_dict[nodes.name] = _storage(DiskNodeStorage, self, mapping)
+        for edges in contents.schema.edge_types:
+            mapping = LazyMapping.of(contents, "edge", edges.name)
+            self._edge_store_dict[edges.name] = _storage(DiskEdgeStorage, self, mapping)
 
     def __repr__(self) -> str:
         plain = HeteroData()
         for name in self.node_types:
-            plain[name]
+            plain.get_node_store(name)
         for name in self.edge_types:
-            plain[name]
+            plain.get_edge_store(*name)
         return _shown(self, plain)
+
+
+@cache
+def disk_class(plain: type) -> type[Any]:
+    """The class of graphs on disk that is also ``plain``, a subclass of ``Data`` or ``HeteroData``.
+
+    Raises:
+        TypeError: It is neither.
+    """
+    for disk in (DiskData, DiskHeteroData):
+        if plain is disk._plain:
+            return disk
+        if isinstance(plain, type) and issubclass(plain, disk._plain):
+            return type(f"Disk{plain.__name__}", (disk, plain), {"_plain": plain})
+    raise TypeError(f"cls: found {plain!r}, expected a subclass of Data or HeteroData")
+
+
+def open_data(contents: StoreContents, cls: type | None = None) -> Any:
+    """The graph of a store, of the class ``cls`` too.
+
+    Raises:
+        TypeError: ``cls`` is not for a graph of this kind.
+    """
+    kind = HeteroData if contents.schema.is_hetero else Data
+    if cls is None:
+        cls = kind
+    if not (isinstance(cls, type) and issubclass(cls, kind)):
+        raise TypeError(f"cls: found {cls!r}, expected {kind.__name__} or a subclass of it")
+    return disk_class(cls)._of(contents)

@@ -75,5 +75,13 @@ class DoesNotFitError(GraphZeroError, MemoryError):
     """All of something would have to be in memory, and is too large; the message says what else."""
 
 
+class MemoryUseWarning(UserWarning):
+    """A large part of a store is about to be in memory; the message says what to do instead.
+
+    Said once for each attribute of an opened store. ``gz.open(strict=True)`` raises
+    ``DoesNotFitError`` in its place.
+    """
+
+
 class UnsupportedError(GraphZeroError, ValueError):
     """The package cannot do this; the message says what to use instead."""

@@ -13,16 +13,10 @@ from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_
 from pyg_graphzero import _core
 from pyg_graphzero.columns import decoded, engine_array, gather, look_up, permuted
 from pyg_graphzero.contents import StoreContents
-from pyg_graphzero.data import (
-    DiskData,
-    DiskHeteroData,
-    OnDemand,
-    edge_storages,
-    node_storages,
-    raw_items,
-)
+from pyg_graphzero.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.edge_order import EdgeOrder, comparable_times, rank_edges
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.lazy import OnDemand, raw_items
 from pyg_graphzero.remote.edges import DiskGraphStore
 from pyg_graphzero.remote.features import DiskFeatureStore
 from pyg_graphzero.schema import EdgeType
@@ -190,6 +184,27 @@ def resolve(data: Any) -> Any:
     )
 
 
+@dataclass(frozen=True)
+class EdgePermutation:
+    """Original edge ids by CSC slot, for whoever indexes a permutation of all edges.
+
+    Attributes:
+        sampler: Whose samples have the slots.
+        name: The edge type.
+    """
+
+    sampler: Any
+    name: EdgeType | None
+
+    def __getitem__(self, slots: Tensor) -> Tensor:
+        ids: Tensor = self.sampler.original_edge_ids(self.name, slots.to("cpu", torch.int64))
+        return ids.to(slots.device)
+
+    def to(self, device: Any) -> EdgePermutation:
+        """Itself; ids are delivered where the slots are."""
+        return self
+
+
 def graph_of(data: Any, backward: bool = False) -> SampledGraph:
     """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
 
@@ -201,8 +216,7 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
         ValueError: Somebody changed the number of nodes of an optimized store.
     """
     node_types = {name: int(store.num_nodes) for name, store in node_storages(data).items()}
-    on_disk = isinstance(data, (DiskData, DiskHeteroData))
-    contents = data.__dict__["_contents"] if on_disk else None
+    contents = contents_of(data)
     graph = SampledGraph(node_types, [], backward, contents)
     for node_type, count in node_types.items():
         rank = graph.rank(node_type)
@@ -384,8 +398,7 @@ def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str 
     value = dict(raw_items(storage)).get(attr)
     if isinstance(value, OnDemand):
         return not value.is_built
-    # In-place writes to a shared view live in this process only.
-    return value is graph.contents.view(file) and value._version == 0
+    return isinstance(value, Tensor) and graph.contents.file_of(value) == file
 
 
 def _times_in(

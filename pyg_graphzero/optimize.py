@@ -24,7 +24,8 @@ from pyg_graphzero import _core, unpublished
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.workspace import Workspace
-from pyg_graphzero.data import DiskData, DiskHeteroData, raw_items
+from pyg_graphzero.data import DiskData, DiskHeteroData, contents_of, open_data
+from pyg_graphzero.lazy import raw_items
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.memory import free_memory, resident
 from pyg_graphzero.ranking import count_accesses, number_by_first_touch, order_rows
@@ -163,7 +164,7 @@ def optimize(
                 _check_unpublished(old)
         space = stack.enter_context(Workspace(target, memory, tmp))
         space.left(_table_bytes(old))
-        chosen = choose_seeds(_data(old), seeds, input_type)
+        chosen = choose_seeds(open_data(old), seeds, input_type)
         record = {
             "seeds": chosen.name,
             "num_seeds": chosen.nodes.numel(),
@@ -208,10 +209,6 @@ class _Held:
 
     def __exit__(self, *error: object) -> None:
         self._what = None
-
-
-def _data(contents: StoreContents) -> DiskData | DiskHeteroData:
-    return (DiskHeteroData if contents.schema.is_hetero else DiskData)(contents)
 
 
 def _plain(num_neighbors: Any) -> Any:
@@ -307,7 +304,8 @@ def _named(
 
 def _sets(data: DiskData | DiskHeteroData, node_type: str | None) -> dict[str, Any]:
     """Index sets and masks of a node type, by name; nothing is built."""
-    contents = data.__dict__["_contents"]
+    contents = contents_of(data)
+    assert contents is not None
     record = contents.node_type(node_type)
     items = dict(raw_items(data._store if node_type is None else data[node_type]))
     masks = [n for n in record.attrs if items[n].dtype == torch.bool and len(items[n].shape) == 1]
@@ -357,7 +355,7 @@ class _Sampling:
     ) -> tuple[OptimizeSummary, dict[str | None, Order]]:
         """What was found, and the order of every node type whose rows should move."""
         seeds = self._seeds
-        sampler = NeighborSampler(_data(self._old), self._num_neighbors)
+        sampler = NeighborSampler(open_data(self._old), self._num_neighbors)
         self._warm()
         with self._bars.step("sampling", None, "batches") as bar:
 

@@ -28,9 +28,10 @@ from pyg_graphzero.budget import (
     is_ample,
 )
 from pyg_graphzero.columns import EncodedRows, engine_array
-from pyg_graphzero.data import OnDemand, node_storages, raw_items
+from pyg_graphzero.data import node_storages
 from pyg_graphzero.disk import probe
 from pyg_graphzero.forecast import Case
+from pyg_graphzero.lazy import OnDemand, raw_items
 from pyg_graphzero.leases import Leases
 from pyg_graphzero.measure import larger, measure, measure_size
 from pyg_graphzero.memory import taken
@@ -313,7 +314,7 @@ class Pager:
         if isinstance(value, OnDemand):
             value = None if value.is_built else value.rows
         stored = value.stored if isinstance(value, EncodedRows) else value
-        if not isinstance(stored, Tensor) or stored.dim() == 0 or stored._version > 0:
+        if not isinstance(stored, Tensor) or stored.dim() == 0:
             return None
         return self.contents.file_of(stored)
 

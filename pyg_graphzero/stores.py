@@ -15,7 +15,7 @@ from typing_extensions import Self
 from pyg_graphzero.budget import Division
 from pyg_graphzero.column_writer import Column, create_column
 from pyg_graphzero.contents import StoreContents
-from pyg_graphzero.data import DiskData, DiskHeteroData
+from pyg_graphzero.data import open_data
 from pyg_graphzero.errors import ClosedStoreError, ReadOnlyStoreError
 from pyg_graphzero.ids import StringIds, lookup
 from pyg_graphzero.info import info
@@ -33,6 +33,7 @@ def open(
     keep_half: bool | Collection[str] = False,
     memory: int | str | None = None,
     processes: int = 1,
+    strict: bool = False,
 ) -> Store:
     """Opens a store. Costs milliseconds and no memory, whatever the size.
 
@@ -51,6 +52,9 @@ def open(
         processes: How many processes of this machine share ``memory``, each with the store open:
             under torchrun, ``LOCAL_WORLD_SIZE``. Each gets its part; files that are held whole are
             in memory once for all, and counted so.
+        strict: What would bring a large part of the store into memory (more than a tenth of the
+            budget: ``data.edge_index``, a transform) is a ``DoesNotFitError``, not a
+            ``MemoryUseWarning``.
 
     Raises:
         MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``. That
@@ -66,7 +70,7 @@ def open(
         >>> store.data().num_nodes
         4
     """
-    return Store(path, mode, keep_half=keep_half, memory=memory, processes=processes)
+    return Store(path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict)
 
 
 class Store:
@@ -88,6 +92,7 @@ class Store:
         keep_half: bool | Collection[str] = False,
         memory: int | str | None = None,
         processes: int = 1,
+        strict: bool = False,
     ) -> None:
         if mode not in ("r", "r+"):
             raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
@@ -96,6 +101,7 @@ class Store:
         self.keep_half = keep_half
         self.memory = memory
         self.processes = processes
+        self.strict = strict
         self._open_contents: StoreContents | None = self._open()
         self._open_contents.check_budget()
         self._editor: StoreEditor | None = None
@@ -109,9 +115,8 @@ class Store:
         self.graph_store = DiskGraphStore(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        remake = partial(
-            Store, keep_half=self.keep_half, memory=self.memory, processes=self.processes
-        )
+        options = ("keep_half", "memory", "processes", "strict")
+        remake = partial(Store, **{name: getattr(self, name) for name in options})
         return remake, (self.path, "r")
 
     def __enter__(self) -> Self:
@@ -128,7 +133,7 @@ class Store:
         return f"Store({str(self.path)!r}, num_nodes={nodes}, num_edges={edges})"
 
     def _open(self) -> StoreContents:
-        return StoreContents(self.path, self.keep_half, self.memory, self.processes)
+        return StoreContents(self.path, self.keep_half, self.memory, self.processes, self.strict)
 
     def _refresh(self) -> None:
         self._open_contents = self._open()
@@ -189,10 +194,17 @@ class Store:
             return sum(t.num_edges for t in self._contents.schema.edge_types)
         return self._contents.edge_type(edge_type).num_edges
 
-    def data(self) -> DiskData | DiskHeteroData:
-        """The graph as PyG ``Data`` or ``HeteroData`` whose tensors lie on disk."""
-        contents = self._contents
-        return (DiskHeteroData if contents.schema.is_hetero else DiskData)(contents)
+    def data(self, cls: type | None = None) -> Any:
+        """The graph as PyG ``Data`` or ``HeteroData`` whose tensors lie on disk.
+
+        Args:
+            cls: A subclass of these that it should be of too, for its methods; its constructor
+                is not called. Batches of the loaders are then of this class.
+
+        Raises:
+            TypeError: ``cls`` is no such class.
+        """
+        return open_data(self._contents, cls)
 
     def ids(self, node_type: str | None = None) -> Tensor | StringIds:
         """The user's id of every row: ``int64 [num_nodes]`` or a sequence of strings."""

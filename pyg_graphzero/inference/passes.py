@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero.data import edge_storages, node_storages, raw_items
+from pyg_graphzero.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
+from pyg_graphzero.lazy import raw_items
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.schema import EdgeType
@@ -104,7 +105,8 @@ class LayerPass:
         num_workers: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        contents = data.__dict__["_contents"]
+        contents = contents_of(data)
+        assert contents is not None
         only(data, inputs, node_type, names)
         self.layer = layer
         self.node_type = node_type

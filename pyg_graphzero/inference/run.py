@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pyg_graphzero.column_writer import Column
 from pyg_graphzero.convert.progress import Progress
-from pyg_graphzero.data import OnDemand, edge_storages, node_storages, raw_items
+from pyg_graphzero.data import edge_storages, node_storages
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
 from pyg_graphzero.inference.fused import Fusion
@@ -33,6 +33,7 @@ from pyg_graphzero.inference.stack import (
 )
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
+from pyg_graphzero.lazy import OnDemand, raw_items
 from pyg_graphzero.memory import taken
 from pyg_graphzero.stores import Store
 from pyg_graphzero.stores import open as open_store

@@ -14,8 +14,9 @@ from torch_geometric.loader.utils import index_select
 
 from pyg_graphzero import _core
 from pyg_graphzero.budget import Division
-from pyg_graphzero.columns import EncodedRows, engine_array, gather, row_table
-from pyg_graphzero.data import OnDemand, raw_items
+from pyg_graphzero.columns import EncodedRows, engine_array, gather, is_written, row_table
+from pyg_graphzero.data import empty_like
+from pyg_graphzero.lazy import OnDemand, raw_items
 from pyg_graphzero.sampler import GraphSampler, Sampled
 from pyg_graphzero.schema import EdgeType
 
@@ -148,14 +149,13 @@ class BatchPlan:
             gathered: What ``gather`` returned, or the pipeline.
             batch: The ``Data`` to fill; None for a new one.
         """
-        if isinstance(self.data, HeteroData):
-            batch = HeteroData()
+        batch = empty_like(self.data) if batch is None else batch
+        if isinstance(batch, HeteroData):
             for key, value in self.data._global_store.items():
                 batch[key] = value
             nodes = [batch[name] for name in self.node_types]
             edges = [batch[name] for name in self.edge_types]
         else:
-            batch = Data() if batch is None else batch
             nodes = [batch._store]
             edges = [batch._store] * len(self.edge_types)
 
@@ -274,7 +274,10 @@ class BatchPlan:
         """Rows of an attribute: by the engine in index list ``by``, or in Python by ``index``."""
         dim = store._parent().__cat_dim__(key, value, store)
         is_rows = isinstance(value, Tensor | EncodedRows) and dim == 0
-        table = row_table(value) if is_rows else None
+        # What is trained is selected by torch when a batch is handed over: by then the optimizer
+        # has made its last step, and the gradient finds its way back.
+        is_trained = isinstance(value, Tensor) and value.requires_grad
+        table = row_table(value) if is_rows and not is_trained else None
         if table is None:
             return lambda part: _select(value, index(part), dim)
         number = self.columns.add_column(by, table, self._page(value, by))
@@ -298,15 +301,18 @@ class BatchPlan:
         return self._paged[file, by]
 
 
-def _seen(data: Data | HeteroData) -> list[tuple[str, int, int]]:
+def _seen(data: Data | HeteroData) -> list[tuple[str, int, int, int]]:
     """What tells one state of a graph's attributes from another, in microseconds."""
     seen = []
     for store in data.stores:
         for key, value in raw_items(store):
             if isinstance(value, OnDemand) and value.is_built:
                 value = value.value()
-            at = value.data_ptr() if isinstance(value, Tensor) and value.is_cpu else 0
-            seen.append((key, id(value), at))
+            at = state = 0
+            if isinstance(value, Tensor):
+                at = value.data_ptr() if value.is_cpu else 0
+                state = 2 * value.requires_grad + is_written(value)
+            seen.append((key, id(value), at, state))
     return seen
 
 

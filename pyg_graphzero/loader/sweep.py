@@ -15,6 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.columns import engine_array
+from pyg_graphzero.data import contents_of
 from pyg_graphzero.loader.blocks import Blocks, begin_sweep
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
@@ -139,7 +140,8 @@ def sweep_bounds(
     Returns:
         ``int64 [num_batches + 1]``, 8 bytes a batch; ``[start]`` where there are no rows.
     """
-    contents = data.__dict__["_contents"]
+    contents = contents_of(data)
+    assert contents is not None
     num_rows = contents.node_type(node_type).num_nodes if stop is None else stop
     ends = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
     if node_type is None and not contents.schema.edge_types:
