@@ -25,7 +25,14 @@ from pyg_graphzero import _core
 from pyg_graphzero.columns import engine_array, look_up
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.graph import SampledGraph, add_order, graph_of, graph_of_stores, resolve
+from pyg_graphzero.graph import (
+    EdgePermutation,
+    SampledGraph,
+    add_order,
+    graph_of,
+    graph_of_stores,
+    resolve,
+)
 from pyg_graphzero.keys import BatchKey, batch_number, random_key
 from pyg_graphzero.link_seeds import link_seeds
 from pyg_graphzero.methods import fan_outs, labor_of, one_of
@@ -225,12 +232,19 @@ class GraphSampler(BaseSampler):
 
     @property
     def edge_permutation(self) -> Any:
-        """Original edge ids by CSC slot, as PyG's own loaders want them (``int64``, in memory)."""
-        wide = {
-            name: None if ids is None else ids.to(torch.int64)
-            for name, ids in self.graph.edge_ids.items()
-        }
-        return wide if self.is_hetero else wide.get(None)
+        """What leads from CSC slots to original edge ids, for PyG's own loaders.
+
+        ``int64`` in memory or None; of a graph on disk, ids are looked up when they are asked for.
+        """
+        graph = self.graph
+        found: dict[EdgeType | None, Any] = {}
+        for name in graph.edge_types:
+            ids = graph.edge_ids.get(name)
+            if graph.contents is not None:
+                found[name] = EdgePermutation(self, name)
+            else:
+                found[name] = None if ids is None else ids.to(torch.int64)
+        return found if self.is_hetero else found.get(None)
 
     def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
         """Original edge ids (``int64``) of CSC slots."""

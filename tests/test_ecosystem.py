@@ -272,7 +272,7 @@ def node_model():
         def __init__(self) -> None:
             super().__init__()
             self.net = GraphSAGE(8, 16, 2, 5)
-            self.seen: dict[str, list] = {"train": [], "val": [], "predict": []}
+            self.seen: dict[str, list] = {k: [] for k in ("train", "val", "test", "predict")}
 
         def forward(self, batch):
             return self.net(batch.x, batch.edge_index)[: batch.batch_size]
@@ -283,6 +283,9 @@ def node_model():
 
         def validation_step(self, batch, _):
             self.seen["val"].append(batch.n_id[: batch.batch_size])
+
+        def test_step(self, batch, number):
+            self.seen["test"].append(batch.n_id[: batch.batch_size])
 
         def predict_step(self, batch, _):
             self.seen["predict"].append(batch.n_id[: batch.batch_size])
@@ -352,6 +355,29 @@ def test_lightning_link_data(homo):
     trainer(max_epochs=1).fit(Model(), module)
     got, want = torch.cat(seen, 1), edges
     assert sorted(map(tuple, got.t().tolist())) == sorted(map(tuple, want.t().tolist()))
+
+
+@lightning_warns
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("own", [True, False])
+def test_lightning_evaluates_under_inference_mode(homo, workers, own):
+    """With loaders of ours, and with the sampler that its data module makes."""
+    lightning()
+    _, store = homo
+    d = store.data()
+    parts = {"val": d.train_mask, "test": ~d.train_mask, "pred": d.train_idx}
+    options = {"num_neighbors": [5, 3], "batch_size": 64, "num_workers": workers}
+    module = LightningNodeData(
+        d, input_train_nodes=d.train_mask, pin_memory=False, **options,
+        **{f"input_{part}_nodes": nodes for part, nodes in parts.items()},
+    )  # fmt: skip
+    model = node_model()
+    for part, run in (("val", "validate"), ("test", "test"), ("pred", "predict")):
+        source = NeighborLoader(d, input_nodes=parts[part], **options) if own else module
+        getattr(trainer(), run)(model, source)
+        got = torch.cat(model.seen["predict" if part == "pred" else part])
+        nodes = parts[part]
+        assert torch.equal(got, nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes)
 
 
 @lightning_warns

@@ -1,5 +1,6 @@
 """PyG's loaders over a store: the same arguments, the same batches, another engine."""
 
+from pyg_graphzero.loader import stock  # noqa: F401 - PyG's own loaders
 from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.link import LinkNeighborLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader

@@ -1,0 +1,81 @@
+"""PyG's own loaders over a graph on disk.
+
+``NodeLoader``, ``LinkLoader`` and Lightning's data modules join a sample with a graph's attributes
+by functions that read each attribute whole, ``edge_index`` too. These are wrapped here, where the
+loaders call them: for a graph on disk that our sampler has sampled from, rows are gathered as in
+our own loaders. Lightning's data modules make a sampler of their own, which sorts all edges in
+memory; of a graph on disk it is ours. Graphs in memory are served as ever.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+import torch_geometric.data.lightning.datamodule
+import torch_geometric.loader.link_loader
+import torch_geometric.loader.node_loader
+from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+
+from pyg_graphzero.data import contents_of
+from pyg_graphzero.graph import EdgePermutation
+from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.sampler import GraphSampler, NeighborSampler
+
+_plans: weakref.WeakKeyDictionary[GraphSampler, BatchPlan] = weakref.WeakKeyDictionary()
+
+
+def _plan_of(data: Any, sampler: GraphSampler) -> BatchPlan:
+    plan = _plans.get(sampler)
+    if plan is None or plan.data is not data or not plan.is_current():
+        plan = _plans[sampler] = BatchPlan(data, sampler)
+    return plan
+
+
+def _joined(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(stock)
+    def join(data: Any, node: Any, row: Any, col: Any, edge: Any, perm: Any = None) -> Any:
+        first = next(iter(perm.values()), None) if isinstance(perm, dict) else perm
+        if contents_of(data) is None or not isinstance(first, EdgePermutation):
+            return stock(data, node, row, col, edge, perm)
+        sampler = first.sampler
+        if isinstance(node, dict):  # parts that a transform has left out are empty
+            none = torch.empty(0, dtype=torch.int64)
+            node = {name: node.get(name, none) for name in sampler.graph.node_types}
+            names = sampler.graph.edge_types
+            row, col, edge = ({n: part.get(n, none) for n in names} for part in (row, col, edge))
+            out: Any = HeteroSamplerOutput(node, row, col, edge)
+        else:
+            out = SamplerOutput(node, row, col, edge)
+        plan, sampled = _plan_of(data, sampler), sampler.sampled(out)
+        return plan.assemble(sampled, plan.gather(sampled, sampler.num_threads))
+
+    return join
+
+
+def _sampler_of(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(stock, updated=())  # its signature is asked for
+    def make(data: Any, *args: Any, **kwargs: Any) -> Any:
+        if contents_of(data) is None:
+            return stock(data, *args, **kwargs)
+        kwargs.pop("share_memory", None)  # processes share the files
+        if not kwargs.pop("directed", True):
+            kwargs["subgraph_type"] = "induced"
+        return NeighborSampler(data, *args, **kwargs)
+
+    return make
+
+
+def _wrap() -> None:
+    loaders = (torch_geometric.loader.node_loader, torch_geometric.loader.link_loader)
+    for module in loaders:
+        for name in ("filter_data", "filter_hetero_data"):
+            setattr(module, name, _joined(getattr(module, name)))
+    lightning = torch_geometric.data.lightning.datamodule
+    lightning.NeighborSampler = _sampler_of(lightning.NeighborSampler)
+
+
+_wrap()
