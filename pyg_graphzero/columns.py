@@ -312,14 +312,18 @@ def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
     Args:
         table: See :func:`gather`.
         index: ``int32`` or ``int64 [num_rows]``.
+
+    Raises:
+        FormatError: A number is none of a row.
     """
     out = torch.empty(tuple(table.shape), dtype=table.dtype)
     rows = row_table(table)
     if rows is None:
         return gather(table, index.to(torch.int64))
     # By pieces: the index as int64 might need more memory than the rows themselves.
-    for part, piece in zip(index.split(_DECODED_ROWS), out.split(_DECODED_ROWS), strict=True):
-        _gather_into(piece, rows, part.to(torch.int64))
+    for first, piece in enumerate(out.split(_DECODED_ROWS)):
+        begin = first * _DECODED_ROWS
+        _gather_into(piece, rows, look_up(index, torch.arange(begin, begin + len(piece))))
     return out
 
 

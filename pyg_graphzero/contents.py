@@ -356,7 +356,7 @@ class StoreContents:
         rank = self.rank(dst)
         slots: Tensor | None = None
         if rank is not None:
-            row = rank.to(torch.int64)
+            row = look_up(rank, torch.arange(rank.numel()))
             first, degree = indptr[:-1][row], indptr.diff()[row]
             indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
             slots = torch.arange(indices.numel())

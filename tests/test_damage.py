@@ -14,6 +14,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -106,15 +107,27 @@ def test_batches_have_no_edge_ids_that_are_none(store: Path, value: int, is_page
     assert e.value.path == str(path)
 
 
-@pytest.mark.parametrize("name", ["order", "rank"])
-def test_nodes_in_an_order_that_is_none(store: Path, name: str) -> None:
+def _first_batch(store: gz.Store) -> object:
+    return next(iter(gz.loader.NeighborLoader(store.data(), [-1], batch_size=50)))
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("order", _first_batch),
+        ("rank", _first_batch),
+        ("rank", lambda store: store.data().x),
+        ("rank", lambda store: store.graph_store.csc()),
+    ],
+    ids=["order", "rank", "column", "csc"],
+)
+def test_nodes_in_an_order_that_is_none(store: Path, name: str, use: Any) -> None:
     gz.optimize(store, seeds="train_idx", num_neighbors=[5], progress=False)
     path = store / f"node/{name}.gd"
     for value in (-1, 50, 2**31 - 1):
         overwrite(path, 4096 + 4 * 7, struct.pack("<i", value))
-        loader = gz.loader.NeighborLoader(gz.open(store).data(), [-1], batch_size=50)
         with pytest.raises(FormatError, match=f"found {value}, expected 0 <= id < 50") as caught:
-            next(iter(loader))
+            use(gz.open(store))
         assert caught.value.path == str(path)
 
 

@@ -201,7 +201,7 @@ class Vandal:
     def headers(self) -> None:
         """Fields of headers, with and without their checksum made anew."""
         path = self._pick()
-        if path is None or not _is_ours(path):
+        if path is None or not _is_ours(path) or path.stat().st_size < HEADER:
             return self.data()
         raw = path.read_bytes()
         is_sealed = self.rng.random() < 0.8
