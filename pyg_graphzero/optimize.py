@@ -44,6 +44,8 @@ _TOUCH_BATCH = 128
 _COUNT_BYTES = 4
 _NUMBERS = 3
 _RANK_BYTES = 24
+# Rows that are looked at by one call where all are.
+_PIECE = 1 << 22
 
 
 @dataclass
@@ -429,15 +431,14 @@ def _shares(counts: Tensor, order: Tensor) -> list[float]:
     total = int(counts.sum())
     firsts = [order[: order.numel() * percent // 100] for percent in (10, 20, 30)]
     return [
-        sum(int(counts[part.to(torch.int64)].sum()) for part in first.split(1 << 22))
+        sum(int(counts[part.to(torch.int64)].sum()) for part in first.split(_PIECE))
         / max(total, 1)
         for first in firsts
     ]
 
 
 def _is_identity(order: Tensor) -> bool:
-    step = 1 << 22
     return all(
-        bool((part == torch.arange(i * step, i * step + part.numel(), dtype=part.dtype)).all())
-        for i, part in enumerate(order.split(step))
+        bool((part == torch.arange(i * _PIECE, i * _PIECE + len(part), dtype=part.dtype)).all())
+        for i, part in enumerate(order.split(_PIECE))
     )

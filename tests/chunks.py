@@ -11,7 +11,57 @@ import pytest
 
 # By module: its constants that say how much is done at once, and what they are made.
 TINY: dict[str, dict[str, int]] = {
-    "columns": {"_DECODED_ROWS": 3, "_WRITE_BYTES": 64},
+    "column_writer": {"_PIECE_BYTES": 500},
+    "columns": {"_DECODED_ROWS": 3, "_WRITE_BYTES": 1000},
+    "convert.blocks": {"BLOCK_BYTES": 64},
+    "convert.compressed": {"_STEP": 3},
+    "convert.distinct": {"_SLAB_ROWS": 3, "_MIN_PIECE": 16},
+    "convert.files": {"_SLAB_EDGES": 3},
+    "convert.ids": {"_SLAB_ROWS": 3},
+    "convert.plan": {"CHUNK_BYTES": 64},
+    "convert.rows": {"SLAB_BYTES": 64, "_READ_BYTES": 16},
+    "convert.spool": {"_SLAB_WORDS": 3},
+    "convert.tables": {"_BATCH_ROWS": 3, "SLAB_BYTES": 64},
+    "convert.text": {"_PIECE_BYTES": 64},
+    "inference.normalize": {"_CHUNK": 30},
+    "inference.passes": {"MAX_EDGES": 64, "_LEAST_EDGES": 64},
+    "inference.run": {"_COMMIT_BYTES": 64},
+    "inference.sums": {"_CHUNK_BYTES": 2000, "_BATCH_ROWS": 64},
+    "loader.blocks": {"_ROWS_AT_ONCE": 3},
+    "optimize": {"_PIECE": 3},
+    "ranking": {"_PIECE": 3},
+    "rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
+    "verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
+    "warm": {"_PIECE": 4096},
+}
+
+# Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
+NO_CHUNKS: dict[str, set[str]] = {
+    "adopted": {"_PAGE"},
+    "budget": {"MAX_WINDOW", "READER_BYTES", "SMALL_ROW"},
+    "convert.csc": {"_MANY"},
+    "convert.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
+    "convert.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
+    "convert.igb": {"_WIDTH"},
+    "convert.tables": {"_BUFFER_BYTES"},
+    "convert.tensors": {"_MAX_HEADER"},
+    "convert.workspace": {"MIN_ROOM", "READ_ROOM"},
+    "disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "_PROBED_READ"},
+    "inference.sums": {"_MAPPED_BYTES"},
+    "loader.blocks": {"_MAPPED_BYTES"},
+    "measure": {"_BATCH_SIZE", "_MOST_BATCHES"},
+    "negatives": {"_ROUNDS"},
+    "optimize": {"_TOUCH_BATCH"},
+    "ranking": {"_AHEAD_BYTES"},
+    "residents": {"_PAGE"},
+    "traffic": {"_AHEAD_BYTES", "_FIRST_KEY", "_TIMED_BYTES", "_TIMED_ROWS"},
+}
+
+# Buffers of readers and defaults that have no name, as they stand in the source.
+NAMELESS: dict[str, set[str]] = {
+    "doctor": {"64 << 20"},
+    "loader.blocks": {"16 << 20"},
+    "pager": {"16 << 20"},
 }
 
 both = pytest.mark.parametrize("chunks", ["usual", "tiny"], indirect=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import chunks
 import numpy as np
 import pytest
 import torch
@@ -203,6 +204,7 @@ def test_attributes_of_any_dtype_follow_their_edges(
     assert data.b.dtype == nodes.dtype
 
 
+@chunks.both
 def test_attributes_from_everywhere(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     features = np.asfortranarray(rng.random((4, 3), dtype=np.float32).astype(">f4"))
@@ -326,6 +328,7 @@ def test_take_and_skip(tmp_path: Path) -> None:
         gz.convert(RING, tmp_path / "c", node_attrs=attrs, skip=["xx"])
 
 
+@chunks.both
 def test_ids_are_rows_or_mapped(tmp_path: Path) -> None:
     def ids(edges: np.ndarray, **options: Any) -> Any:
         summary = gz.convert(edges, tmp_path / "s", force=True, **options)
@@ -344,6 +347,7 @@ def test_ids_are_rows_or_mapped(tmp_path: Path) -> None:
     assert ids(RING * 10, node_attrs={"x": np.zeros(31)}) == (31, "ids are rows")
 
 
+@chunks.both
 def test_ids_beyond_the_features_are_not_guessed_at(tmp_path: Path) -> None:
     attrs = {"x": np.arange(4.0), "train_idx": np.array([30, 10])}
     with pytest.raises(InputError, match="expected an id below 4, the number of nodes by <x>"):
@@ -355,6 +359,33 @@ def test_ids_beyond_the_features_are_not_guessed_at(tmp_path: Path) -> None:
     assert store.lookup([20]).tolist() == [2]
 
 
+@chunks.both
+def test_a_bad_id_far_into_the_edges(tmp_path: Path) -> None:
+    table = write(tmp_path / "n.csv", "id\n" + "".join(f"{i * 7}\n" for i in range(20)))
+    edges = np.arange(40).reshape(2, 20) % 20
+    for column, name in enumerate(["src", "dst"]):
+        for place in (0, 11, 19):
+            bad = edges.copy()
+            bad[column, place] = 33
+            where = rf"{name}\[{place}\]: found id "
+            with pytest.raises(InputError, match=where + "33, expected an id below 20"):
+                gz.convert(bad, tmp_path / "s", num_nodes=20)
+            with pytest.raises(InputError, match=where + "231, expected an id in the node"):
+                gz.convert(bad * 7, tmp_path / "s", nodes=table)
+
+
+@chunks.both
+def test_a_node_table_that_almost_counts_on(tmp_path: Path) -> None:
+    """Its ids are its rows only if they count on to the end."""
+    for ids in ([0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 13, 14, 15, 16], [0, 1, 2, 3, 4, 6, 5]):
+        table = write(tmp_path / "n.csv", "id\n" + "".join(f"{i}\n" for i in ids))
+        edges = np.array([ids[:6], ids[1:]])
+        gz.convert(edges, tmp_path / "s", nodes=table, force=True)
+        assert gz.open(tmp_path / "s").ids().tolist() == ids
+        assert edges_of(tmp_path / "s") == list(zip(*edges.tolist(), strict=True))
+
+
+@chunks.both
 def test_text_ids_from_arrays(tmp_path: Path) -> None:
     edges = np.array([["b", "c", "b"], ["a", "a", "ü"]])
     sets = {"train_idx": np.array(["ü", "a"])}
@@ -365,6 +396,7 @@ def test_text_ids_from_arrays(tmp_path: Path) -> None:
     assert edges_of(tmp_path / "s") == [("b", "a"), ("c", "a"), ("b", "ü")]
 
 
+@chunks.both
 def test_node_table_gives_the_order(tmp_path: Path) -> None:
     table = write(tmp_path / "n.csv", "name,year\nzoe,1\nadam,2\nlone,3\n")
     edges = write(tmp_path / "e.csv", "src,dst\nadam,zoe\nzoe,adam\n")

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import chunks
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -60,6 +61,7 @@ def save_safetensors(path: Path, **tensors: np.ndarray) -> Path:
     return path
 
 
+@chunks.both
 @pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", ">i4", ">u2"])
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("transposed", [False, True])
@@ -76,6 +78,7 @@ def test_edges_of_any_layout(
     assert {each.name for each in tmp_path.iterdir()} == {path.name, "s"}
 
 
+@chunks.both
 @pytest.mark.parametrize("dtype", ["bool", "int8", ">f8", "float16", "<u4"])
 @pytest.mark.parametrize("shape", [(50,), (50, 3), (50, 2, 3)])
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -200,6 +203,7 @@ def test_raw_rows(tmp_path: Path) -> None:
     assert "shape [160, 3], expected shape [2, E] or [E, 2]" in message("e.bin:int8[3]")
 
 
+@chunks.both
 def test_many_files_of_arrays(tmp_path: Path) -> None:
     (tmp_path / "edges").mkdir()
     (tmp_path / "x").mkdir()
@@ -255,6 +259,7 @@ def test_pointers_expand_to_rows(monkeypatch: pytest.MonkeyPatch) -> None:
         ExpandedRows(ArrayRows(torch.from_numpy(pointers)), 18, Path("g.npz"))
 
 
+@chunks.both
 def test_composed_rows() -> None:
     whole = torch.arange(20).view(10, 2)
     chain = ChainRows([ArrayRows(part) for part in whole.split([3, 0, 5, 2])])

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import chunks
 import numpy as np
 import pytest
 import torch
@@ -72,6 +73,7 @@ def spec(folder: Path) -> dict[str, Any]:
     }
 
 
+@chunks.both
 def test_toml(folder: Path, tmp_path: Path) -> None:
     summary = gz.convert(folder / "graph.toml", tmp_path / "s")
     store = gz.open(tmp_path / "s")
@@ -114,6 +116,7 @@ def test_undirected_between_types(folder: Path, tmp_path: Path) -> None:
     ]
 
 
+@chunks.both
 def test_faults_in_the_tables(folder: Path, tmp_path: Path) -> None:
     def message(value: dict[str, Any]) -> str:
         with pytest.raises(InputError) as caught:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import chunks
 import pytest
 import torch
 from convert_support import edges_of
@@ -50,6 +51,7 @@ def full_hetero() -> HeteroData:
     return data
 
 
+@chunks.both
 def test_data_round_trip(tmp_path: Path) -> None:
     data = full_data()
     summary = gz.convert(data, tmp_path / "s")
@@ -81,6 +83,7 @@ def test_edge_attributes_go_through_the_same_permutation(tmp_path: Path) -> None
     assert sorted(edges_of(tmp_path / "s", None, "edge_time")) == sorted(want)
 
 
+@chunks.both
 def test_hetero_round_trip(tmp_path: Path) -> None:
     data = full_hetero()
     summary = gz.convert(data, tmp_path / "s")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import chunks
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -33,6 +34,7 @@ def space(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield space
 
 
+@chunks.both
 def test_rows_come_back_in_any_range(space: Workspace) -> None:
     want = torch.arange(60, dtype=torch.int32).view(20, 3)
     spool = RowSpool(space, "x")
@@ -76,6 +78,7 @@ def test_without_a_batch_there_are_no_rows(space: Workspace) -> None:
     assert (len(words), list(words.slabs())) == (0, [])
 
 
+@chunks.both
 def test_strings_come_back_in_any_range(space: Workspace) -> None:
     want = [f"ä{i}" * (i % 3) for i in range(20)]
     spool = TextSpool(space, "x")
@@ -93,6 +96,7 @@ def test_integers_as_text() -> None:
     assert [slab.to_pylist() for slab in words.slabs()] == [["7", "-3", "100"]]
 
 
+@chunks.both
 @FAST
 @given(
     columns=st.lists(st.lists(INT64, max_size=80), min_size=1, max_size=3), room=st.integers(0, 900)
@@ -105,6 +109,7 @@ def test_distinct_integers(space: Workspace, columns: list[list[int]], room: int
     assert found.read(0, len(found)).tolist() == want[want >= -5].tolist()
 
 
+@chunks.both
 @FAST
 @given(
     columns=st.lists(st.lists(st.text(max_size=3), max_size=40), min_size=1, max_size=3),

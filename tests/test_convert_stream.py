@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 from typing import Any
 
+import chunks
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -174,6 +175,7 @@ def test_values_a_dtype_cannot_hold_are_left_out(tmp_path: Path, dtype: str) -> 
     assert summary.num_skipped == 1
 
 
+@chunks.both
 def test_ids_without_a_node_are_left_out(tmp_path: Path) -> None:
     table = write(tmp_path / "n.csv", "id,x\n7,1\n5,2\nq,3\n9,4\n")
     path = write(tmp_path / "e.csv", "7,5\n5,8\n9,7\n6,9\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import chunks
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -49,6 +50,7 @@ def test_one_file(tmp_path: Path, suffix: str) -> None:
     assert summary.notes == [f"e.{suffix}: columns not taken: 'note'"]
 
 
+@chunks.both
 @pytest.mark.parametrize("suffix", ["parquet", "feather"])
 @pytest.mark.parametrize("how", ["directory", "glob", "list"])
 def test_many_files(tmp_path: Path, suffix: str, how: str) -> None:
@@ -73,6 +75,7 @@ def test_hive_partitions_are_columns(tmp_path: Path) -> None:
     ]
 
 
+@chunks.both
 @pytest.mark.parametrize("suffix", ["parquet", "feather"])
 def test_node_table_with_text_ids(tmp_path: Path, suffix: str) -> None:
     nodes = pa.table(
@@ -115,6 +118,7 @@ def test_node_table_with_text_ids(tmp_path: Path, suffix: str) -> None:
     assert data.train_idx.tolist() == [0, 1]
 
 
+@chunks.both
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 def test_columns_are_read_in_any_order(tmp_path: Path, suffix: str) -> None:
     values = np.arange(40).reshape(20, 2)
@@ -206,6 +210,7 @@ def test_faults(tmp_path: Path) -> None:
         gz.convert(text, tmp_path / "s", delimiter=",")
 
 
+@chunks.both
 def test_dtypes_are_cast_and_checked(tmp_path: Path) -> None:
     path = save(tmp_path / "e.parquet", table())
     gz.convert(path, tmp_path / "s", edge_attrs=["weight"], dtypes={"weight": "float16"})

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
+import chunks
 import numpy as np
 import pytest
 from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
@@ -193,6 +194,7 @@ FAULTS = [
 ]
 
 
+@chunks.both
 @pytest.mark.parametrize(
     ("text", "options", "message"), [case[1:] for case in FAULTS], ids=[case[0] for case in FAULTS]
 )

@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import chunks
 import numpy as np
 import pytest
 import torch
@@ -52,6 +53,7 @@ def leftovers(path: Path) -> list[str]:
 # Written and read ################################################################################
 
 
+@chunks.both
 def test_an_attribute_like_any_other(path: Path) -> None:
     h = table(N, 6)
     before = gz.open(path)
@@ -123,6 +125,7 @@ def test_a_store_without_nodes(tmp_path: Path) -> None:
         assert store.verify().ok
 
 
+@chunks.both
 @pytest.mark.parametrize("encoding", ["float16", "bfloat16"])
 def test_encodings(path: Path, encoding: str) -> None:
     half = getattr(torch, encoding)
@@ -154,6 +157,7 @@ def test_encodings(path: Path, encoding: str) -> None:
         assert gz.open(path, keep_half=["h"]).data().h.dtype == half
 
 
+@chunks.both
 def test_by_node_where_rows_lie_otherwise(ordered: Path) -> None:
     h = table(N, 3)
     with gz.open(ordered, "r+") as store:

@@ -16,6 +16,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import chunks
 import pytest
 import torch
 from store_files import make_store, overwrite, set_field
@@ -158,6 +159,7 @@ def test_string_ids_that_are_no_text(store: Path) -> None:
         list(ids)
 
 
+@chunks.both
 class TestVerify:
     @pytest.fixture
     def big(self, tmp_path: Path) -> Path:

@@ -6,6 +6,7 @@ import copy
 from functools import wraps
 from itertools import pairwise
 
+import chunks
 import numpy as np
 import pytest
 import torch
@@ -208,6 +209,7 @@ def test_an_optimized_store(optimized, name):
         assert_equal(inferred(model, store)[None], model(data.x, data.edge_index))
 
 
+@chunks.both
 @pytest.mark.parametrize("option", [{}, {"improved": True}, {"add_self_loops": False}])
 @pytest.mark.parametrize("kind", ["graph", "optimized"])
 def test_weights_of_edges(request, kind, option):
@@ -264,6 +266,7 @@ def test_callables(graph):
         assert_equal(found, F.log_softmax(second(x, data.edge_index), -1))
 
 
+@chunks.both
 def test_convolutions_that_normalise(graph):
     data, store = graph
     light, second, adaptive = LGConv(), GCN2Conv(8, 0.1, 0.5, 1), FAConv(8, dropout=0.0)

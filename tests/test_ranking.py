@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import chunks
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,7 @@ from graphs import heterogeneous, homogeneous
 from pyg_graphzero import _core
 from pyg_graphzero.hgt import HGTSampler
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.ranking import AccessCounts, count_accesses, shuffled
+from pyg_graphzero.ranking import AccessCounts, count_accesses, inverse, order_rows, shuffled
 from pyg_graphzero.sampler import NeighborSampler
 
 
@@ -133,6 +134,32 @@ def test_kernels_against_their_definition(lists):
     assert next_narrow == next_wide == len(order)
     expected = [order.index(row) if row in order else -1 for row in range(20)]
     assert narrow.tolist() == wide.tolist() == expected
+
+
+@chunks.both
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_orders_and_their_inverse(dtype):
+    order = torch.randperm(50).to(dtype)
+    assert inverse(order)[order.long()].tolist() == list(range(50))
+    assert inverse(order).dtype == dtype
+
+
+@chunks.both
+@settings(max_examples=50, deadline=None)
+@given(
+    counts=st.lists(st.integers(0, 5), max_size=30), hot=st.integers(0, 4), seed=st.integers(0, 99)
+)
+def test_rows_by_use_and_touch(counts, hot, seed):
+    """What many batches used by how many; what others used by first touch; the rest as it lay."""
+    touched = np.random.default_rng(seed).permutation(np.flatnonzero(counts))
+    touched = touched[: len(touched) - seed % 3]  # some were not met when touches were noted
+    places = torch.full((len(counts),), -1)
+    places[torch.from_numpy(touched)] = torch.arange(len(touched))
+    rows = [*touched, *(row for row in np.flatnonzero(counts) if row not in touched)]
+    expected = sorted((r for r in rows if counts[r] > hot), key=lambda r: -counts[r])
+    expected += [r for r in rows if counts[r] <= hot]
+    expected += [row for row, count in enumerate(counts) if count == 0]
+    assert order_rows(torch.tensor(counts, dtype=torch.int32), places, hot).tolist() == expected
 
 
 def test_kernels_refuse_rows_that_are_not_there():

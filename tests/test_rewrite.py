@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import chunks
 import numpy as np
 import pytest
 import torch
@@ -64,6 +65,7 @@ def is_ordered(path: Path) -> bool:
 # Places ##########################################################################################
 
 
+@chunks.both
 def test_in_place(store: Path) -> None:
     before = content(store)
     opened = gz.open(store).data()  # goes on with the old files
@@ -125,6 +127,7 @@ def test_a_store_in_use_is_not_replaced(store: Path, tmp_path: Path) -> None:
 # What is in it ###################################################################################
 
 
+@chunks.both
 def test_types_that_are_not_sampled_stay(tmp_path: Path) -> None:
     data = heterogeneous()
     old = write_store(data, tmp_path / "old")
@@ -164,6 +167,7 @@ def encoded_store(path: Path) -> torch.Tensor:
     return x
 
 
+@chunks.both
 def test_codes_are_kept(tmp_path: Path) -> None:
     encoded_store(tmp_path / "old")
     gz.optimize(tmp_path / "old", tmp_path / "new", **ORDER)
@@ -199,6 +203,7 @@ def test_adopted_rows_become_the_stores_own(tmp_path: Path) -> None:
     assert "adopted" not in gz.open(tmp_path / "s").info()["node_types"][0]["attrs"]["x"]
 
 
+@chunks.both
 def test_time_order_stays(tmp_path: Path) -> None:
     data = homogeneous()
     data.time = torch.arange(300).flip(0)
@@ -223,6 +228,7 @@ def test_a_graph_without_edges(tmp_path: Path) -> None:
 # Changing it #####################################################################################
 
 
+@chunks.both
 def test_columns_join_in_the_users_order(store: Path) -> None:
     gz.optimize(store, **ORDER)
     z, w = torch.arange(600.0).view(300, 2), torch.arange(3000)
@@ -243,6 +249,7 @@ def test_columns_join_in_the_users_order(store: Path) -> None:
     assert torch.equal(batch.w, batch.e_id)
 
 
+@chunks.both
 @pytest.mark.parametrize("layout", ["coo", "csc", "csr"])
 def test_edges_join_by_node(store: Path, layout: str) -> None:
     gz.optimize(store, **ORDER)
@@ -408,6 +415,7 @@ def test_a_damaged_topology(store: Path, offset: int, value: int, part: str) -> 
 # Verify, info, command line ######################################################################
 
 
+@chunks.both
 def test_verify_holds_order_against_rank(store: Path) -> None:
     gz.optimize(store, **ORDER)
     order = torch.from_numpy(np.fromfile(store / "node/order.gd", np.int32, 300, offset=4096))
@@ -422,6 +430,20 @@ def test_verify_holds_order_against_rank(store: Path) -> None:
         assert f"row 0: found {found}, expected a node whose rank is 0" in report.bad[0]
         result = CliRunner().invoke(main, ["verify", str(store)])
         assert result.exit_code == 1
+
+
+@chunks.both
+def test_verify_names_a_row_far_into_an_order(store: Path) -> None:
+    gz.optimize(store, **ORDER)
+    with gz.open(store, "r+") as opened:
+        changed = opened.nodes_in_order().to(torch.int32)
+        changed[[277, 280]] = changed[[280, 277]]
+        opened._contents.node_type(None).order = opened._editor._files.column(
+            "node", "other", changed
+        )
+        opened._editor._commit()
+    (line,) = gz.open(store).verify().bad
+    assert f"row 277: found {changed[277]}, expected a node whose rank is 277" in line
 
 
 def test_schema_with_half_an_order(store: Path) -> None:

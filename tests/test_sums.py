@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import shutil
 
+import chunks
 import pytest
 import torch
 from hypothesis import given, settings
@@ -229,6 +230,7 @@ def test_models(coded, tmp_path, monkeypatch, passes, kind, code, room):
         assert torch.allclose(store.data().out[:], expected, atol=1e-4, rtol=1e-4)
 
 
+@chunks.both
 def test_an_optimized_store_and_bare_convolutions(coded, tmp_path, passes):
     data, stores = coded
     path = tmp_path / "optimized"

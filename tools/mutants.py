@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -107,6 +108,9 @@ class Copy:
 
     def __init__(self) -> None:
         self.tree = WORK / "tree"
+        WORK.mkdir(parents=True, exist_ok=True)
+        self._lock = (WORK / "lock").open("w")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)  # another run waits
         python = WORK / "venv" / "bin" / "python"
         packages = Path(sysconfig.get_path("purelib"))
         if not python.exists():

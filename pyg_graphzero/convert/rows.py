@@ -23,6 +23,8 @@ from .reading import reading
 
 # Rows are read in pieces of about this many bytes.
 SLAB_BYTES = 32 << 20
+# Of a stream, at once.
+_READ_BYTES = 1 << 20
 
 # Makes the path of a temporary file from a name for it, as `Workspace.file` does.
 Spool = Callable[[str], Path]
@@ -269,7 +271,7 @@ class StreamRows(Rows):
         while len(view):
             # A read at a time, so that what the stream decompresses is not held twice.
             with reading(self.path, self.where, "undamaged data"):
-                part = self._stream.read(min(len(view), 1 << 20))
+                part = self._stream.read(min(len(view), _READ_BYTES))
             if not part:
                 done = self._at + (len(out) - len(view)) // max(1, self.row_bytes)
                 raise InputError(
