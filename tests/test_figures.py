@@ -1,0 +1,423 @@
+"""What a person reads is what the API says, and every flag arrives where it is meant to."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import re
+import threading
+import time
+from itertools import permutations
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch_geometric.data import Data
+
+import pyg_graphzero as gz
+from pyg_graphzero import cli, column_writer
+from pyg_graphzero.bench.report import tables
+from pyg_graphzero.bench.settings import PRESETS
+from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
+from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.loader.stats import LoaderStats
+
+# Flags ############################################################################################
+
+# What each command calls, what it needs in any case, and the names of flags that are other ones
+# there: the name, and what becomes of the value.
+CALLS = {
+    "convert": ("run_convert", ["in.csv", "--out", "out"], gz.convert),
+    "optimize": ("run_optimize", ["s", "--seeds", "train", "--num-neighbors", "3"], gz.optimize),
+    "doctor": ("run_doctor", ["s"], gz.doctor),
+}
+OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
+    ("convert", "node_id"): ("nodes", lambda value: {"file": "given", "id": value}),
+    ("convert", "adopt_all"): ("adopt", lambda value: value),
+    ("doctor", "workers"): ("num_workers", lambda value: value),
+    ("doctor", "no_edge_ids"): ("edge_ids", lambda value: not value),
+}
+# Flags that are of use only beside others.
+BESIDE = {("convert", "node_id"): ["--nodes", "given"]}
+# Texts that an option takes, and what they are meant to be.
+MEANT: dict[str, tuple[str, Any]] = {
+    "edge_attrs": ("a=b", {"a": "b"}),
+    "node_attrs": ("a", {"a": "a"}),
+    "dtypes": ("a=int8", {"a": "int8"}),
+    "features": ("int8", {"x": "int8"}),
+    "adopt": ("a,b", ["a", "b"]),
+    "take": ("a,b", ["a", "b"]),
+    "skip": ("t.a", ["t.a"]),
+    "num_neighbors": ("7,-1", [7, -1]),
+    "out": ("elsewhere", Path("elsewhere")),
+}
+
+
+def example(option: click.Option) -> tuple[list[str], Any]:
+    """A use of an option that is not its default, and the value that is meant."""
+    flag, kind = option.opts[-1], option.type
+    if option.is_flag:
+        return [flag], True
+    if option.name in MEANT:
+        text, value = MEANT[option.name]
+        return [flag, text], value
+    if isinstance(kind, click.Choice):
+        value = next(choice for choice in reversed(kind.choices) if choice != option.default)
+        return [flag, value], value
+    if isinstance(kind, click.types.IntParamType):
+        return [flag, "37"], 37
+    if isinstance(kind, click.types.FloatParamType):
+        return [flag, "3.75"], 3.75
+    return [flag, "given"], "given"
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> dict[str, Any]:
+    """What the command calls its function with."""
+    name, needed, function = CALLS[command]
+    calls: list[dict[str, Any]] = []
+
+    def record(*args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        calls.append(bound.arguments)
+        return SimpleNamespace(to_dict=lambda: {"as": "json"})
+
+    monkeypatch.setattr(cli, name, record)
+    done = CliRunner().invoke(cli.main, [command, *needed, *arguments])
+    assert done.exit_code == 0, (arguments, done.output)
+    (call,) = calls
+    if "--json" in arguments:
+        assert json.loads(done.output) == {"as": "json"}
+        call["as_json"] = True
+    return call
+
+
+def options(command: str) -> list[click.Option]:
+    return [p for p in cli.main.commands[command].params if isinstance(p, click.Option)]
+
+
+@pytest.mark.parametrize(("command", "name"), [(c, o.name) for c in CALLS for o in options(c)])
+def test_a_flag_arrives(monkeypatch, command, name):
+    option = next(option for option in options(command) if option.name == name)
+    arguments, value = example(option)
+    beside = BESIDE.get((command, name), [])
+    before = recorded(monkeypatch, command, *beside)
+    after = recorded(monkeypatch, command, *beside, *arguments)
+    target, made = OTHERWISE.get((command, name), (name, lambda value: value))
+    found = after.pop(target)
+    assert found == made(value)
+    assert type(found) is type(made(value))
+    assert found != before.pop(target, None)
+    assert after == before  # and nowhere else
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_a_flag_that_says_no_arrives(monkeypatch, command):
+    for option in options(command):
+        for flag in option.secondary_opts:
+            assert recorded(monkeypatch, command, flag)[option.name] is False
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_without_flags_defaults_are_those_of_the_function(monkeypatch, command):
+    call = recorded(monkeypatch, command)
+    for parameter in inspect.signature(CALLS[command][2]).parameters.values():
+        if parameter.name in ("options", "seeds") or parameter.default is parameter.empty:
+            continue
+        found = call.get(parameter.name, parameter.default)
+        # No names are none, however they are said.
+        assert (
+            found == parameter.default
+            or (not found and not parameter.default)
+            or (list(found) == list(parameter.default))
+        ), parameter.name
+
+
+def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
+    given = {
+        "data": "synthetic:9,9,9", "workloads": "link,load", "fanout": "4,3", "batch_size": "5",
+        "workers": "3", "threads": "2,4", "batches": "6", "rounds": "8", "seed": "9",
+    }  # fmt: skip
+    meant = {
+        "data": "synthetic:9,9,9", "workloads": ("link", "load"), "fanout": (4, 3), "batch_size": 5,
+        "workers": (3,), "threads": (2, 4), "batches": 6, "rounds": 8, "seed": 9,
+    }  # fmt: skip
+    seen: list[Any] = []
+    monkeypatch.setattr(cli, "prepare", lambda *arguments: seen.append(arguments))
+    monkeypatch.setattr(cli, "run_bench", lambda settings, *_: seen.append(settings))
+    monkeypatch.setattr(cli, "write_report", lambda report, out: [f"to {out}"])
+    for name in ("facts", "tables", "summary"):
+        monkeypatch.setattr(cli, name, lambda report: [])
+
+    def ran(*arguments: str) -> Any:
+        seen.clear()
+        done = CliRunner().invoke(cli.main, ["bench", *arguments])
+        assert done.exit_code == 0, done.output
+        return seen[1], seen[0], done.output
+
+    by_name = {option.name: option.opts[-1] for option in options("bench")}
+    handled = {"preset", "cold", "datasets", "out"} | set(given)
+    assert set(by_name) == handled
+    for name, text in given.items():
+        settings = ran(by_name[name], text)[0]
+        assert dataclasses.asdict(settings) == dataclasses.asdict(ran()[0]) | {name: meant[name]}
+    assert ran("--cold")[0].cold
+    for preset in PRESETS:
+        settings = dataclasses.asdict(ran("--preset", preset)[0])
+        assert PRESETS[preset].items() <= settings.items()
+    assert ran("--quick")[0] == ran("--preset", "quick")[0]
+    _, prepared, printed = ran("--datasets", str(tmp_path / "d"), "-o", str(tmp_path / "o"))
+    assert prepared[1:] == (tmp_path / "o" / "stores", tmp_path / "d")
+    assert f"to {tmp_path / 'o'}" in printed
+
+
+def test_flags_of_the_others(tmp_path, monkeypatch):
+    """Of info, verify, and of all of them."""
+    known = {"info": {"as_json"}, "verify": {"progress"}}
+    assert set(cli.main.commands) == {*CALLS, *known, "bench"}
+    for command, names in known.items():
+        assert {option.name for option in options(command)} == names
+    shown: list[bool | None] = []
+    real = cli.Progress
+    monkeypatch.setattr(cli, "Progress", lambda show: (shown.append(show), real(show))[1])
+    gz.convert(Data(x=torch.zeros(3, 1)), tmp_path / "s", progress=False)
+    for flags in ([], ["--progress"], ["--no-progress"]):
+        assert CliRunner().invoke(cli.main, ["verify", str(tmp_path / "s"), *flags]).exit_code == 0
+    assert shown == [None, True, False]
+
+
+# Figures ##########################################################################################
+
+
+def numbers(pattern: str, text: str) -> list[float]:
+    """The groups of a pattern as numbers."""
+    found = re.search(pattern, text)
+    assert found is not None, (pattern, text)
+    return [float(group.replace(",", "")) for group in found.groups()]
+
+
+def test_the_stats_of_a_loader():
+    stats = LoaderStats(
+        2, batches=1300, nodes=5, edges=71_000_000, bytes=9 << 30, rows=40_000, hits=30_000,
+        reads=26_000, read_bytes=13 << 30, useful_bytes=13 << 28, elapsed=50.0, sample=20.0,
+        gather=15.0, read=9.0, prepare=1.0, wait=7.0, finish=2.0,
+    )  # fmt: skip
+    text, values = repr(stats), stats.to_dict()
+    assert numbers(r"([\d,]+) batches in ([\d.]+) s, ([\d.]+) batches/s", text) == [
+        1300, 50, pytest.approx(values["batches_per_second"], rel=0.01),
+    ]  # fmt: skip
+    (edges, size) = numbers(r"([\d.]+) M edges/s, ([\d,]+) MiB", text)
+    assert edges * 1e6 == pytest.approx(values["edges_per_second"], rel=0.04)
+    assert size * 2**20 == values["bytes"]
+    for name in ("sample", "gather", "idle", "prepare", "wait", "finish", "train", "read"):
+        seconds, share = numbers(rf"\b{name} ([\d.]+) s \((\d+)%\)", text)
+        assert seconds == pytest.approx(getattr(stats, name), rel=0.01)
+        assert share == pytest.approx(100 * seconds / 50, abs=0.6)
+    assert numbers(r"stalled ([\d.]+) s", text) == [stats.stall]
+    hits, rows, reads, mib, useful = numbers(
+        r"([\d.]+)% of ([\d,]+) rows in memory, ([\d,]+) reads and ([\d.]+) MiB a batch, (\d+)%",
+        text,
+    )
+    assert (hits / 100, rows, reads) == (stats.hit_rate, 40_000, stats.reads_per_batch)
+    assert mib * 2**20 == pytest.approx(stats.read_bytes_per_batch, rel=0.01)
+    assert useful == 25
+
+
+def test_what_the_doctor_says(tmp_path):
+    data = Data(x=torch.randn(3000, 64), edge_index=torch.randint(3000, (2, 40_000)))
+    gz.convert(data, tmp_path / "s", progress=False)
+    found = gz.doctor(tmp_path / "s", num_neighbors=[5, 5], batch_size=100, seconds=0.1)
+    text, values = str(found), found.to_dict()
+    epoch = values["epoch"]
+    assert epoch["batches"] == 30
+    nodes, edges, sample, gather = numbers(
+        r"a batch: ([\d,]+) nodes, ([\d,]+) edges, .*; "
+        r"([\d.]+) ms to sample, ([\d.]+) ms to gather",
+        text,
+    )
+    for shown, name, unit in (
+        (nodes, "nodes", 1), (edges, "edges", 1), (sample, "sample", 1e3), (gather, "gather", 1e3),
+    ):  # fmt: skip
+        assert shown == pytest.approx(unit * epoch[name] / 30, abs=0.55 if unit == 1 else 0.051)
+    seconds, rate = numbers(r"\n  ([\d.e-]+) s \(([\d.]+) batches/s\)", text)
+    assert seconds == pytest.approx(epoch["elapsed"], rel=0.01)
+    assert rate == pytest.approx(epoch["batches_per_second"], rel=0.01)
+    assert numbers(r"epoch: ([\d,]+) batches of ([\d,]+) seeds", text) == [30, 100]
+    assert f"memory: {format_bytes(values['division']['memory'])}, of which" in text
+    for file in found.files:
+        if file.kind != "indptr":
+            assert f"{file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes" in text
+
+
+@pytest.mark.parametrize("flags", [{}, {"edge_ids": True}, {"edge_ids": False}])
+def test_the_doctor_reads_edge_ids_where_a_loader_does(tmp_path, flags):
+    data = Data(x=torch.randn(300, 4), edge_index=torch.randint(300, (2, 4000)))
+    gz.convert(data, tmp_path / "s", progress=False)
+    found = gz.doctor(tmp_path / "s", num_neighbors=[2], batch_size=50, seconds=0.05, **flags)
+    batch = next(iter(NeighborLoader(gz.open(tmp_path / "s"), [2], batch_size=50, **flags)))
+    assert any("edge_id" in file.name for file in found.files) == ("e_id" in batch)
+
+
+def test_the_tables_of_the_bench():
+    each = {
+        "case": "train, 2 workers", "workload": "train", "contestant": "graphzero",
+        "seconds_per_batch": [0.5, 0.25, 2.0], "edges_per_batch": 3e6, "nodes_per_batch": 4321.0,
+        "cpu_seconds_per_batch": [0.125], "compute_seconds_per_batch": [0.0625],
+        "loader_cpu_seconds_per_batch": [0.25], "bytes_read": 7 << 20, "open_seconds": 1.5,
+        "prepare_seconds": 0.25,
+        "memory": {"run": {"anon": 1 << 20, "file": 2 << 20, "shmem": 3 << 20, "rss": 4 << 20,
+                           "pss": 5 << 20, "processes": 6}},
+    }  # fmt: skip
+    slower = each | {"contestant": "pyg", "seconds_per_batch": [5.0]}
+    made = tables({"results": [each, slower], "machine": {"usable_cores": 2}})
+    speed, memory, training = (dict(zip(t.header, t.rows[0], strict=True)) for t in made)
+    assert {name: speed[name] for name in speed if name not in ("case", "by")} == {
+        "batches/s": "2", "min": "0.5", "max": "4", "M edges/s": "6", "nodes/batch": "4,321",
+        "CPU ms/batch": "125", "time": "1.0×",
+    }  # fmt: skip
+    assert dict(zip(made[0].header, made[0].rows[1], strict=True))["time"] == "10.0×"
+    assert list(memory.values())[2:] == ["1", "2", "3", "4", "5", "6", "7", "1.75"]
+    assert list(training.values())[2:] == ["500", "62.5", "250", "2.67"]
+    assert made[2].title.startswith("Training, ms per batch")
+
+
+def test_the_summary_of_a_conversion_and_what_info_prints(tmp_path):
+    edges = np.array([[0, 0, 1, 2, 2, 5], [1, 1, 2, 0, 2, 1]])
+    summary = gz.convert(
+        edges, tmp_path / "s", num_nodes=2000, node_attrs={"x": np.zeros((2000, 3), np.float32)},
+        progress=False,
+    )  # fmt: skip
+    text = str(summary)
+    value = summary.to_dict()
+    assert f"{format_bytes(value['num_bytes'])} in {value['seconds']:.1f} s" in text
+    assert f"{format_bytes(value['peak_memory'])} of memory at most" in text
+    assert value["num_bytes"] == sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file())
+    assert numbers(r"nodes: ([\d,]+) nodes, ([\d,]+) without edges", text) == [2000, 1996]
+    assert numbers(r"edges: ([\d,]+) edges, ([\d,]+) duplicates, ([\d,]+) self-loops", text) == [
+        6, 1, 1,
+    ]  # fmt: skip
+    printed = CliRunner().invoke(cli.main, ["info", str(tmp_path / "s")]).output
+    info = gz.open(tmp_path / "s").info()
+    assert numbers(r"nodes: ([\d,]+) nodes", printed) == [info["node_types"][0]["num_nodes"]]
+    assert numbers(r"edges: ([\d,]+) edges", printed) == [info["edge_types"][0]["num_edges"]]
+    assert f"{format_bytes(info['bytes'])}, format" in printed
+    assert f"topology {format_bytes(info['edge_types'][0]['topology_bytes'])}" in printed
+    column = info["node_types"][0]["attrs"]["x"]
+    assert f"x: float32[3], {format_bytes(column['bytes'])}" in printed
+    assert column["bytes"] == (tmp_path / "s/node/x.gd").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [(1023, "1,023 bytes"), (1536, "1.5 KiB"), (3 << 19, "1.5 MiB"), (5 << 41, "10,240.0 GiB")],
+)
+def test_bytes(size, shown):
+    assert format_bytes(size) == shown
+
+
+def test_the_summary_of_an_inference():
+    layers = [
+        LayerSummary(n, None, "h", 5000, 1000, 7000, 12.34, 3_200_000, 4_300_000, 98_000_000, "x")
+        for n in range(2)
+    ]
+    lines = str(InferenceSummary("s", {None: "out"}, 25.0, layers)).splitlines()
+    for line, factor in zip(lines, (2, 1, 1), strict=True):
+        assert numbers(r"([\d.]+) MB read, ([\d.]+) MB written, (\d+) MB of memory", line) == [
+            pytest.approx(3.2 * factor), pytest.approx(4.3 * factor), 98,
+        ]  # fmt: skip
+    assert numbers(r"in ([\d.]+) s", lines[0]) == [25.0]
+    assert numbers(r"([\d,]+) rows from row ([\d,]+) on, ([\d,]+) edges, ([\d.]+) s", lines[1]) == [
+        5000, 1000, 7000, 12.3,
+    ]  # fmt: skip
+
+
+# What figures are made of #########################################################################
+
+
+@pytest.mark.parametrize("how", ["min", "max", "sum", "mean"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_merged_edge_does_not_depend_on_the_order(tmp_path, how, dtype):
+    """One that is no number makes the merged one none, whichever comes first."""
+    for values in permutations([float("nan"), 1.0, 3.0]):
+        data = Data(
+            edge_index=torch.tensor([[0, 0, 0, 1, 1], [1, 1, 1, 0, 0]]),
+            w=torch.tensor([*values, 4.0, 2.0], dtype=dtype),
+            num_nodes=2,
+        )
+        gz.convert(data, tmp_path / "s", coalesce=how, force=True, progress=False)
+        found = gz.open(tmp_path / "s").data()
+        by_src = dict(zip(found.edge_index[0].tolist(), found.w.tolist(), strict=True))
+        assert np.isnan(by_src[0])
+        assert by_src[1] == {"min": 2, "max": 4, "sum": 6, "mean": 3}[how]
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+@pytest.mark.parametrize("level", ["time", "edge_time"])
+@pytest.mark.parametrize(("seed", "neighbor"), [(-0.0, 0.0), (0.0, -0.0), (-0.0, -0.0)])
+def test_both_zeros_are_one_time(tmp_path, on_disk, level, seed, neighbor):
+    data = Data(edge_index=torch.tensor([[1, 2], [0, 0]]), num_nodes=3)
+    if level == "time":
+        data.time = torch.tensor([0.0, neighbor, 1.0])
+    else:
+        data.edge_time = torch.tensor([neighbor, 1.0])
+    if on_disk:
+        gz.convert(data, tmp_path / "s", time_attr=level, progress=False)
+        data = gz.open(tmp_path / "s").data()
+    loader = NeighborLoader(
+        data, [-1], torch.tensor([0]), time_attr=level, input_time=torch.tensor([seed])
+    )
+    assert next(iter(loader)).n_id.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("by_node", [False, True])
+def test_the_loss_of_a_column_that_threads_write(tmp_path, monkeypatch, by_node):
+    """One thread at a time is in the encoder, whose sums are not made for more."""
+    data = Data(x=torch.randn(400, 8), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    gz.convert(data, tmp_path / "s", progress=False)
+    rows = torch.randn(400, 8) * 1000
+    inside, most, real = [0], [0], column_writer.encode_rows
+
+    def encode(*arguments: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.002)  # others come in meanwhile, if they can
+        try:
+            return real(*arguments)
+        finally:
+            inside[0] -= 1
+
+    monkeypatch.setattr(column_writer, "encode_rows", encode)
+    with gz.open(tmp_path / "s", "r+") as store:
+        one = store.create_column("one", 8, encoding="float16")
+        one.write(0, rows)
+        one.publish()
+        column = store.create_column("four", 8, encoding="float16")
+
+        def work(thread: int) -> None:
+            for begin in range(100 * thread, 100 * (thread + 1), 10):
+                part = rows[begin : begin + 10]
+                if by_node:
+                    column.put_tensor(part, torch.arange(begin, begin + 10))
+                else:
+                    column.write(begin, part)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        column.publish()
+        losses = {
+            name: attr["encoding"] for name, attr in store.info()["node_types"][0]["attrs"].items()
+            if name != "x"
+        }  # fmt: skip
+    assert most == [1]
+    assert losses["four"].pop("rmse") == pytest.approx(losses["one"].pop("rmse"))
+    for name, value in losses["one"].items():
+        assert losses["four"][name] == (pytest.approx(value) if type(value) is float else value)
