@@ -431,8 +431,7 @@ def _shares(counts: Tensor, order: Tensor) -> list[float]:
     total = int(counts.sum())
     firsts = [order[: order.numel() * percent // 100] for percent in (10, 20, 30)]
     return [
-        sum(int(counts[part.to(torch.int64)].sum()) for part in first.split(_PIECE))
-        / max(total, 1)
+        sum(int(counts[part.to(torch.int64)].sum()) for part in first.split(_PIECE)) / max(total, 1)
         for first in firsts
     ]
 

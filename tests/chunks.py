@@ -12,7 +12,12 @@ import pytest
 # By module: its constants that say how much is done at once, and what they are made.
 TINY: dict[str, dict[str, int]] = {
     "column_writer": {"_PIECE_BYTES": 500},
-    "columns": {"_DECODED_ROWS": 3, "_INVERTED_ROWS": 30, "_WRITE_BYTES": 1000},
+    "columns": {
+        "_COMPARED_BYTES": 100,
+        "_DECODED_ROWS": 3,
+        "_INVERTED_ROWS": 30,
+        "_WRITE_BYTES": 1000,
+    },
     "convert.blocks": {"BLOCK_BYTES": 64},
     "convert.compressed": {"_STEP": 3},
     "convert.distinct": {"_SLAB_ROWS": 3, "_MIN_PIECE": 16},
