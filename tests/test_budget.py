@@ -357,11 +357,14 @@ def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
     assert len(pager_of(store._contents).leases) == 0
 
 
-def test_a_changed_attribute_is_gathered_as_it_is_now(homogeneous):
+@pytest.mark.parametrize("between_epochs", [False, True])
+def test_a_changed_attribute_is_gathered_as_it_is_now(homogeneous, between_epochs):
     store = gz.open(homogeneous, memory=tight())
     data = store.data()
-    data.x[:100] = 7.0
     loader = gz.loader.NeighborLoader(data, [5], input_nodes=torch.arange(50), batch_size=50)
+    if between_epochs:
+        next(iter(loader))
+    data.x[:100] = 7.0
     batch = next(iter(loader))
     assert (batch.x[:50] == 7.0).all()
     assert torch.equal(batch.x, data.x[batch.n_id])
