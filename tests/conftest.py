@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,19 @@ from graphs import heterogeneous, homogeneous, write_store
 # A busy machine is no failure: what takes too long is for benchmarks to say.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
+    """Says in the last line what was left out, and why: nothing that could have been installed."""
+    result = yield
+    reporter = session.config.pluginmanager.getplugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
+    reasons = Counter(str(each.longrepr[-1]).removeprefix("Skipped: ") for each in skipped)
+    if reporter and not hasattr(session.config, "workerinput"):
+        why = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
+        reporter.write_line(f"{len(skipped)} tests skipped{': ' * bool(why)}{why}")
+    return result
 
 
 @pytest.fixture

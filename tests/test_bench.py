@@ -78,7 +78,6 @@ def test_the_report_discloses_what_it_was_measured_on(quick):
 
 def test_the_chart(quick):
     result, out = quick
-    pytest.importorskip("matplotlib")
     assert (out / "bench.png").read_bytes().startswith(b"\x89PNG")
     assert "![chart](bench.png)" in (out / "bench.md").read_text()
     assert "bench.png" in result.output

@@ -111,7 +111,8 @@ def test_one_node_with_more_edges_than_fit(
 
 @pytest.mark.parametrize("memory", ROOMS)
 def test_equal_to_scipy(tmp_path: Path, memory: int) -> None:
-    sparse = pytest.importorskip("scipy.sparse")
+    from scipy import sparse
+
     rng = np.random.default_rng(3)
     num_nodes, num_edges = 5000, 60_000
     src = rng.integers(0, num_nodes, num_edges)

@@ -82,7 +82,8 @@ def test_npz_csc_columns_are_destinations(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
 def test_scipy_files(tmp_path: Path, layout: str) -> None:
-    sparse = pytest.importorskip("scipy.sparse")
+    from scipy import sparse
+
     matrix = sparse.coo_matrix((np.ones(4), (RING[0], RING[1])), shape=(7, 7))
     sparse.save_npz(tmp_path / "m.npz", matrix.asformat(layout))
     summary = gz.convert(tmp_path / "m.npz", tmp_path / "store")

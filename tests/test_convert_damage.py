@@ -275,3 +275,14 @@ def test_errors_of_the_system_name_the_input(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="Input/output error") as caught:
             gz.convert(path, tmp_path / "store")
     assert (caught.value.errno, caught.value.filename) == (5, str(path))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+@pytest.mark.parametrize("pointers", [[0, 1, 5, 2], [1, 1, 2, 2], [0, -4, 1, 2], [0, 1, 2, 9]])
+def test_a_sparse_tensor_that_torch_does_not_check(tmp_path: Path, pointers: list[int]) -> None:
+    inner, values = torch.tensor([0, 1]), torch.ones(2)
+    crow = torch.tensor(pointers)
+    adj = torch.sparse_csr_tensor(crow, inner, values, (3, 3), check_invariants=False)
+    error = str(refused(Data(x=torch.ones(3, 1), adj_t=adj), tmp_path))
+    assert error.startswith("Data: adj_t: found pointers ")
+    assert error.endswith("expected 0 ascending to 2")

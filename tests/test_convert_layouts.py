@@ -124,7 +124,6 @@ def test_igb_hetero(tmp_path: Path) -> None:
 @pytest.mark.parametrize("edge_format", ["csv", "numpy"])
 @pytest.mark.parametrize("kind", ["homogeneous", "heterogeneous"])
 def test_graphbolt(tmp_path: Path, kind: str, edge_format: str) -> None:
-    pytest.importorskip("yaml")
     graph = citations() if kind == "homogeneous" else academic(40)
     unsplit = np.isin(np.arange(30), np.concatenate([*graph.split.values()]), invert=True)
     graph.y[unsplit] = -1  # labels come with the sets
@@ -308,7 +307,6 @@ def test_labels_outside_the_declared_classes(tmp_path: Path) -> None:
     graph.y[4] = 153
     with pytest.raises(InputError, match=r"node_label\.npy: row 4: found class 153, expected a cl"):
         gz.convert(layouts.mag240m(tmp_path / "mag", graph), tmp_path / "s")
-    pytest.importorskip("yaml")
     graph = citations()
     graph.y[graph.split["valid"][2]] = 40
     with pytest.raises(InputError, match=r"valid_labels\.npy: row 2: found class 40, expected a"):

@@ -253,10 +253,8 @@ def test_two_ranks_on_one_store(homo, tmp_path):
 
 
 def lightning():
-    try:
-        import lightning.pytorch as found
-    except ImportError:
-        found = pytest.importorskip("pytorch_lightning", exc_type=ImportError)
+    import lightning.pytorch as found  # slow, and only some tests need it
+
     return found
 
 

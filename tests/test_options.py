@@ -295,11 +295,8 @@ def test_pygs_loaders_take_the_sampler(homo):
 
 
 def test_lightning_makes_loaders_anew(homo):
-    try:
-        from lightning.pytorch.utilities.data import _update_dataloader
-    except ImportError:
-        module = pytest.importorskip("pytorch_lightning.utilities.data")
-        _update_dataloader = module._update_dataloader
+    from lightning.pytorch.utilities.data import _update_dataloader
+
     data, store = homo
     loader = NeighborLoader(store, [3], input_nodes=data.train_idx, batch_size=10, **SLOW)
     sampler = DistributedSampler(loader.dataset, 2, 0, shuffle=False)

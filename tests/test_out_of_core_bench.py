@@ -327,7 +327,6 @@ def test_table_and_charts(report, tmp_path):
     assert "<0.02" in text
     assert "stock, 0 workers: after ready: nothing came for 50 s" in text
     assert "50%" in text
-    pytest.importorskip("matplotlib")
     assert charts(report, tmp_path) is None
     for name in ("speed", "memory", "reads"):
         assert (tmp_path / f"out_of_core_{name}.png").read_bytes()[1:4] == b"PNG"

@@ -403,7 +403,12 @@ def _coo(adj: Any, where: str) -> tuple[Any, Any, torch.Tensor | None]:
         by_row = adj.layout == torch.sparse_csr
         pointers = adj.crow_indices() if by_row else adj.ccol_indices()
         inner = adj.col_indices() if by_row else adj.row_indices()
-        outer = torch.arange(len(pointers) - 1).repeat_interleave(pointers.diff())
+        counts = pointers.diff()
+        # torch looks at these only where it is told to.
+        if int(pointers[0]) != 0 or bool((counts < 0).any()) or int(pointers[-1]) != len(inner):
+            found = f"pointers {pointers[:3].tolist()} … {pointers[-1:].tolist()}"
+            raise InputError(where, "adj_t", found, f"0 ascending to {len(inner)}")
+        outer = torch.arange(len(counts)).repeat_interleave(counts)
         return (outer, inner, adj.values()) if by_row else (inner, outer, adj.values())
     if isinstance(adj, SparseTensor):
         return adj.coo()

@@ -474,10 +474,16 @@ def torch_file(rng: random.Random, directory: Path) -> Input:
             attrs = {"w": found["a", "to", "b"].w.numpy()}
             return Graph({("a", "to", "b"): (*ends, attrs)}, {"a": {"x": found["a"].x.numpy()}})
         if form == "adj":
-            adj = found["adj_t"].to_sparse_coo()
-            dst, src = adj._indices().tolist()
-            attrs = {"edge_weight": adj._values().numpy()}
+            adj = found["adj_t"]
+            if adj.layout == torch.sparse_coo:
+                (dst, src), values = adj._indices().tolist(), adj._values()
+            else:
+                counts, src = np.diff(adj.crow_indices()), adj.col_indices().tolist()
+                dst, values = np.arange(len(counts)).repeat(counts).tolist(), adj.values()
+            attrs = {"edge_weight": values.numpy()}
             return Graph({None: (src, dst, attrs)}, {None: {"x": found["x"].numpy()}})
+        if any(name not in found for name in ("x", "w", "edge_index")):
+            return Graph()  # a name was damaged: attributes may be called as they like
         attrs = {"w": found["w"].numpy()}
         ends = _ends(found["edge_index"].numpy())
         return Graph({None: (*ends, attrs)}, {None: {"x": found["x"].numpy()}})
