@@ -20,14 +20,14 @@ class LinkSeeds:
     Attributes:
         nodes: Nodes to sample around, by node type.
         times: Their times by node type; None without times.
-        num_links: How many seed edges are positive.
+        trees: Of each seed, ends of one type after the other, the number of its positive edge.
         metadata: What PyG's ``LinkLoader`` wants to know: ``input_id``, where the ends of the seed
             edges are in the batch, labels and times.
     """
 
     nodes: dict[str | None, Tensor]
     times: dict[str | None, Tensor] | None
-    num_links: int
+    trees: Tensor
     metadata: tuple[Any, ...]
 
 
@@ -111,4 +111,6 @@ def link_seeds(
             negative = negative.view(-1, num_links).t()
         negative = negative.reshape(num_links, -1).squeeze(-1)
         metadata = (inputs.input_id, at_src, at_dst[:num_links], negative, own_time)
-    return LinkSeeds(by_type, seed_times, num_links, metadata)
+    # Both ends of an edge share a tree, and negatives that of a positive.
+    trees = torch.cat([torch.arange(n.numel()) % max(num_links, 1) for _, n in ends])
+    return LinkSeeds(by_type, seed_times, trees, metadata)

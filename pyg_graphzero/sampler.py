@@ -493,7 +493,7 @@ class NeighborSampler(GraphSampler):
 
         def finish(sampled: Sampled) -> Any:
             for trees in sampled.trees or []:
-                trees %= links.num_links  # both ends, and the negatives, share one
+                trees[:] = links.trees[trees]
             return links.metadata
 
         return Prepared(seeds, finish)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 
 import pytest
@@ -194,6 +195,9 @@ def test_binary_negatives(homo, disjoint, amount):
     assert batch.edge_label.tolist() == [1.0] * 64 + [0.0] * negatives
     assert torch.equal(seeds_of(batch)[:, :64], data.edge_index[:, batch.input_id])
     assert ((seeds_of(batch) >= 0) & (seeds_of(batch) < 300)).all()
+    if disjoint:  # both ends share a tree, and negatives that of a positive
+        trees = (torch.arange(64 + negatives) % 64).tolist()
+        assert batch.batch[batch.edge_label_index].tolist() == [trees, trees]
 
 
 def test_labels_make_room_for_negatives(homo):
@@ -223,6 +227,15 @@ def test_triplets(homo, disjoint):
         LinkNeighborLoader(
             store, [2], neg_sampling="triplet", edge_label=torch.zeros(3000, dtype=torch.long)
         )
+
+
+def test_triplets_of_a_split_keep_none_of_its_pairs(homo):
+    data = copy.copy(homo[0])
+    data.edge_label_index, data.edge_label_time = data.edge_index[:, :9], torch.arange(9)
+    for neg_sampling, is_there in (("triplet", False), ("binary", True)):
+        batch = next(iter(LinkNeighborLoader(data, [2], neg_sampling=neg_sampling, batch_size=4)))
+        assert ("edge_label_index" in batch) is is_there
+        assert "edge_label_time" not in batch
 
 
 def test_weighted_negatives(homo):

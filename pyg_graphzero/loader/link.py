@@ -196,7 +196,8 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         seeds: StoredEdges | EdgeSamplerInput
         on_disk = isinstance(sampler, NeighborSampler) and sampler.graph.on_disk(name)
         if edges is None and on_disk and not sampler.graph.backward:
-            order = "store" if self.locality is not None else self.seed_order
+            is_grouped = self.locality is not None and self.locality > 1
+            order = "store" if is_grouped else self.seed_order
             seeds = StoredEdges(sampler, name, label, time, input_id, order, in_order)
         elif self.seed_order == "store":
             raise ValueError(
@@ -240,6 +241,8 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         if self.neg_sampling is not None and self.neg_sampling.is_triplet():
             src.src_index, dst.dst_pos_index, dst.dst_neg_index = metadata[1:4]
             src.seed_time = dst.seed_time = metadata[4]
+            # The graph's own, of a split, are none of this batch's.
+            seeds.edge_label_index = seeds.edge_label_time = None
         else:
             seeds.edge_label_index, seeds.edge_label, seeds.edge_label_time = metadata[1:4]
 
