@@ -47,7 +47,8 @@ class Mutant:
         file: The source file, from the root of the repository.
         before: Text that stands in it exactly once.
         after: What is put in its place.
-        test: What must fail then: ``tests/test_x.py::test_y``, or ``tests/cpp/test_x.cpp::y``.
+        test: What must fail then: ``tests/test_x.py::test_y``, or ``tests/cpp/test_x.cpp::y``,
+            of which ``y[tiny]`` is the run with tiny chunks.
     """
 
     name: str
@@ -184,7 +185,8 @@ class Copy:
         if is_cpp or own_engine:
             self._build("graphzero_tests" if is_cpp else "_core")
         if is_cpp:
-            command = ["graphzero_tests", name]
+            name, _, run = name.partition("[")
+            command = ["graphzero_tests", name, *(["--tiny-chunks"] if run == "tiny]" else [])]
         else:
             module = self.tree / "pyg_graphzero" / "_core.abi3.so"
             module.unlink(missing_ok=True)  # it may be mapped

@@ -1,5 +1,5 @@
 // Runs every test, or those whose name contains an argument; with --tiny-chunks so that every loop
-// over much data has many chunks.
+// over much data has many chunks. --names says which test begins, before it may crash.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -44,15 +44,22 @@ constexpr gz::ChunkSizes kTiny{.range = 3,
 int main(int argc, char** argv) {
   using namespace gz::test;
   const char* wanted = "";
+  bool names = false;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--tiny-chunks") == 0) {
       gz::chunk_sizes = kTiny;
+    } else if (std::strcmp(argv[i], "--names") == 0) {
+      names = true;
     } else {
       wanted = argv[i];
     }
   }
   for (const Test& test : tests()) {
     if (std::strstr(test.name, wanted) == nullptr) continue;
+    if (names) {
+      std::printf("RUN %s\n", test.name);
+      std::fflush(stdout);
+    }
     const long before = failed;
     try {
       test.run();

@@ -1,0 +1,350 @@
+"""What must be on disk before what; and stores after the power failed at any instant.
+
+A process that is killed leaves what it wrote in the page cache, so that no test that kills sees
+whether anything was synced. Here one process works, all it does to its files is recorded, and what
+a disk may hold at many instants of it is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from power_loss import Disk, Event, File, Folder, record, write_out
+
+import pyg_graphzero as gz
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="preloads a library")
+
+CUTS = 6  # of each step, beside those at renames; more would only take longer
+ROWS, WIDTH = 300, 1000  # three blocks and more, pages that are not all of one row
+
+WORK = """
+import sys
+from pathlib import Path
+
+import torch
+from torch_geometric.nn import GraphSAGE
+
+import pyg_graphzero as gz
+from graphs import homogeneous
+
+root = Path(sys.argv[1])
+path = root / "store"
+torch.manual_seed(0)
+
+
+def mark(name):
+    try:
+        open(f"/recorder/{name}")
+    except FileNotFoundError:
+        pass
+
+
+def rows(seed):
+    return torch.full((300, 1000), seed) + torch.arange(300)[:, None]
+
+
+data = homogeneous(300, 2500)
+mark("convert")
+gz.convert(data, path, progress=False)
+mark("replace")
+gz.convert(data, path, progress=False, force=True, features="float16")
+with gz.open(path, mode="r+") as store:
+    mark("put_tensor")
+    features, graph = store.feature_store, store.graph_store
+    features.put_tensor(torch.arange(300), None, "age", None)
+    mark("put_tensor_again")
+    features.put_tensor(torch.arange(300) * 2, None, "age", None)
+    mark("remove_tensor")
+    features.remove_tensor(None, "age", None)
+    mark("put_edge_index")
+    graph.put_edge_index(tuple(data.edge_index[:, :500]), None, "coo", size=(300, 300))
+    mark("create_column")
+    column = store.create_column("h", 1000, dtype=torch.int64)
+    column.write(0, rows(1000)[:100])
+    column.commit()
+    column.write(100, rows(1000)[100:250])
+    column.commit()
+    mark("replace_rows")
+    column.write(50, rows(2000)[50:70])
+    column.write(250, rows(2000)[250:])
+    column.commit()
+    mark("publish")
+    column.publish()
+    mark("discard")
+    other = store.create_column("other", 3, dtype=torch.int64)
+    other.write(0, torch.ones(300, 3, dtype=torch.int64))
+    other.discard()
+mark("infer")
+gz.inference.layerwise(GraphSAGE(8, 4, 2, 3), path, out="z", max_edges=600, progress=False)
+mark("optimize")
+gz.optimize(path, seeds=torch.arange(50), num_neighbors=[3, 3], batch_size=20)
+mark("optimize_elsewhere")
+gz.optimize(path, root / "other", seeds=torch.arange(50), num_neighbors=[3, 3], batch_size=20)
+mark("end")
+"""
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory) -> list[Event]:
+    folder = tmp_path_factory.mktemp("recorded")
+    root = folder / "root"
+    root.mkdir()
+    script = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n{WORK}"
+    return record(script, root)
+
+
+@dataclass
+class Step:
+    """What a process did between two marks: the disk before, and the events."""
+
+    name: str
+    events: list[Event]
+
+
+def steps_of(events: list[Event]) -> list[Step]:
+    steps: list[Step] = []
+    for event in events:
+        if event.kind == "mark":
+            steps.append(Step(event.path, []))
+        elif steps:
+            steps[-1].events.append(event)
+    return steps
+
+
+def root_of(events: list[Event]) -> str:
+    path = next(event.path for event in events if event.path.endswith(tuple("0123456789abcdef")))
+    return path.split("/root/")[0] + "/root"
+
+
+def is_lasting(path: str) -> bool:
+    """Whether it is part of a store; not a lock, and not what is being built beside one."""
+    return not path.endswith("lock") and ".partial-" not in path and ".scratch-" not in path
+
+
+def walk(events: list[Event]) -> Iterator[tuple[str, Disk, Event]]:
+    """Every event with its step, and the disk before it."""
+    disk, step = Disk(root_of(events)), ""
+    for event in events:
+        yield step, disk, event
+        if event.kind == "mark":
+            step = event.path
+        else:
+            disk.apply(event)
+
+
+def unsynced(disk: Disk, node: File | Folder | None) -> list[str]:
+    return [name for name, found in disk.files(node) if found.pending and is_lasting(name)]
+
+
+def test_what_gets_a_name_is_synced_before(events):
+    """Names are given by renames: of a document, of a whole store. No other order is safe."""
+    seen = 0
+    for step, disk, event in walk(events):
+        if event.kind in ("rename", "exchange") and is_lasting(event.other):
+            seen += 1
+            assert unsynced(disk, disk.find(event.path)) == [], (step, event.path)
+    assert seen >= 12
+
+
+def test_what_a_document_names_is_synced_before_it_replaces_another(events):
+    """``store.json`` names files, in folders: their bytes and their names are safe before."""
+    for step, disk, event in walk(events):
+        if event.kind != "rename" or not event.other.endswith("/store.json"):
+            continue
+        store = disk.find(event.other.removesuffix("/store.json"))
+        fresh = disk.find(event.path)
+        assert isinstance(store, Folder)
+        assert isinstance(fresh, File)
+        for name in json.loads(fresh.content())["files"]:
+            folder, file = name.split("/")
+            lies_in = store.names()[folder]
+            assert isinstance(lies_in, Folder)
+            assert lies_in.pending == [], (step, folder)
+            assert lies_in.names()[file].pending == [], (step, name)
+
+
+def test_everything_is_synced_at_the_end_of_each_step(events):
+    """When a call returns, what it has done lasts. Files may come back that it removed."""
+    for step, disk, event in walk(events):
+        if event.kind != "mark" or step == "":
+            continue
+        for name, node in disk.files():
+            if not is_lasting(name):
+                continue
+            if isinstance(node, File):
+                assert node.pending == [], (step, name)
+            else:
+                kept = node.names()
+                lost = [n for n in kept if kept[n] is not node.synced.get(n) and is_lasting(n)]
+                assert lost == [], (step, name)
+
+
+def test_the_journal_of_a_column_comes_first_and_its_rows_before_what_says_so(events):
+    """In this order: journal, rows, the bits that say they are durable."""
+    journals, bits = 0, 0
+    for step, disk, event in walk(events):
+        if event.kind != "write":
+            continue
+        if event.path.endswith("/h.gd") and step in ("create_column", "replace_rows"):
+            folder = disk.find(event.path.split("/node/")[0] + "/unpublished")
+            assert isinstance(folder, Folder)
+            names = folder.synced
+            assert names["node--h.json"].pending == []
+            journals += 1
+            # Rows that are said to be durable are not written over.
+            flags = names.get("node--h.rows", File())
+            assert isinstance(flags, File)
+            durable = np.unpackbits(np.frombuffer(flags.synced, np.uint8), bitorder="little")
+            first = max(0, event.offset - 4096) // (8 * WIDTH)
+            last = (event.offset + event.size - 4096 - 1) // (8 * WIDTH)
+            if 4096 <= event.offset < 4096 + ROWS * WIDTH * 8:
+                begins_inside = (event.offset - 4096) % (8 * WIDTH) != 0
+                assert not durable[first + begins_inside : last].any(), (step, first, last)
+        if event.path.endswith("/node--h.rows"):
+            rows = disk.find(event.path.split("/unpublished/")[0] + "/node/h.gd")
+            assert isinstance(rows, File)
+            old = disk.find(event.path)
+            assert isinstance(old, File)
+            before = int.from_bytes(old.content(), "little")
+            after = bytearray(old.content())
+            after[event.offset : event.offset + event.size] = event.data
+            if int.from_bytes(after, "little") & ~before:  # some become durable
+                assert rows.pending == [], step
+                bits += 1
+    assert (journals > 3, bits) == (True, 3)
+
+
+def fingerprint(path: Path) -> str | None:
+    """What a store holds; None where there is none."""
+    if not path.exists():
+        return None
+    with gz.open(path) as store:
+        report = store.verify()
+        assert report.ok, report.bad
+        data = store.data()
+        digest = hashlib.sha256()
+        for name in sorted(data.keys()):
+            value = data[name]
+            # A run that is under way has columns of its own, with a dot in their names.
+            if isinstance(value, torch.Tensor) and "." not in name:
+                digest.update(name.encode() + value.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+def cuts_of(step: Step) -> list[int]:
+    """Before each rename and after it, and some others."""
+    count = len(step.events)
+    steps = {round(i * count / CUTS) for i in range(CUTS + 1)}
+    for i, event in enumerate(step.events):
+        if event.kind in ("rename", "exchange"):
+            steps |= {i, i + 1}
+    return sorted(steps)
+
+
+def disks_of(events: list[Event], name: str, folder: Path) -> Iterator[Path]:
+    """Directories that may be left of a step that the power ended."""
+    disk, seen = Disk(root_of(events)), set[str]()
+    for step in steps_of(events):
+        cuts = set(cuts_of(step)) if step.name == name else set()
+        for i, event in enumerate([*step.events, None]):
+            for seed in (None, 0, 1, 2 + i) if i in cuts else ():
+                left = disk.remains(seed)
+                digest = hashlib.sha256(repr(list(left)).encode())
+                for content in left.values():
+                    digest.update(content or b"")
+                if digest.hexdigest() not in seen:
+                    yield write_out(left, folder / str(len(seen)))
+                    shutil.rmtree(folder / str(len(seen)))
+                seen.add(digest.hexdigest())
+            if event is not None:
+                disk.apply(event)
+
+
+STEPS = ["convert", "replace", "put_tensor", "put_tensor_again", "remove_tensor", "put_edge_index",
+         "create_column", "replace_rows", "publish", "discard", "infer", "optimize"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def states(events, tmp_path_factory) -> dict[str, tuple[str | None, str | None]]:
+    """What the store holds before each step and after it."""
+    folder = tmp_path_factory.mktemp("states")
+    disk, found, names = Disk(root_of(events)), list[str | None](), list[str]()
+    for step in steps_of(events):
+        left = write_out(disk.remains(None), folder / step.name)
+        found.append(fingerprint(left / "store"))
+        names.append(step.name)
+        for event in step.events:
+            disk.apply(event)
+    return {names[i]: (found[i], found[i + 1]) for i in range(len(names) - 1)}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_the_store_is_old_or_new(events, states, step, tmp_path):
+    found = set()
+    for left in disks_of(events, step, tmp_path):
+        found.add(fingerprint(left / "store"))
+    assert found == set(states[step])
+
+
+def test_a_store_made_elsewhere_is_there_or_not(events, tmp_path):
+    found = {
+        fingerprint(left / "other") for left in disks_of(events, "optimize_elsewhere", tmp_path)
+    }
+    assert len(found) == 2
+    assert None in found
+
+
+def written(seed: int) -> torch.Tensor:
+    return torch.full((ROWS, WIDTH), seed) + torch.arange(ROWS)[:, None]
+
+
+@pytest.mark.parametrize("step", ["create_column", "replace_rows"])
+def test_rows_that_are_durable_are_those_that_were_written(events, step, tmp_path):
+    """A column goes on where it was: no row that it says to have is lost, torn, or another's."""
+    first, second = written(1000), written(2000)
+    most = 0
+    for left in disks_of(events, step, tmp_path):
+        with gz.open(left / "store", mode="r+") as store:
+            column = store.create_column("h", WIDTH, dtype=torch.int64, resume=True)
+            full = np.fromfile(next((left / "store" / "unpublished").glob("*.rows")), np.uint8)
+            durable = np.unpackbits(full, bitorder="little")[:ROWS].astype(bool)
+            most = max(most, int(durable.sum()))
+            for row in np.flatnonzero(~durable):
+                column.write(int(row), first[row : row + 1])
+            column.publish()
+            assert store.verify().ok
+            found = store.data().h
+            assert ((found == first) | (found == second)).all(dim=1).all()
+    assert most == (250 if step == "create_column" else ROWS)
+
+
+def test_inference_goes_on_after_the_power_failed(events, tmp_path):
+    from torch_geometric.nn import GraphSAGE
+
+    found = []
+    for number, left in enumerate(disks_of(events, "infer", tmp_path)):
+        path = left / "store"
+        with gz.open(path) as store:
+            is_done = "z" in store.data()
+        if not is_done and number % 8:
+            continue
+        if not is_done:
+            torch.manual_seed(0)
+            model = GraphSAGE(8, 4, 2, 3)
+            gz.inference.layerwise(model, path, out="z", max_edges=600, progress=False)
+        with gz.open(path) as store:
+            assert store.verify().ok
+            found.append(store.data().z.clone())
+    assert len(found) > 5
+    for z in found[1:]:
+        assert torch.equal(z, found[0])
