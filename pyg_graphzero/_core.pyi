@@ -165,6 +165,9 @@ class LockFile:
     @staticmethod
     def acquire(path: str) -> LockFile: ...
 
+    def is_in_place(self) -> bool:
+        """Whether its path still names the file it is on."""
+
 def count_blocks(path: str) -> tuple[int, list[tuple[int, int, int, str]]]:
     """
     Number of checksummed blocks, and what is wrong with the checksum table.

@@ -195,7 +195,8 @@ void init_storage(nb::module_& m) {
       .def_static(
           "acquire",
           [](const std::string& path) { return std::make_unique<File>(File::lock(path)); },
-          "path"_a);
+          "path"_a)
+      .def("is_in_place", &File::is_in_place, "Whether its path still names the file it is on.");
 
   m.def(
       "count_blocks",

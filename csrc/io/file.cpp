@@ -27,31 +27,62 @@ struct stat status_of(int fd, const std::string& path) {
   return status;
 }
 
+[[noreturn]] void throw_not_regular(const std::string& path, const char* found) {
+  throw FormatError(path, "file", found, "a regular file");
+}
+
+// O_NONBLOCK: nobody waits for the other end of a FIFO. To a regular file it means nothing.
+int open_regular(const std::string& path, int flags) {
+  int fd;
+  try {
+    fd = open_retrying(path, flags | O_NONBLOCK);
+  } catch (const OsError& refused) {
+    if (refused.code() == ELOOP && (flags & O_NOFOLLOW) != 0) {
+      throw_not_regular(path, "a symbolic link");
+    }
+    if (refused.code() == ENXIO) throw_not_regular(path, "a socket or a device");
+    throw;
+  }
+  struct stat status;
+  const int code = ::fstat(fd, &status) == 0 ? 0 : errno;
+  if (code == 0 && S_ISREG(status.st_mode)) return fd;
+  ::close(fd);
+  if (code != 0) throw OsError("cannot stat", path, code);
+  // open(2) succeeds on a directory; every read would fail later with a poorer message.
+  if (S_ISDIR(status.st_mode)) throw OsError("cannot read", path, EISDIR);
+  throw_not_regular(path, S_ISFIFO(status.st_mode) ? "a FIFO" : "a device");
+}
+
 }  // namespace
 
-File File::open(const std::string& path) {
-  File file(open_retrying(path, O_RDONLY), path);
-  // open(2) succeeds on a directory; every read would fail later with a poorer message.
-  if (S_ISDIR(status_of(file.fd_, path).st_mode)) throw OsError("cannot read", path, EISDIR);
-  return file;
-}
+File File::open(const std::string& path) { return File(open_regular(path, O_RDONLY), path); }
 
 File File::create(const std::string& path) {
   return File(open_retrying(path, O_RDWR | O_CREAT | O_EXCL), path);
 }
 
 File File::open_for_update(const std::string& path) {
-  return File(open_retrying(path, O_RDWR), path);
+  return File(open_regular(path, O_RDWR | O_NOFOLLOW), path);
 }
 
 File File::temporary(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  try {
+    return File(open_retrying(folder, O_RDWR | O_TMPFILE), path);
+  } catch (const OsError& refused) {
+    // What kernels say on filesystems that have only files with names (NFS).
+    bool knows_names_only = false;
+    for (const int code : {EOPNOTSUPP, EISDIR, EINVAL}) knows_names_only |= refused.code() == code;
+    if (!knows_names_only) throw OsError(refused.operation(), path, refused.code());
+  }
   File file = create(path);
   if (::unlink(path.c_str()) != 0) throw OsError("cannot remove", path, errno);
   return file;
 }
 
 File File::lock(const std::string& path) {
-  File file(open_retrying(path, O_RDWR | O_CREAT), path);
+  File file(open_regular(path, O_RDWR | O_CREAT | O_NOFOLLOW), path);
   int result;
   do {
     result = ::flock(file.fd_, LOCK_EX | LOCK_NB);
@@ -81,6 +112,16 @@ std::optional<File> File::reopen_direct() const {
 
 File::~File() {
   if (fd_ != kNone) ::close(fd_);
+}
+
+bool File::is_in_place() const {
+  struct stat named;
+  if (::lstat(path_.c_str(), &named) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) return false;
+    throw OsError("cannot stat", path_, errno);
+  }
+  const struct stat own = status_of(fd_, path_);
+  return own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
 std::uint64_t File::size() const {

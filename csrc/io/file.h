@@ -13,14 +13,17 @@ namespace gz {
 // An open file descriptor. Move-only; closes in its destructor.
 class File {
  public:
+  // All of these take regular files alone, and wait for none: a FIFO or a device raises
+  // FormatError. Those that write do not follow a symbolic link.
+
   // Opens for reading. Raises OsError(ENOENT, EACCES, EISDIR …).
   static File open(const std::string& path);
   // Creates a file that must not exist yet, for writing and reading back.
   static File create(const std::string& path);
   // Opens a file that is there, for reading and writing.
   static File open_for_update(const std::string& path);
-  // Creates a file at `path` and removes its name at once: the space goes back when the File dies,
-  // however the process ends.
+  // A file without a name beside `path`, which is its name for an instant where the filesystem
+  // cannot do without: the space goes back when the File dies, however the process ends.
   static File temporary(const std::string& path);
   // Opens or creates `path` and takes the exclusive advisory lock on it without waiting.
   // Raises OsError(EWOULDBLOCK) when somebody else holds it. Released when the File dies.
@@ -41,6 +44,8 @@ class File {
   }
   ~File();
 
+  // Whether path() still names this file, and not another one or none.
+  bool is_in_place() const;
   std::uint64_t size() const;
   // Reads up to `size` bytes at `offset`; fewer only at the end of the file.
   std::size_t read_at(void* to, std::size_t size, std::uint64_t offset) const;

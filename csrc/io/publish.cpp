@@ -51,15 +51,24 @@ void publish_in_steps(const std::string& from, const std::string& to, bool repla
 void publish_directory(const std::string& from, const std::string& to, bool replace,
                        RenameWithFlags rename) {
   sync_directory(from);
-  int result = rename(from.c_str(), to.c_str(), RENAME_NOREPLACE);
+  unsigned flags = RENAME_NOREPLACE;
+  int result = rename(from.c_str(), to.c_str(), flags);
   if (result != 0 && errno == EEXIST && replace) {
-    result = rename(from.c_str(), to.c_str(), RENAME_EXCHANGE);
+    flags = RENAME_EXCHANGE;
+    result = rename(from.c_str(), to.c_str(), flags);
   }
-  if (result != 0) {
+  const bool in_steps = result != 0;
+  if (in_steps) {
     if (errno != EINVAL && errno != ENOSYS) throw_not_moved(to, errno);
     publish_in_steps(from, to, replace);
   }
-  sync_directory(std::filesystem::absolute(to).parent_path().string());
+  try {
+    sync_directory(std::filesystem::absolute(to).parent_path().string());
+  } catch (...) {
+    // Nobody may delete what was replaced before it is known to be so on the device.
+    if (!in_steps) rename(to.c_str(), from.c_str(), flags);
+    throw;
+  }
 }
 
 }  // namespace gz

@@ -16,8 +16,9 @@ int rename_with_flags(const char* from, const char* to, unsigned flags);
 // Renames directory `from` to `to`. With `replace`, an existing `to` is exchanged in one step and
 // ends up at `from`, for the caller to delete; open readers of it keep their files. Without it, an
 // existing `to` raises OsError(EEXIST). Where the filesystem cannot exchange (NFS), `to` is absent
-// for an instant, and a kill then leaves the old one as `to`.replaced. REQUIRES: the same
-// filesystem, all files in `from` synced.
+// for an instant, and a kill then leaves the old one as `to`.replaced. An error leaves both as they
+// were (there: or the new one in place, unsynced). REQUIRES: the same filesystem, all files in
+// `from` synced, and that nobody else replaces or changes an existing `to` meanwhile (its lock).
 void publish_directory(const std::string& from, const std::string& to, bool replace,
                        RenameWithFlags rename = rename_with_flags);
 

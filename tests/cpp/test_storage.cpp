@@ -1,6 +1,7 @@
 // io/ and storage/: writing, opening, damaging and verifying files; maps whose file goes away.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -252,6 +253,41 @@ TEST(file_errors_name_the_path) {
   CHECK_THROWS(OsError, "Is a directory", File::open(dir / ""));
   const File held = File::lock(dir / "lock");
   CHECK_THROWS(OsError, "cannot lock '" + (dir / "lock"), File::lock(dir / "lock"));
+}
+
+TEST(files_that_are_none) {
+  const Scratch dir;
+  const std::string fifo = dir / "fifo", link = dir / "link", file = dir / "file";
+  CHECK(::mkfifo(fifo.c_str(), 0600) == 0);
+  File::create(file);
+  std::filesystem::create_symlink(file, link);
+  CHECK_THROWS(FormatError, "found a FIFO, expected a regular file", File::open(fifo));
+  CHECK_THROWS(FormatError, "found a FIFO", File::open_for_update(fifo));
+  CHECK_THROWS(FormatError, "found a FIFO", File::lock(fifo));
+  CHECK_THROWS(FormatError, "found a device", File::open("/dev/null"));
+  CHECK(File::open(link).size() == 0);  // reading may follow links, writing not
+  CHECK_THROWS(FormatError, "found a symbolic link", File::open_for_update(link));
+  CHECK_THROWS(FormatError, "found a symbolic link", File::lock(link));
+}
+
+TEST(a_file_knows_whether_it_is_in_place) {
+  const Scratch dir;
+  const File file = File::lock(dir / "lock");
+  CHECK(file.is_in_place());
+  std::filesystem::rename(dir / "lock", dir / "moved");
+  CHECK(!file.is_in_place());
+  File::create(dir / "lock");
+  CHECK(!file.is_in_place());
+}
+
+TEST(temporary_files_have_no_name) {
+  const Scratch dir;
+  File file = File::temporary(dir / "t");
+  file.write_at("abc", 3, 0);
+  char back[3];
+  CHECK(file.read_at(back, 3, 0) == 3 && std::memcmp(back, "abc", 3) == 0);
+  CHECK(std::filesystem::is_empty(dir / ""));
+  CHECK_THROWS(OsError, "No such file", File::temporary(dir / "no/t"));
 }
 
 void check_publishing(RenameWithFlags rename) {
