@@ -91,7 +91,7 @@ def probe(
     """Measures the disk under a file or store, or remembers what it measured before.
 
     Figures are kept for each device in ``$XDG_CACHE_HOME/pyg_graphzero`` (``~/.cache`` by default),
-    unless there is a :attr:`DiskSpeed.doubt` about them.
+    unless there is a :attr:`DiskSpeed.doubt` about them, or the user has no home.
 
     Args:
         path: A file of at least 4 KiB, or a directory, whose largest file is read.
@@ -112,7 +112,8 @@ def probe(
     file = _largest_file(Path(path))
     device = _device_of(file)
     memory = _cache_file(device, depth)
-    if not refresh and (known := _remembered(memory, device)) is not None:
+    known = None if refresh or memory is None else _remembered(memory, device)
+    if known is not None:
         return known
     found = _core.probe_disk(str(file), seconds, depth)
     speed = DiskSpeed(
@@ -123,7 +124,7 @@ def probe(
         direct=found.direct,
         file_bytes=found.file_bytes,
     )
-    if not speed.doubt:
+    if memory is not None and not speed.doubt:
         _remember(memory, speed)
     return speed
 
@@ -161,8 +162,14 @@ def _mount_of(number: str) -> list[str]:
     return []
 
 
-def _cache_file(device: str, depth: int) -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+def _cache_file(device: str, depth: int) -> Path | None:
+    """Where figures are kept; None for a user without a home."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    if not home:
+        try:
+            home = str(Path.home() / ".cache")
+        except RuntimeError:  # no HOME, and a user whom the system does not know
+            return None
     name = "".join(c if c.isalnum() else "-" for c in f"{device} depth {depth}")
     return Path(home) / "pyg_graphzero" / f"disk-{name}.json"
 

@@ -114,3 +114,15 @@ def test_what_cannot_be_measured(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"1234")
     with pytest.raises(ValueError, match="found 4 bytes, expected at least 4096"):
         probe(tmp_path / "f")
+
+
+def test_a_user_without_a_home(file: Path, trusting: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container, under a number that nobody has: the disk is measured each time."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert not probe(file, seconds=0.02).remembered
+    assert not probe(file, seconds=0.02).remembered
