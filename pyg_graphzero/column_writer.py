@@ -22,14 +22,11 @@ from pyg_graphzero.arguments import as_row_index, as_tensor, check_new_attr
 from pyg_graphzero.columns import DTYPES, dtype_name, engine_array, look_up
 from pyg_graphzero.encoding import EncodingLoss, encode_rows
 from pyg_graphzero.errors import ClosedStoreError
-from pyg_graphzero.unpublished import Journal, Unpublished
+from pyg_graphzero.unpublished import ROUNDED, Journal, Unpublished
 
 if TYPE_CHECKING:
     from pyg_graphzero.stores import Store
-    from pyg_graphzero.writer import StoreEditor
 
-# What stands for float32 without a look at all rows first.
-_ENCODINGS = ("float16", "bfloat16")
 # Rows are encoded and written in pieces of about this many bytes.
 _PIECE_BYTES = 32 << 20
 
@@ -176,29 +173,37 @@ class Column:
             OSError: The disk is full or fails; the column can be published later.
         """
         with self._lock:
-            draft = self._open()
-            begin, end = draft.first_missing
-            if begin < self.num_rows:
-                raise ValueError(
-                    f"{self._what}: found nothing in rows {begin} to {end} (on disk), expected "
-                    f"every row to be written"
-                )
-            draft.finish()
-
-            def add(editor: StoreEditor) -> None:
-                record = self._store._contents.node_type(self.node_type)
-                editor.add_node_attr(record, self.name, self._record.journal.file, self._loss())
-
-            self._store._edit(add)
+            self._finish()
+            self._store._edit(lambda editor: editor.publish([self._record], [self._loss()]))
             self._end("was published; create_column() makes another")
-            self._record.remove(with_rows=False)
+
+    def complete(self) -> None:
+        """Makes a column of it that nobody sees yet; ``Store.publish_columns`` publishes several.
+
+        Raises:
+            ValueError: Rows are missing.
+            OSError: The disk is full or fails; see :meth:`write`.
+        """
+        with self._lock:
+            self._finish()
+            self._end("is complete, and waits to be published")
+
+    def _finish(self) -> None:
+        draft = self._open()
+        begin, end = draft.first_missing
+        if begin < self.num_rows:
+            raise ValueError(
+                f"{self._what}: found nothing in rows {begin} to {end} (on disk), expected "
+                f"every row to be written"
+            )
+        draft.finish()
 
     def discard(self) -> None:
         """Removes the column and what was written of it."""
         with self._lock:
             self._open()
             self._end("was discarded")
-            self._record.remove(with_rows=True)
+            self._record.remove()
 
     @property
     def _what(self) -> str:
@@ -278,14 +283,14 @@ def create_column(
     live = store._columns.get((node_type, name))
     if live is not None:
         live._end("is being written by another handle, which create_column() returned later")
-    unpublished.sweep(store.path, published)
+    editor.sweep()
     for found in unpublished.find(store.path, published):
         if (found.journal.node_type, found.journal.name) != (node_type, name):
             continue
         if resume and found.has_files:
             _check_same(found.journal, shape, stored, encoding, kept, what)
             return _register(store, found, _draft(found, _core.ColumnDraft.resume))
-        found.remove(with_rows=True)
+        found.remove()
     file = editor.place_node_attr(node_type, name)
     path = unpublished.new_path(store.path, file.removesuffix(".gd").replace("/", "--"))
     journal = Journal(name, node_type, shape, stored, encoding, file, kept)
@@ -296,7 +301,7 @@ def create_column(
         _core.sync_directory(str(fresh.file.parent))
         _core.sync_directory(str(path.parent))
     except BaseException:
-        fresh.remove(with_rows=True)
+        fresh.remove()
         raise
     return _register(store, fresh, draft)
 
@@ -328,10 +333,10 @@ def _row_shape(width: int | tuple[int, ...], what: str) -> tuple[int, ...]:
 def _stored_name(dtype: torch.dtype, encoding: str | None, what: str) -> str:
     if encoding is None:
         return dtype_name(dtype)
-    if encoding not in _ENCODINGS:
+    if encoding not in ROUNDED:
         hint = "; int8 needs a look at all rows first: convert(features=)"
         raise ValueError(
-            f"{what}: encoding: found {encoding!r}, expected {' or '.join(_ENCODINGS)}"
+            f"{what}: encoding: found {encoding!r}, expected {' or '.join(ROUNDED)}"
             f"{hint if encoding == 'int8' else ''}"
         )
     if dtype != torch.float32:

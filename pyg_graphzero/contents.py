@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,7 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.memory import free_memory, parse_size, taken
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.unpublished import Unpublished
 
 # What a store takes of the memory that is free, where its user names no budget.
 _DEFAULT_SHARE = 0.8
@@ -70,6 +71,7 @@ class StoreContents:
             of what the machine and its cgroups leave.
         processes: How many share that memory, and have the store open.
         strict: To bring a large part of the store into memory is an error, not a warning.
+        drafts: Columns that are complete and not published, to be attributes here all the same.
 
     Attributes:
         memory: The budget of this process in bytes.
@@ -89,6 +91,7 @@ class StoreContents:
         memory: int | str | None = None,
         processes: int = 1,
         strict: bool = False,
+        drafts: Sequence[Unpublished] = (),
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes: found {processes}, expected 1 or more")
@@ -101,6 +104,9 @@ class StoreContents:
         self.pager: Any = None
         self.schema = schema.load(path)
         schema.check_files(path, self.schema)
+        self._drafts = tuple(drafts)
+        for draft in drafts:
+            draft.join(self.schema)
         self._columns: dict[str, _core.Column] = {}
         self._topologies: dict[EdgeType | None, _core.Topology] = {}
         self._views: dict[str, Tensor] = {}
@@ -120,7 +126,7 @@ class StoreContents:
         self._set_budget(memory)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = self.keep_half, self._given_memory, self.processes, self.strict
+        options = self.keep_half, self._given_memory, self.processes, self.strict, self._drafts
         return StoreContents, (self.path, *options)
 
     def __deepcopy__(self, memo: object) -> StoreContents:

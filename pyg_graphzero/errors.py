@@ -85,3 +85,11 @@ class MemoryUseWarning(UserWarning):
 
 class UnsupportedError(GraphZeroError, ValueError):
     """The package cannot do this; the message says what to use instead."""
+
+
+class StoreInUseError(GraphZeroError, BlockingIOError):
+    """Somebody else has the store open for writing."""
+
+
+class StoreReplacedError(GraphZeroError, OSError):
+    """The store that was opened for writing is no longer at its path."""

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_graphzero import _core, unpublished
+from pyg_graphzero import unpublished
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.workspace import Workspace
@@ -31,7 +31,7 @@ from pyg_graphzero.memory import free_memory, resident
 from pyg_graphzero.ranking import count_accesses, number_by_first_touch, order_rows
 from pyg_graphzero.rewrite import Order, StoreRewriter
 from pyg_graphzero.sampler import NeighborSampler
-from pyg_graphzero.scratch import LOCK_FILE
+from pyg_graphzero.storage.locks import StoreLock
 from pyg_graphzero.warm import load
 
 # Rows that more batches of two epochs than this use are ordered by how many these are; the others
@@ -142,7 +142,7 @@ def optimize(
             place, a column that was begun and never published (``Store.create_column``).
         IndexError: A seed is not a node.
         FileExistsError: ``out`` exists and ``force`` is not given.
-        BlockingIOError: ``path`` is to be replaced and another process has it open for writing.
+        StoreInUseError: What is to be replaced is open for writing somewhere.
         OSError: Reading or writing failed; nothing is left behind.
 
     Example:
@@ -153,15 +153,17 @@ def optimize(
         True
     """
     begin = time.perf_counter()
-    old = StoreContents(Path(os.path.abspath(path)))
-    target = old.path if out is None else Path(os.path.abspath(out))
+    old = StoreContents(Path(os.path.realpath(path)))
+    target = old.path if out is None else Path(os.path.realpath(out))
     in_place = target.exists() and target.samefile(old.path)
     if target.exists() and not in_place and not force:
         raise FileExistsError(errno.EEXIST, "File exists (force replaces it)", str(target))
     bars = Progress(progress)
     with ExitStack() as stack:
+        lock: StoreLock | None = None
         if in_place:  # columns that somebody adds meanwhile would be lost
-            stack.enter_context(_Held(_core.LockFile.acquire(str(old.path / LOCK_FILE))))
+            lock = stack.enter_context(StoreLock(old.path))
+            old = StoreContents(old.path)  # with what somebody added before
             if not force:
                 _check_unpublished(old)
         space = stack.enter_context(Workspace(target, memory, tmp))
@@ -177,7 +179,9 @@ def optimize(
         }
         sampling = _Sampling(old, chosen, num_neighbors, batch_size, space, bars)
         summary, orders = sampling.rank(epochs, seed, target)
-        writer = StoreRewriter(target, old, orders, space, bars, force=force or in_place)
+        writer = StoreRewriter(
+            target, old, orders, space, bars, force=force or in_place, replaced=lock
+        )
         with writer:
             writer.write()
             writer.set_optimized(record)
@@ -198,19 +202,6 @@ def _check_unpublished(old: StoreContents) -> None:
             f"place would drop; publish it first, or store.create_column({name!r}, 1{group})"
             f".discard(), or use force=True"
         )
-
-
-class _Held:
-    """Something that is held as long as a ``with`` block lasts."""
-
-    def __init__(self, what: object) -> None:
-        self._what: object | None = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        self._what = None
 
 
 def _plain(num_neighbors: Any) -> Any:

@@ -28,6 +28,7 @@ from pyg_graphzero.convert.workspace import Workspace
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.ranking import inverse
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord
+from pyg_graphzero.storage.locks import StoreLock
 from pyg_graphzero.writer import StoreWriter, edge_folder, node_folder
 
 # Rows are read and written in pieces of at most so many bytes, of this share of the memory there
@@ -68,6 +69,7 @@ class StoreRewriter(StoreWriter):
         space: Memory and temporary files.
         progress: Where to show slow steps.
         force: Replace an existing store, which may be ``old``.
+        replaced: The lock on that, if the caller has it.
     """
 
     def __init__(
@@ -78,8 +80,9 @@ class StoreRewriter(StoreWriter):
         space: Workspace,
         progress: Progress,
         force: bool = False,
+        replaced: StoreLock | None = None,
     ) -> None:
-        super().__init__(path, is_hetero=old.schema.is_hetero, force=force)
+        super().__init__(path, is_hetero=old.schema.is_hetero, force=force, replaced=replaced)
         self._old = old
         self._orders = orders
         self._space = space

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import stat
+import errno
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import xxhash
-
 from pyg_graphzero.errors import FormatError
+from pyg_graphzero.storage.documents import check_whole, read_document, write_document
+from pyg_graphzero.storage.names import COLUMN, TOPOLOGY, check_name, locate
 
 FORMAT_NAME = "pyg_graphzero"
 # The first is written wherever it is enough, so that older readers can read it; the second has rows
@@ -133,11 +131,6 @@ def header_hash(path: Path) -> str:
         return file.read(8)[::-1].hex()
 
 
-def _digest(body: dict[str, Any]) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return xxhash.xxh64_hexdigest(canonical.encode("ascii"))
-
-
 def dump(schema: StoreSchema, path: Path) -> None:
     """Writes ``schema`` as JSON with its own checksum and syncs the file."""
     body: dict[str, Any] = {
@@ -183,30 +176,6 @@ def dump(schema: StoreSchema, path: Path) -> None:
     write_document(body, path)
 
 
-def write_document(body: dict[str, Any], path: Path) -> None:
-    """Writes a JSON object with its own checksum as ``path`` and syncs the file.
-
-    Raises:
-        OSError: Nothing is left at ``path``.
-    """
-    body = {**body, "checksum": _digest(body)}
-    text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
-    try:
-        with path.open("w", encoding="ascii") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise OSError(error.errno, f"cannot write: {error.strerror}", str(path)) from None
-
-
-def is_whole(body: dict[str, Any]) -> bool:
-    """Whether an object that :func:`write_document` wrote is as it was written."""
-    rest = {key: value for key, value in body.items() if key != "checksum"}
-    return body.get("checksum") == _digest(rest)
-
-
 class _Reader:
     """Takes typed fields out of parsed JSON; every error names the file and the field."""
 
@@ -232,10 +201,7 @@ class _Reader:
         return value
 
     def file_name(self, value: Any, where: str) -> str:
-        parts = Path(value).parts if isinstance(value, str) else ()
-        if not parts or ".." in parts or Path(value).is_absolute() or "\0" in value:
-            raise self.fail(where, repr(value)[:60], "a file path inside the store")
-        return str(value)
+        return check_name(value, self.path, where)
 
     def file_map(self, obj: Any, key: str, where: str) -> dict[str, str]:
         entries = self.take(obj, key, dict, where)
@@ -265,22 +231,20 @@ def load(directory: Path) -> StoreSchema:
         NotADirectoryError: ``directory`` is a file.
         FormatError: The document is damaged, of another version, or contradicts itself.
     """
-    path = directory / SCHEMA_FILE
     if not directory.exists():
         raise FileNotFoundError(2, "no such store", str(directory))
     if not directory.is_dir():
         raise NotADirectoryError(20, "not a store: a store is a directory", str(directory))
-    if not path.exists():
+    path = locate(directory, SCHEMA_FILE)
+    read = _Reader(path)
+    try:
+        body = read_document(path)
+    except FileNotFoundError:
         raise FileNotFoundError(
             2,
             f"not a store (it has no {SCHEMA_FILE}, which conversion writes last)",
             str(directory),
-        )
-    read = _Reader(path)
-    try:
-        body = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise read.fail("document", f"no valid JSON ({error})", "a JSON object") from None
+        ) from None
     if read.take(body, "format", str, "") != FORMAT_NAME:
         raise read.fail("format", repr(body["format"]), repr(FORMAT_NAME))
     version = read.take(body, "version", int, "")
@@ -291,10 +255,8 @@ def load(directory: Path) -> StoreSchema:
             version,
             f"{known}; the store was written by another release: convert again or upgrade",
         )
-    stored = read.take(body, "checksum", str, "")
-    actual = _digest({k: v for k, v in body.items() if k != "checksum"})
-    if stored != actual:
-        raise read.fail("checksum", stored, f"{actual}; the document was changed")
+    read.take(body, "checksum", str, "")
+    check_whole(body, path)
 
     schema = StoreSchema(
         is_hetero=read.take(body, "is_hetero", bool, ""),
@@ -341,7 +303,7 @@ def load(directory: Path) -> StoreSchema:
         )
     for name, entry in read.take(body, "files", dict, "").items():
         where = f"files[{name!r}]"
-        schema.files[read.file_name(name, where)] = FileRecord(
+        schema.files[check_name(name, path, where, (COLUMN, TOPOLOGY))] = FileRecord(
             bytes=read.take(entry, "bytes", int, where),
             header_hash=read.take(entry, "header_hash", str, where),
             encoding=read.take(entry, "encoding", dict, where) if "encoding" in entry else None,
@@ -363,8 +325,11 @@ def _adopted(read: _Reader, entry: Any, name: str) -> AdoptedRecord:
     shape = read.take(entry, "shape", list, where)
     if len(shape) > 8 or not all(type(dim) is int and 0 <= dim < 2**63 for dim in shape):
         raise read.fail(f"{where}.shape", shape, "at most 8 counts from 0 to 2^63 - 1")
+    path = read.take(entry, "path", str, where)
+    if not path or "\0" in path:
+        raise read.fail(f"{where}.path", repr(path)[:60], "a file path")
     return AdoptedRecord(
-        path=read.take(entry, "path", str, where),
+        path=path,
         bytes=read.take(entry, "bytes", int, where),
         fingerprint=read.take(entry, "fingerprint", str, where),
         dtype=read.take(entry, "dtype", str, where),
@@ -437,13 +402,13 @@ def check_file(directory: Path, name: str, record: FileRecord) -> None:
     Raises:
         FormatError: It is missing or differs.
     """
-    path = directory / name
+    path = locate(directory, name)
     try:
         status = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            raise
         raise FormatError.of(path, "file", "nothing", f"{record.bytes} bytes") from None
-    if not stat.S_ISREG(status.st_mode):
-        raise FormatError.of(path, "file", stat.filemode(status.st_mode), "a regular file")
     if status.st_size != record.bytes:
         raise FormatError.of(
             path, "file size", f"{status.st_size} bytes", f"{record.bytes} bytes (by {SCHEMA_FILE})"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+import threading
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,20 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from pyg_graphzero import unpublished
 from pyg_graphzero.budget import Division
 from pyg_graphzero.column_writer import Column, create_column
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.data import open_data
+from pyg_graphzero.editor import StoreEditor
 from pyg_graphzero.errors import ClosedStoreError, ReadOnlyStoreError
 from pyg_graphzero.ids import StringIds, lookup
 from pyg_graphzero.info import info
 from pyg_graphzero.remote.edges import DiskGraphStore
 from pyg_graphzero.remote.features import DiskFeatureStore
 from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.unpublished import Unpublished
 from pyg_graphzero.verify import VerifyReport, verify
-from pyg_graphzero.writer import StoreEditor
 
 
 def open(
@@ -62,7 +65,7 @@ def open(
         FileNotFoundError: There is no store.
         FormatError: A file is damaged, cut short, or of another format version; an adopted file
             was moved or changed.
-        BlockingIOError: ``"r+"`` while another process has it open so.
+        StoreInUseError: ``"r+"`` while somebody else has it open so; it is a BlockingIOError.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -96,7 +99,8 @@ class Store:
     ) -> None:
         if mode not in ("r", "r+"):
             raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
-        self.path = Path(os.path.abspath(path))
+        # Where a link leads by now: it may lead elsewhere later.
+        self.path = Path(os.path.realpath(path))
         self.mode = mode
         self.keep_half = keep_half
         self.memory = memory
@@ -105,12 +109,17 @@ class Store:
         self._open_contents: StoreContents | None = self._open()
         self._open_contents.check_budget()
         self._editor: StoreEditor | None = None
+        self._turn = threading.RLock()  # changes come one after the other
         # Those that are being written, by node type and name.
         self._columns: dict[tuple[str | None, str], Column] = {}
         if mode == "r+":
             self._editor = StoreEditor(self.path, self._open_contents.schema)
-            # What another writer changed before this one had the lock.
-            self._refresh()
+            try:
+                self._refresh()  # what another writer changed before this one had the lock
+                self._editor.sweep()
+            except BaseException:
+                self._editor.close()
+                raise
         self.feature_store = DiskFeatureStore(self)
         self.graph_store = DiskGraphStore(self)
 
@@ -159,7 +168,9 @@ class Store:
         for column in list(self._columns.values()):
             column._end("the store was closed; open it again, and create_column(resume=True)")
         self._open_contents = None
-        self._editor = None
+        if self._editor is not None:
+            self._editor.close()
+            self._editor = None
 
     @property
     def division(self) -> Division | None:
@@ -285,7 +296,22 @@ class Store:
                 encoding or note.
             OSError: The disk is full or fails.
         """
-        return create_column(self, name, width, node_type, dtype, encoding, resume, note)
+        with self._turn:
+            return create_column(self, name, width, node_type, dtype, encoding, resume, note)
+
+    def drafts(self) -> list[Unpublished]:
+        """The columns that were begun and are not published."""
+        return unpublished.find(self.path, self._contents.schema)
+
+    def publish_columns(self, drafts: Sequence[Unpublished]) -> None:
+        """Makes attributes of columns that are complete, all of them in one atomic step.
+
+        Raises:
+            ReadOnlyStoreError: The store is open for reading.
+            ValueError: A name was taken meanwhile.
+            OSError: The disk is full or fails; they can be published later.
+        """
+        self._edit(lambda editor: editor.publish(drafts))
 
     def _require_editor(self) -> StoreEditor:
         self._contents  # noqa: B018 - a closed store says so
@@ -297,8 +323,10 @@ class Store:
 
     def _edit(self, change: Callable[[StoreEditor], None]) -> None:
         """Applies one change to an open ``"r+"`` store and looks at the result."""
-        editor = self._require_editor()
-        try:
-            change(editor)
-        finally:
-            self._refresh()  # also after a failure, which leaves the store as it was
+        with self._turn:
+            editor = self._require_editor()
+            try:
+                change(editor)
+            finally:
+                self._refresh()  # also after a failure, which leaves the store as it was
+                editor.sweep()

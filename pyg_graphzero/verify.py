@@ -8,11 +8,12 @@ from pathlib import Path
 
 import torch
 
-from pyg_graphzero import _core, schema
+from pyg_graphzero import _core, schema, unpublished
 from pyg_graphzero.adopted import adopted_path, open_adopted
 from pyg_graphzero.columns import look_up, view_column
-from pyg_graphzero.errors import FormatError
-from pyg_graphzero.schema import NodeTypeSchema
+from pyg_graphzero.errors import FormatError, StoreInUseError
+from pyg_graphzero.schema import NodeTypeSchema, StoreSchema
+from pyg_graphzero.storage.locks import StoreLock
 
 _BLOCKS_PER_STEP = 64
 _ROWS_PER_STEP = 1 << 20
@@ -29,6 +30,8 @@ class VerifyReport:
         adopted: Files that the store refers to; there are no checksums of all their rows, so only
             their size and fingerprint are checked.
         bad: One line per fault: file, block, offset, found and expected checksum.
+        leftovers: Files that a writer which died has left and that nothing names; each says whether
+            it was deleted, for which nobody may have the store open for writing.
     """
 
     files: int = 0
@@ -36,6 +39,7 @@ class VerifyReport:
     bytes: int = 0
     adopted: list[str] = field(default_factory=list)
     bad: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -45,6 +49,7 @@ class VerifyReport:
     def __str__(self) -> str:
         head = f"{self.files} files, {self.blocks} blocks, {self.bytes:,} bytes: "
         notes = [f"{path}: adopted, size and fingerprint checked" for path in self.adopted]
+        notes += self.leftovers
         verdict = ["all good"] if self.ok else [f"{len(self.bad)} bad", *self.bad]
         return head + "\n".join([*verdict, *notes])
 
@@ -94,9 +99,25 @@ def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> Ve
             open_adopted(path, name, adopted)
         except FormatError as error:
             report.bad.append(str(error))
+    report.leftovers = _swept(path, store)
     if progress is not None:
         progress(total, total)
     return report
+
+
+def _swept(path: Path, store: StoreSchema) -> list[str]:
+    """Deletes what dead writers have left, where that can be told from what a living one writes."""
+    left = unpublished.leftovers(path, store)
+    if not left:
+        return []
+    try:
+        with StoreLock(path):
+            swept = unpublished.sweep(path, schema.load(path))
+    except StoreInUseError:
+        return []
+    except OSError as error:
+        return [f"{file}: left by a writer that died, not deleted ({error})" for file in left]
+    return [f"{file}: left by a writer that died, deleted" for file in swept]
 
 
 def _bad_orders(path: Path, node_type: NodeTypeSchema) -> list[str]:

@@ -1,8 +1,7 @@
-"""Writing stores: the only way one comes into being, and how columns join one later.
+"""Writing stores: the only way one comes into being.
 
 A new store is written to a sibling directory, synced, and renamed into place: a kill at any instant
-leaves the old store or none. An existing store changes by writing new files next to the old ones
-and replacing `store.json` in one rename.
+leaves the old store or none. How an existing one changes is in :mod:`pyg_graphzero.editor`.
 """
 
 from __future__ import annotations
@@ -23,14 +22,15 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core, schema
 from pyg_graphzero.adopted import adopt
-from pyg_graphzero.arguments import as_tensor, check_index_set, check_new_attr
+from pyg_graphzero.arguments import as_tensor, check_index_set
 from pyg_graphzero.columns import write_column
 from pyg_graphzero.convert.csc import BuildRoom, Csc, CscOptions, EdgeChunk, build_csc
 from pyg_graphzero.convert.rows import ArrayRows, FileRows, Rows
 from pyg_graphzero.convert.workspace import Workspace
 from pyg_graphzero.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.schema import EdgeType, EdgeTypeSchema, FileRecord, NodeTypeSchema, StoreSchema
-from pyg_graphzero.scratch import LOCK_FILE, make_scratch, remove_abandoned
+from pyg_graphzero.storage.locks import StoreLock, make_scratch, remove_abandoned
+from pyg_graphzero.storage.names import locate
 
 
 def _safe(name: str) -> str:
@@ -38,7 +38,7 @@ def _safe(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
 
 
-class _FileSet:
+class FileSet:
     """Writes column and topology files of one store and records them in its schema."""
 
     def __init__(self, directory: Path, store: StoreSchema) -> None:
@@ -48,10 +48,10 @@ class _FileSet:
 
     def _place(self, folder: str, name: str, suffix: str) -> Path:
         """A path in ``folder`` that was not given before."""
-        (self.directory / folder).mkdir(exist_ok=True)
+        locate(self.directory, folder, folder=True).mkdir(exist_ok=True)
         stem, n = f"{folder}/{_safe(name)}", 1
-        while (path := self.directory / (stem + (f"-{n}" if n > 1 else "") + suffix)).exists() or (
-            path in self._placed
+        while (path := self.directory / (stem + (f"-{n}" if n > 1 else "") + suffix)) and (
+            path in self._placed or os.path.lexists(path)
         ):
             n += 1
         self._placed.add(path)
@@ -97,6 +97,7 @@ class _FileSet:
         value: Tensor | Rows | ColumnEncoder,
         progress: Callable[[int], object] | None = None,
     ) -> str:
+        """Writes and syncs a column; see ``StoreWriter.add_node_attr``."""
         with self._placing(folder) as place:
             path = place(name, ".gd")
             write_column(path, value, progress)
@@ -110,6 +111,7 @@ class _FileSet:
         return path.relative_to(self.directory).as_posix()
 
     def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
+        """Refers to rows in a file that is not the store's; returns the name they have here."""
         stem, n = f"{folder}/{_safe(name)}", 1
         while (file := f"{stem}{f'-{n}' if n > 1 else ''}.adopted") in self.schema.adopted:
             n += 1
@@ -126,6 +128,7 @@ class _FileSet:
         options: CscOptions | None = None,
         room: BuildRoom | None = None,
     ) -> tuple[EdgeTypeSchema, Csc]:
+        """Writes and syncs the files of an edge type; see ``StoreWriter.add_edge_type``."""
         room = room or BuildRoom(Workspace(self.directory).room, self.directory)
         with self._placing(edge_folder(name)) as place:
             csc = build_csc(chunks, num_src, num_dst, place, room, num_edges, options)
@@ -140,6 +143,7 @@ class _FileSet:
         return record, csc
 
     def sync_folders(self) -> None:
+        """Has the names of all files on the device."""
         for name in {Path(f).parent.as_posix() for f in self.schema.files}:
             _core.sync_directory(str(self.directory / name))
 
@@ -161,16 +165,25 @@ class StoreWriter:
         path: The store's directory; its parent must exist.
         is_hetero: Whether types have names. Homogeneous stores use ``None`` for both.
         force: Replace an existing store (open readers of it keep reading the old one).
+        replaced: The lock on the store that is to be replaced, if the caller has it; it is released
+            when the writer is done.
 
     Raises:
         FileExistsError: ``path`` exists and ``force`` is not given, or is not a store.
+        StoreInUseError: Somebody has the store that is to be replaced open for writing.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, is_hetero: bool, force: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        is_hetero: bool,
+        force: bool = False,
+        replaced: StoreLock | None = None,
     ) -> None:
-        self._target = Path(os.path.abspath(path))
+        self._target = Path(os.path.realpath(path))  # a link stays, what it leads to is replaced
         self._force = force
+        self._replaced = replaced
         if not self._target.parent.is_dir():
             raise FileNotFoundError(2, "the parent directory does not exist", str(self._target))
         if self._target.exists():
@@ -180,13 +193,15 @@ class StoreWriter:
                 raise FileExistsError(
                     17, "exists and is not a store, so it is not replaced", str(self._target)
                 )
+            # From now on: columns that somebody adds meanwhile would be lost.
+            self._replaced = replaced or StoreLock(self._target)
         remove_abandoned(self._target, "partial")
         self._lock: _core.LockFile | None
         self._scratch, self._lock = make_scratch(self._target, "partial")
         self._schema = StoreSchema(
             is_hetero=is_hetero, created_by=f"pyg_graphzero {version('pyg_graphzero')}"
         )
-        self._files = _FileSet(self._scratch, self._schema)
+        self._files = FileSet(self._scratch, self._schema)
 
     def __enter__(self) -> Self:
         return self
@@ -239,7 +254,7 @@ class StoreWriter:
         """
         record = self._node_type(node_type)
         what = f"node attribute {attr!r} of {node_type!r}"
-        rows = _rows(value, record.num_nodes, what)
+        rows = checked_rows(value, record.num_nodes, what)
         encoder: ColumnEncoder | None = None
         if encoding is not None:
             table = rows if isinstance(rows, Rows) else ArrayRows(rows)
@@ -250,7 +265,7 @@ class StoreWriter:
     def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
         """Refers to the rows of a node column where they are."""
         record = self._node_type(node_type)
-        _rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        checked_rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
         folder = node_folder(node_type)
         record.attrs[attr] = self._files.adopt(folder, attr, self._target, rows)
 
@@ -265,15 +280,15 @@ class StoreWriter:
         record = self._node_type(node_type)
         folder = node_folder(node_type)
         if isinstance(ids, Rows):
-            rows = _rows(ids, record.num_nodes, f"ids of {node_type!r}")
+            rows = checked_rows(ids, record.num_nodes, f"ids of {node_type!r}")
             record.ids = self._files.column(folder, "ids", rows)
             return
         if isinstance(ids, Tensor) or (isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"):
-            tensor = _rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
+            tensor = checked_rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
             record.ids = self._files.column(folder, "ids", tensor)
             return
         offsets, text = _encode_strings(ids)
-        _rows(offsets[1:], record.num_nodes, f"ids of {node_type!r}")
+        checked_rows(offsets[1:], record.num_nodes, f"ids of {node_type!r}")
         record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
         record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
 
@@ -287,8 +302,10 @@ class StoreWriter:
         """
         record, folder = self._node_type(node_type), node_folder(node_type)
         what = f"order of {node_type!r}"
-        record.order = self._files.column(folder, "order", _rows(order, record.num_nodes, what))
-        record.rank = self._files.column(folder, "rank", _rows(rank, record.num_nodes, what))
+        record.order = self._files.column(
+            folder, "order", checked_rows(order, record.num_nodes, what)
+        )
+        record.rank = self._files.column(folder, "rank", checked_rows(rank, record.num_nodes, what))
 
     def set_optimized(self, record: dict[str, Any]) -> None:
         """Says what the order of the rows is good for."""
@@ -332,7 +349,7 @@ class StoreWriter:
     def add_edge_attr(self, edge_type: EdgeType | None, attr: str, value: Any) -> None:
         """Writes an edge column ``[num_edges, ...]``, rows in CSC order."""
         record = self._edge_type(edge_type)
-        tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {edge_type!r}")
+        tensor = checked_rows(value, record.num_edges, f"edge attribute {attr!r} of {edge_type!r}")
         record.attrs[attr] = self._files.column(edge_folder(edge_type), attr, tensor)
 
     def add_graph_attr(self, attr: str, value: Any, owner: str | EdgeType | None = None) -> None:
@@ -369,112 +386,43 @@ class StoreWriter:
         schema.dump(self._schema, self._scratch / schema.SCHEMA_FILE)
         # The lock stays held, and its file stays: without it another writer of the same store would
         # take this directory for an abandoned one.
-        _core.publish_directory(str(self._scratch), str(self._target), self._force)
+        self._publish()
         self._lock = None
-        # After an exchange the scratch name holds the store that was replaced.
+        # After an exchange the scratch name holds the store that was replaced, locked as it was.
         shutil.rmtree(self._scratch, ignore_errors=True)
+        self._release()
+
+    def _publish(self) -> None:
+        """Moves the store into place; one that is there is replaced only under its lock."""
+        if self._replaced is None or not self._replaced.is_in_place():
+            self._release()
+            try:
+                _core.publish_directory(str(self._scratch), str(self._target), False)
+            except FileExistsError:
+                if not self._force:
+                    raise
+                schema.load(self._target)  # what has come there meanwhile is a store
+                self._replaced = StoreLock(self._target)
+            else:
+                return
+        _core.publish_directory(str(self._scratch), str(self._target), True)
+
+    def _release(self) -> None:
+        if self._replaced is not None:
+            self._replaced.release()
+            self._replaced = None
 
     def abort(self) -> None:
         """Removes what was written; does nothing after finish()."""
         if self._lock is not None:
+            # Should publishing have failed half-way, the name may hold the store that was there.
+            if self._lock.is_in_place():
+                shutil.rmtree(self._scratch, ignore_errors=True)
             self._lock = None
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._release()
 
 
-class StoreEditor:
-    """Adds columns to and removes them from an existing store, one atomic step each.
-
-    Raises:
-        BlockingIOError: Another process has the store open for writing.
-    """
-
-    def __init__(self, directory: Path, store: StoreSchema) -> None:
-        self._directory = directory
-        self._schema = store
-        self._files = _FileSet(directory, store)
-        self._lock = _core.LockFile.acquire(str(directory / LOCK_FILE))
-
-    def use(self, store: StoreSchema) -> None:
-        """Continues from a schema that was read again."""
-        self._schema = store
-        self._files = _FileSet(self._directory, store)
-
-    def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor | Rows) -> None:
-        """Writes or replaces a node column."""
-        tensor = _rows(value, record.num_nodes, f"node attribute {attr!r} of {record.name!r}")
-        record.attrs[attr] = self._files.column(node_folder(record.name), attr, tensor)
-        self._forget_order(attr, record)
-        self._commit()
-
-    def place_node_attr(self, node_type: str | None, attr: str) -> str:
-        """The name of the file that a new node column is to be written to, in the store."""
-        return self._files.place(node_folder(node_type), attr)
-
-    def add_node_attr(
-        self, record: NodeTypeSchema, attr: str, file: str, loss: EncodingLoss | None
-    ) -> None:
-        """Makes a node column of a file that is written and synced.
-
-        Raises:
-            ValueError: The node type has an attribute or index set of that name.
-        """
-        check_new_attr(self._directory, record, attr)
-        record.attrs[attr] = self._files.add(file, loss)
-        self._commit()
-
-    def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor | Rows) -> None:
-        """Writes or replaces an edge column, rows in CSC order."""
-        tensor = _rows(value, record.num_edges, f"edge attribute {attr!r} of {record.name!r}")
-        record.attrs[attr] = self._files.column(edge_folder(record.name), attr, tensor)
-        self._forget_order(attr, record)
-        self._commit()
-
-    def put_edges(
-        self, name: EdgeType | None, chunks: Iterable[EdgeChunk], num_src: int, num_dst: int
-    ) -> None:
-        """Writes or replaces an edge type. Replacing one drops its edge attributes."""
-        record, _ = self._files.edges(name, chunks, num_src, num_dst)
-        kept = [t for t in self._schema.edge_types if t.name != name]
-        self._schema.edge_types[:] = [*kept, record]
-        self._commit()
-
-    def remove_attr(self, record: NodeTypeSchema | EdgeTypeSchema, attr: str) -> None:
-        """Removes a column."""
-        del record.attrs[attr]
-        self._forget_order(attr, record)
-        self._commit()
-
-    def remove_edge_type(self, name: EdgeType | None) -> None:
-        """Removes an edge type and its columns."""
-        self._schema.edge_types[:] = [t for t in self._schema.edge_types if t.name != name]
-        self._commit()
-
-    def _forget_order(self, attr: str, owner: NodeTypeSchema | EdgeTypeSchema) -> None:
-        """Neighbourhoods stay as they are, but not sorted by what ``attr`` is from now on."""
-        for record in self._schema.edge_types:
-            source = None if record.name is None else record.name[0]
-            of_source = isinstance(owner, NodeTypeSchema) and owner.name == source
-            if record.time_order == attr and (record is owner or of_source):
-                record.time_order = None
-
-    def _commit(self) -> None:
-        used = set(schema.named_files(self._schema))
-        # An adopted file is somebody else's: it is forgotten, never deleted.
-        for name in [name for name in self._schema.adopted if name not in used]:
-            del self._schema.adopted[name]
-        unused = [name for name in self._schema.files if name not in used]
-        for name in unused:
-            del self._schema.files[name]
-        self._files.sync_folders()
-        fresh = self._directory / (schema.SCHEMA_FILE + ".new")
-        schema.dump(self._schema, fresh)
-        os.replace(fresh, self._directory / schema.SCHEMA_FILE)
-        _core.sync_directory(str(self._directory))
-        for name in unused:  # readers that mapped them keep them
-            (self._directory / name).unlink(missing_ok=True)
-
-
-def _rows(value: Any, count: int, what: str) -> Any:
+def checked_rows(value: Any, count: int, what: str) -> Any:
     """``value`` as a tensor, or the rows that it is; with as many as there should be."""
     rows = value if isinstance(value, Rows) else as_tensor(value, what)
     if len(rows.shape) == 0 or rows.shape[0] != count:

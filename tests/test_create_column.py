@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
@@ -22,11 +23,12 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero import column_writer, unpublished
+from pyg_graphzero import _core, column_writer
 from pyg_graphzero.cli import main
+from pyg_graphzero.editor import StoreEditor
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.memory import taken
-from pyg_graphzero.schema import write_document
+from pyg_graphzero.storage.documents import write_document
 
 N = 300  # nodes of homogeneous()
 
@@ -410,14 +412,13 @@ def test_a_header_without_a_record(path: Path) -> None:
 def test_a_journal_of_what_is_published(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that dies between store.json and the end."""
     with gz.open(path, "r+") as store, monkeypatch.context() as patch:
-        patch.setattr(unpublished.Unpublished, "remove", lambda self, **kept: None)
+        patch.setattr(StoreEditor, "sweep", lambda self: None)
         column = store.create_column("h", 2)
         column.write(0, table(N, 2))
         column.publish()
     assert len(leftovers(path)) == 2
+    assert gz.open(path).info()["unpublished"] == []
     with gz.open(path, "r+") as store:
-        assert store.info()["unpublished"] == []
-        store.create_column("other", 1).discard()
         assert leftovers(path) == []
         assert torch.equal(store.data().h, table(N, 2))
 
@@ -464,9 +465,9 @@ def test_names_that_are_one_as_files(path: Path) -> None:
     ("body", "message"),
     [
         (b"{", "document: found no valid JSON"),
-        ({"format": "x"}, "format: found something else"),
+        ({"format": "x"}, "format: found 'x', expected 'pyg_graphzero unpublished column'"),
         ({"format": "pyg_graphzero unpublished column", "version": 2}, "version: found 2"),
-        (None, "checksum: found another"),
+        (None, "checksum: found [0-9a-f'].*; the document was changed; delete this file"),
     ],
 )
 def test_a_damaged_journal(path: Path, body, message: str) -> None:
@@ -745,3 +746,78 @@ def test_a_budget_that_is_used_up_meanwhile_does_not_stop_publishing(tmp_path):
                 gz.open(path, memory=store.memory)
             column.publish()
         assert store.data().h.tolist() == [[1.0, 1.0]] * 3
+
+
+# Left by the dead ################################################################################
+
+
+def test_what_nothing_names_is_swept(path: Path) -> None:
+    """What a writer that died has left; never what somebody else has put there."""
+    with gz.open(path, "r+") as store:
+        store.create_column("h", 2).commit()
+    named = {p for p in path.rglob("*") if p.is_file()}
+    left = ["node/z.gd", "edge/topology-2.gl", "node-a/x.gd", "graph/g.gd", "store.json.new",
+            "unpublished/gone.rows", "unpublished/node--h.new"]  # fmt: skip
+    kept = ["node/z.npy", "node/notes.txt", "mine/x.gd", "x.gd", "node/sub/x.gd", "nodes/x.gd",
+            "unpublished/notes.txt"]  # fmt: skip
+    for name in [*left, *kept]:
+        (path / name).parent.mkdir(exist_ok=True, parents=True)
+        (path / name).write_bytes(b"bytes")
+    (path / "node/link.gd").symlink_to(path / "mine/x.gd")
+    with gz.open(path, "r+") as store:
+        assert [c["name"] for c in store.info()["unpublished"]] == ["h"]
+    here = {p for p in path.rglob("*") if p.is_file() and not p.is_symlink()}
+    assert here == named | {path / name for name in kept}
+    assert (path / "node/link.gd").is_symlink()
+
+
+def test_verify_sweeps_where_nobody_writes(path: Path) -> None:
+    orphan = path / "node/z.gd"
+    with gz.open(path, "r+"):
+        orphan.write_bytes(b"of a writer that lives, for all we know")
+        report = gz.open(path).verify()
+        assert (report.ok, report.leftovers, orphan.exists()) == (True, [], True)
+    report = gz.open(path).verify()
+    assert report.ok
+    assert report.leftovers == [f"{orphan}: left by a writer that died, deleted"]
+    assert str(report).endswith(f"all good\n{orphan}: left by a writer that died, deleted")
+    assert not orphan.exists()
+    assert gz.open(path).verify().leftovers == []
+
+
+def test_nothing_is_swept_while_a_journal_is_damaged(path: Path) -> None:
+    """It may name any of what is there."""
+    with gz.open(path, "r+") as store:
+        store.create_column("h", 2).commit()
+    (journal,) = (path / "unpublished").glob("*.json")
+    journal.write_text("{")
+    gz.open(path, "r+").close()
+    assert (path / "node/h.gd").exists()
+    journal.unlink()
+    gz.open(path, "r+").close()
+    assert not (path / "node/h.gd").exists()
+    assert leftovers(path) == []
+
+
+def test_publishing_again_what_may_not_be_durable(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last sync failed: the attribute is there, and publishing can be repeated."""
+    with gz.open(path, "r+") as store:
+        column = store.create_column("h", 2)
+        column.write(0, table(N, 2))
+        sync = _core.sync_directory
+
+        def failing(folder: str) -> None:
+            if folder == str(path):
+                raise OSError(errno.EIO, "cannot sync directory", folder)
+            sync(folder)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(_core, "sync_directory", failing)
+            with pytest.raises(OSError, match="cannot sync"):
+                column.publish()
+        column.publish()
+        assert leftovers(path) == []
+    assert torch.equal(gz.open(path).data().h, table(N, 2))
+    assert gz.open(path).verify().ok

@@ -506,7 +506,7 @@ class TestFiles:
 
     def test_store_json_is_a_directory(self, tmp_path: Path) -> None:
         (tmp_path / "store.json").mkdir()
-        with pytest.raises(IsADirectoryError):
+        with pytest.raises(FormatError, match=r"store.json: file: found drwx.*a regular file"):
             gz.open(tmp_path)
 
     def test_files_that_store_json_does_not_name_are_ignored(self, store: Path) -> None:

@@ -21,7 +21,8 @@ from store_files import make_store
 import pyg_graphzero as gz
 from pyg_graphzero import _core
 from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.writer import LOCK_FILE, StoreWriter
+from pyg_graphzero.storage.locks import LOCK_FILE
+from pyg_graphzero.writer import StoreWriter
 
 
 @contextmanager

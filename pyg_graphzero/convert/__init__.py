@@ -147,6 +147,7 @@ def convert(
             too little, and the message says how much is enough.
         FileNotFoundError: An input file does not exist.
         FileExistsError: ``out`` exists and ``force`` is not given.
+        StoreInUseError: The store at ``out`` is to be replaced, and open for writing somewhere.
         OSError: Reading or writing failed; no partial store is left.
 
     Example:

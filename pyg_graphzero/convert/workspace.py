@@ -12,7 +12,7 @@ from pyg_graphzero import _core
 
 from ..errors import MemoryBudgetError
 from ..memory import free_memory, parse_size, resident
-from ..scratch import make_scratch, remove_abandoned
+from ..storage.locks import make_scratch, remove_abandoned
 
 # What inputs may keep in memory instead of in temporary files.
 _HELD_SHARE = 0.25
@@ -56,9 +56,10 @@ class Workspace:
         self._used = used
         self.room = self.memory - used
         self._holdable = int(self.room * _HELD_SHARE)
-        self._near = Path(os.path.abspath(out if tmp is None else Path(tmp) / out.name))
+        self._near = Path(os.path.realpath(out if tmp is None else Path(tmp) / out.name))
         if not self._near.parent.is_dir():
             raise FileNotFoundError(2, "No such directory for temporary files", str(self._near))
+        remove_abandoned(self._near, "scratch")
         self._folder: Path | None = None
         self._lock: _core.LockFile | None = None
         self._count = 0
@@ -75,7 +76,6 @@ class Workspace:
     def folder(self) -> Path:
         """The directory for temporary files; made when first asked for."""
         if self._folder is None:
-            remove_abandoned(self._near, "scratch")
             self._folder, self._lock = make_scratch(self._near, "scratch")
         return self._folder
 

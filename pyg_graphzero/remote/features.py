@@ -17,8 +17,8 @@ from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.schema import EdgeTypeSchema, NodeTypeSchema
 
 if TYPE_CHECKING:
+    from pyg_graphzero.editor import StoreEditor
     from pyg_graphzero.stores import Store
-    from pyg_graphzero.writer import StoreEditor
 
 # PyG's group name for the edge attributes of a homogeneous graph.
 HOMOGENEOUS_EDGES = (None, None)

@@ -1,0 +1,104 @@
+"""JSON documents with a checksum of their own: `store.json`, and the journals of columns."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from pyg_graphzero.errors import FormatError, UnsupportedError
+
+# No document comes near these; one that does would take all memory, or all of the stack.
+_MOST_BYTES = 1 << 28
+_DEEPEST = 64
+
+
+def read_document(path: Path, hint: str = "") -> dict[str, Any]:
+    """The JSON object in a file; whether it is whole, :func:`check_whole` says.
+
+    Args:
+        path: The file; of a store, as :func:`.names.locate` gives it.
+        hint: What else can be done if it is damaged.
+
+    Raises:
+        FileNotFoundError: There is none.
+        FormatError: It is no JSON object, or holds what no writer writes.
+    """
+
+    def fail(found: object, expected: str) -> FormatError:
+        return FormatError.of(path, "document", found, expected + hint)
+
+    size = path.stat().st_size
+    if size > _MOST_BYTES:
+        raise fail(f"{size} bytes", f"at most {_MOST_BYTES}")
+    try:
+        body = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise fail(f"no valid JSON ({error})", "a JSON object") from None
+    if not isinstance(body, dict):
+        raise fail(type(body).__name__, "an object")
+    fault = _fault(body)
+    if fault:
+        raise fail(fault, "Unicode text and lists in lists")
+    return body
+
+
+def write_document(body: dict[str, Any], path: Path) -> None:
+    """Writes a JSON object with its own checksum as ``path`` and syncs the file.
+
+    Raises:
+        OSError: Nothing is left at ``path``.
+        UnsupportedError: A name in it is no text.
+    """
+    fault = _fault(body)
+    if fault:
+        raise UnsupportedError(f"{path}: found {fault}, expected names that are Unicode text")
+    body = {**body, "checksum": digest(body)}
+    text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
+    try:
+        path.unlink(missing_ok=True)  # never through a link, which somebody may have put there
+        with path.open("x", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        path.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, f"cannot write: {error.strerror}", str(path)) from None
+        raise
+
+
+def check_whole(body: dict[str, Any], path: Path, hint: str = "") -> None:
+    """Raises FormatError unless what :func:`write_document` wrote is as it was written."""
+    found, expected = body.get("checksum"), digest(body)
+    if found != expected:
+        raise FormatError.of(path, "checksum", found, f"{expected}; the document was changed{hint}")
+
+
+def digest(body: dict[str, Any]) -> str:
+    """The checksum of an object, without the one in it."""
+    rest = {key: value for key, value in body.items() if key != "checksum"}
+    canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return xxhash.xxh64_hexdigest(canonical.encode("ascii"))
+
+
+def _fault(body: Any) -> str:
+    """What in a document no file name, no message and no other program could take; or nothing."""
+    todo = [(body, 0)]
+    while todo:
+        value, depth = todo.pop()
+        if depth > _DEEPEST:
+            return f"objects in objects, {depth} deep"
+        if isinstance(value, dict):
+            todo += [(part, depth + 1) for pair in value.items() for part in pair]
+        elif isinstance(value, (list, tuple)):
+            todo += [(part, depth + 1) for part in value]
+        elif isinstance(value, str) and not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                return f"{ascii(value)[:60]}, half of a surrogate pair"
+    return ""

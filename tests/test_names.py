@@ -1,0 +1,293 @@
+"""Stores from somebody else: whatever names they hold, nothing outside them is read or touched.
+
+And nothing waits: a FIFO where a file should be is refused like any other damage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from store_files import edit_schema, make_store
+
+import pyg_graphzero as gz
+from pyg_graphzero import FormatError
+from pyg_graphzero.cli import main
+from pyg_graphzero.storage.documents import write_document
+
+PRECIOUS = b"precious" * 1000
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_store(tmp_path_factory.mktemp("pristine") / "store")
+
+
+@pytest.fixture
+def store(pristine: Path, tmp_path: Path) -> Path:
+    """A store beside which there is a file, and a folder with one."""
+    (tmp_path / "outside").mkdir()
+    for name in ("precious.gd", "outside/precious.gd", "outside/x.json", "outside/lock"):
+        (tmp_path / name).write_bytes(PRECIOUS)
+    return Path(shutil.copytree(pristine, tmp_path / "store"))
+
+
+@pytest.fixture(autouse=True)
+def _outside_stays(tmp_path: Path) -> Any:
+    yield
+    assert sorted(os.listdir(tmp_path / "outside")) == ["lock", "precious.gd", "x.json"]
+    for path in tmp_path.rglob("*"):
+        if "store" not in path.parts and path.is_file():
+            assert path.read_bytes() == PRECIOUS
+
+
+def journal_of(store: Path, column: str = "h") -> tuple[Path, dict[str, Any]]:
+    """A journal that a writer has left, and what is in it."""
+    with gz.open(store, "r+") as opened:
+        opened.create_column(column, 2, note={"a": 1}).commit()
+    (path,) = (store / "unpublished").glob("*.json")
+    return path, json.loads(path.read_text())
+
+
+def everything(store: Path) -> list[Callable[[], object]]:
+    """Whatever follows the names in a store."""
+
+    def edit(change: Callable[[gz.Store], object]) -> None:
+        with gz.open(store, "r+") as opened:
+            change(opened)
+
+    def replace(opened: gz.Store) -> None:
+        opened.feature_store[None, "z", None] = torch.zeros(50, 2)
+        opened.feature_store.remove_tensor(None, "z", None)
+
+    return [
+        lambda: gz.open(store).info(),
+        lambda: edit(replace),
+        lambda: edit(lambda s: s.create_column("h", 2, resume=True, note={"a": 1}).commit()),
+        lambda: edit(lambda s: s.create_column("h", 2)),
+    ]
+
+
+def refused(store: Path, calls: list[Callable[[], object]] | None = None) -> list[FormatError]:
+    """The errors of what follows the names in a store; there must be one."""
+    errors = []
+    for call in everything(store) if calls is None else calls:
+        try:
+            call()
+        except FormatError as error:
+            errors.append(error)
+    assert errors
+    return errors
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../precious.gd", "node/../../precious.gd", "/etc/precious.gd", "", ".", "./node/x.gd",
+        "node//x.gd", "node/x.gd/", "a\0.gd", "store.json", "lock", "node/x", None, 7, ["x.gd"],
+    ],
+)  # fmt: skip
+def test_names_in_a_journal(store: Path, tmp_path: Path, name: Any) -> None:
+    path, body = journal_of(store)
+    body["file"] = str(tmp_path / "precious.gd") if name == "/etc/precious.gd" else name
+    write_document(body, path)
+    optimize = partial(gz.optimize, store, seeds="train_idx", num_neighbors=[2], progress=False)
+    for error in refused(store, [*everything(store), optimize]):
+        assert (error.path, error.field) == (str(path), "file")
+        assert "expected a file path inside the store that ends in .gd" in str(error)
+        assert "delete this file" not in str(error) or "resumed" in str(error)
+    assert (store / "store.json").exists()
+    assert gz.open(store).verify().ok
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        (member, value)
+        for member, values in {
+            "name": [7, None],
+            "node_type": [7, []],
+            "shape": [None, 5, [], [-1, 2], [50, 2**63], [True, 2], ["50", 2], [1] * 9],
+            "dtype": [None, "float33", []],
+            "encoding": ["int8", "float16", 3],
+        }.items()
+        for value in values
+    ],
+)
+def test_members_of_a_journal(store: Path, member: str, value: Any) -> None:
+    path, body = journal_of(store)
+    for wrong in ({**body, member: value}, {k: v for k, v in body.items() if k != member}):
+        write_document(wrong, path)
+        for error in refused(store, [everything(store)[0], everything(store)[-1]]):
+            assert (error.path, error.field) == (str(path), member)
+    write_document(body, path)
+    assert gz.open(store).info()["unpublished"][0]["name"] == "h"
+
+
+@pytest.mark.parametrize(
+    "raw", [b"[" * 100_000, b"[]", b"\xff\xfe", b'{"a":' * 90 + b"1" + b"}" * 90]
+)
+def test_documents_that_are_none(store: Path, raw: bytes) -> None:
+    path, _ = journal_of(store)
+    path.write_bytes(raw)
+    assert {error.field for error in refused(store)} == {"document"}
+    (store / "store.json").write_bytes(raw)
+    with pytest.raises(FormatError, match=r"store.json: document: found"):
+        gz.open(store)
+
+
+def unused_file(body: dict[str, Any]) -> None:
+    """An entry that nothing uses, which any change would delete."""
+    body["files"]["sub/precious.gd"] = {"bytes": len(PRECIOUS), "header_hash": "73756f69" * 3}
+
+
+@pytest.mark.parametrize("name", ["sub/precious.gd", "node", "unpublished", "lock", "node/x.gd"])
+def test_symbolic_links(store: Path, tmp_path: Path, name: str) -> None:
+    """Each of them leads to what there is outside, and is followed nowhere."""
+    if name == "sub/precious.gd":
+        raw = PRECIOUS[4088:4096][::-1].hex()
+
+        def change(body: dict[str, Any]) -> None:
+            body["files"][name] = {"bytes": len(PRECIOUS), "header_hash": raw}
+
+        edit_schema(store, change)
+        (store / "sub").symlink_to(tmp_path / "outside")
+        link = store / "sub"
+    else:
+        link = store / name
+        if link.is_dir():
+            link.rename(store / "moved")
+        else:
+            link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / ("outside/lock" if name == "lock" else "outside"))
+    for error in refused(store):
+        assert error.path == str(link)
+        assert "a symbolic link" in str(error)
+    assert os.path.islink(link)
+
+
+def test_links_where_documents_are_written(store: Path, tmp_path: Path) -> None:
+    """They are replaced, not written through."""
+    (store / "store.json.new").symlink_to(tmp_path / "precious.gd")
+    path, _ = journal_of(store)
+    path.with_suffix(".new").symlink_to(tmp_path / "precious.gd")
+    with gz.open(store, "r+") as opened:
+        opened.create_column("h", 3).discard()
+        opened.feature_store.remove_tensor(None, "y", None)
+    assert not os.path.lexists(store / "store.json.new")
+    assert "y" not in gz.open(store).data()
+
+
+def test_rows_that_are_a_link(store: Path, tmp_path: Path) -> None:
+    """Resuming writes into them."""
+    for file in ("node/h.gd", "unpublished/node--h.rows"):
+        journal_of(store)
+        (store / file).unlink()
+        (store / file).symlink_to(tmp_path / "precious.gd")
+        for error in refused(store, everything(store)[2:4]):
+            assert error.path == str(store / file)
+        (store / file).unlink()
+
+
+@pytest.mark.parametrize(
+    "file", ["store.json", "lock", "node/x.gd", "edge/topology.gl", "unpublished/node--h.json",
+             "unpublished/node--h.rows", "node/h.gd"],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["fifo", "device", "directory"])
+def test_what_is_no_file(store: Path, file: str, kind: str) -> None:
+    """Opening a FIFO would wait for ever for who writes into it."""
+    journal_of(store)
+    (store / file).unlink()
+    if kind == "fifo":
+        os.mkfifo(store / file)
+    elif kind == "device":
+        if os.geteuid() != 0:
+            pytest.skip("devices need root")
+        os.mknod(store / file, 0o20666, os.makedev(1, 3))
+    else:
+        (store / file).mkdir()
+    for error in refused(store):
+        assert error.path == str(store / file)
+        assert "expected a regular file" in str(error)
+
+
+def test_an_adopted_fifo(store: Path, tmp_path: Path) -> None:
+    """Adopted files lie outside by design: read, never written, and files all the same."""
+    os.mkfifo(tmp_path / "fifo.npy")
+
+    def adopt(body: dict[str, Any]) -> None:
+        body["node_types"][0]["attrs"]["a"] = "node/a.adopted"
+        body["adopted"] = {
+            "node/a.adopted": {
+                "path": "../fifo.npy", "bytes": 400, "fingerprint": "0" * 16,
+                "dtype": "int64", "shape": [50], "offset": 0, "row_stride": 8,
+            }
+        }  # fmt: skip
+
+    edit_schema(store, adopt)
+    with pytest.raises(FormatError, match=r"fifo.npy: file: found a FIFO, expected a regular file"):
+        gz.open(store)
+    (tmp_path / "fifo.npy").unlink()
+
+
+@pytest.mark.parametrize("path", ["", "../a\0b.npy"])
+def test_adopted_paths(store: Path, path: str) -> None:
+    record = {"path": path, "bytes": 1, "fingerprint": "", "dtype": "int8", "shape": [1],
+              "offset": 0, "row_stride": 1}  # fmt: skip
+    edit_schema(store, lambda body: body.update(adopted={"node/a.adopted": record}))
+    with pytest.raises(FormatError, match=r"adopted\['node/a.adopted'\].path: found"):
+        gz.open(store)
+
+
+@pytest.mark.parametrize("name", ["lock", "store.json", "node/x.txt", "node/./x.gd"])
+def test_files_that_are_no_columns(store: Path, name: str) -> None:
+    """What no type uses is deleted by the next change; not so what is no column."""
+
+    def change(body: dict[str, Any]) -> None:
+        body["files"][name] = {"bytes": 0, "header_hash": ""}
+
+    edit_schema(store, change)
+    with pytest.raises(FormatError, match="expected a file path inside the store"):
+        gz.open(store, "r+")
+    assert (store / "lock").exists()
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udcffb"])
+def test_half_of_a_surrogate_pair(store: Path, text: str, tmp_path: Path) -> None:
+    """No file system, no terminal and no UTF-8 has it."""
+    with gz.open(store, "r+") as opened:
+        before = (store / "store.json").read_bytes()
+        with pytest.raises(gz.errors.UnsupportedError, match="half of a surrogate pair"):
+            opened.feature_store[None, text, None] = torch.zeros(50)
+        with pytest.raises(gz.errors.UnsupportedError, match="half of a surrogate pair"):
+            opened.create_column(text, 2)
+        assert (store / "store.json").read_bytes() == before
+        opened.feature_store[None, "ü𝄞", None] = torch.zeros(50)
+    for change in (
+        lambda body: body["node_types"][0]["attrs"].update({text: "node/x.gd"}),
+        lambda body: body["node_types"][0]["attrs"].update(x=f"node/{text}.gd"),
+        lambda body: body.update(created_by=text),
+        lambda body: body["files"].update({f"node/{text}.gd": {"bytes": 1, "header_hash": ""}}),
+    ):
+        other = Path(shutil.copytree(store, tmp_path / "store-copy"))
+        edit_schema(other, change)
+        with pytest.raises(FormatError, match="half of a surrogate pair") as caught:
+            gz.open(other)
+        str(caught.value).encode()
+        shutil.rmtree(other)
+
+
+def test_a_store_with_any_text_in_it_verifies_on_the_command_line(store: Path) -> None:
+    from click.testing import CliRunner
+
+    edit_schema(store, lambda body: body.update(created_by="\ud800"))
+    done = CliRunner().invoke(main, ["verify", str(store)])
+    assert done.exit_code == 1
+    assert "half of a surrogate pair" in done.output
