@@ -21,6 +21,7 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
 from pyg_graphzero import unpublished
+from pyg_graphzero.editor import StoreEditor
 from pyg_graphzero.inference import run as run_module
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.passes import LayerPass, RowFile
@@ -342,6 +343,65 @@ def test_a_run_that_failed_goes_on_between_types(typed):
     for node_type, rows in expected.items():
         assert_equal(data[node_type].out, rows)
     assert not left_behind(path)
+
+
+def test_nobody_sees_what_a_run_has_left(plain):
+    _, path = plain
+    model = GraphSAGE(8, 16, 3, 5)
+    before = sorted(gz.open(path).data().keys())
+    with pytest.raises(StoppedError):
+        gz.inference.layerwise(model, path, head=Stopping(7), max_edges=40, num_workers=0)
+    assert len(left_behind(path)) == 2
+    assert sorted(gz.open(path).data().keys()) == before
+    with gz.open(path, "r+") as store:
+        assert sorted(store.data().keys()) == before
+        assert [c["done"] for c in store.info()["unpublished"]].count(300) == 1
+    gz.inference.layerwise(model, path)
+    assert sorted(gz.open(path).data().keys()) == sorted([*before, "out"])
+
+
+class KilledError(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("instant", ["before", "after"])
+def test_killed_around_publishing(plain, monkeypatch, layers, instant):
+    """A run that was killed when `store.json` was written, and before its journals were removed."""
+    data, path = plain
+    model = GraphSAGE(8, 16, layers, 5)
+    commit = StoreEditor._commit
+
+    def killed(editor):
+        if instant == "after":
+            commit(editor)
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreEditor, "_commit", killed)
+        patch.setattr(StoreEditor, "sweep", lambda editor: None)
+        with pytest.raises(KilledError):
+            gz.inference.layerwise(model, path)
+    assert ("out" in gz.open(path).data()) == (instant == "after")
+    summary = gz.inference.layerwise(model, path)
+    assert all(done.first_row == 300 for done in summary.layers)
+    assert_equal(column(path), output(model, data))
+    assert not left_behind(path)
+    assert not (path / "unpublished").exists()
+    with pytest.raises(ValueError, match="not taken"):
+        gz.inference.layerwise(model, path)
+
+
+def test_all_types_come_out_at_once(typed, monkeypatch):
+    """Also those of a single layer, which has nothing in between."""
+    path, layers, _ = typed
+    commits = []
+    commit = StoreEditor._commit
+    monkeypatch.setattr(StoreEditor, "_commit", lambda e: (commits.append(1), commit(e)))
+    gz.inference.layerwise(None, path, layers=layers[:1])
+    assert len(commits) == 1
+    data = gz.open(path).data()
+    assert sum("out" in data[t] for t in data.node_types) > 1
 
 
 def test_a_killed_process_loses_little(plain, tmp_path):

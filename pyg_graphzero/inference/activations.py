@@ -6,11 +6,11 @@ import logging
 import re
 from collections.abc import Sequence
 
-from pyg_graphzero import unpublished
 from pyg_graphzero.arguments import check_new_attr
 from pyg_graphzero.column_writer import Column
 from pyg_graphzero.inference.stack import Row
 from pyg_graphzero.stores import Store
+from pyg_graphzero.unpublished import Journal, Unpublished
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -21,7 +21,8 @@ class Activations:
     """What layers compute, as columns of a store.
 
     Those in between are named after the run, ``out.<fingerprint>.<layer>``, so that a run that was
-    killed finds its own and knows those of others.
+    killed finds its own and knows those of others. They are never published; what comes out is, all
+    of it at once, when there is nothing else left of the run.
 
     Args:
         store: Open for writing.
@@ -52,25 +53,33 @@ class Activations:
         stem = next(iter(self.names.values()))
         return f"{stem}.{self.fingerprint}.{layer}"
 
-    def has(self, layer: int, node_type: str | None) -> bool:
-        """Whether a layer's rows are all there."""
-        attrs = self.store._contents.node_type(node_type).attrs
-        return self.name(layer, node_type) in attrs
+    def drafts(self) -> list[Unpublished]:
+        """The columns of this run that are complete; none of them is published."""
+        return [d for d in self.store.drafts() if self._is_own(d.journal) and d.is_complete]
 
-    def first_missing(self) -> int:
+    def _is_own(self, journal: Journal) -> bool:
+        return _run_of(journal) == self.fingerprint
+
+    def first_missing(self, ended: Sequence[Journal]) -> int:
         """The first layer that has to be computed, in part at least.
+
+        Args:
+            ended: The journals of columns that were published by a run which was killed then.
 
         Raises:
             ValueError: A name that is to come out is taken, and not by this run.
         """
         last = len(self.wanted)
-        for layer in range(last - 1, 0, -1):
-            if all(self.has(layer, node_type) for node_type in self.wanted[layer - 1]):
-                return layer + 1
-            if any(self.has(layer, node_type) for node_type in self.wanted[layer - 1]):
-                return layer
+        published = {(j.node_type, j.name) for j in ended if self._is_own(j)}
+        if published.issuperset(self.names.items()):
+            return last + 1
         for node_type, name in self.names.items():
             check_new_attr(self.store.path, self.store._contents.node_type(node_type), name)
+        there = {(d.journal.node_type, d.journal.name) for d in self.drafts()}
+        for layer in range(last, 0, -1):
+            found = [(t, self.name(layer, t)) in there for t in self.wanted[layer - 1]]
+            if any(found):
+                return layer + all(found)
         return 1
 
     def clear(self, *, keeps_own: bool) -> None:
@@ -81,27 +90,16 @@ class Activations:
         """
         stems = "|".join(sorted(re.escape(name) for name in set(self.names.values())))
         pattern = re.compile(rf"(?:{stems})\.([0-9a-f]{{12}})\.\d+")
-        for t in self.store._contents.schema.node_types:
-            for name in list(t.attrs):
-                match = pattern.fullmatch(name)
-                if match is not None and not (keeps_own and match[1] == self.fingerprint):
-                    self._tell(name)
-                    self.remove(name, t.name)
-        for found in unpublished.find(self.store.path, self.store._contents.schema):
-            journal = found.journal
-            note = journal.note if isinstance(journal.note, dict) else {}
-            is_ours = pattern.fullmatch(journal.name) or journal.name in self.names.values()
-            of = note.get(_NOTE)
-            if is_ours and of is not None and not (keeps_own and of == self.fingerprint):
-                self._tell(journal.name)
-                found.remove(with_rows=True)
-
-    def _tell(self, name: str) -> None:
-        log.warning(
-            "%s: %r is of an inference with another model, other arguments or another input, or is "
-            "not to be resumed; it is removed, and this one begins anew",
-            self.store.path, name,
-        )  # fmt: skip
+        for found in self.store.drafts():
+            name, run = found.journal.name, _run_of(found.journal)
+            is_ours = pattern.fullmatch(name) or name in self.names.values()
+            if is_ours and run is not None and not (keeps_own and run == self.fingerprint):
+                log.warning(
+                    "%s: %r is of an inference with another model, other arguments or another "
+                    "input, or is not to be resumed; it is removed, and this one begins anew",
+                    self.store.path, name,
+                )  # fmt: skip
+                found.remove()
 
     def create(self, layer: int, node_type: str | None, row: Row) -> Column:
         """The column of a layer's rows, with what is there of it already."""
@@ -118,13 +116,21 @@ class Activations:
             note={_NOTE: self.fingerprint},
         )
 
-    def remove(self, name: str, node_type: str | None) -> None:
-        """Removes a column that was published."""
-        self.store.feature_store.remove_tensor(group_name=node_type, attr_name=name, index=None)
-
     def remove_layer(self, layer: int) -> None:
         """Removes the rows of a layer in between, where there are any."""
-        for t in self.store._contents.schema.node_types:
-            name = f"{next(iter(self.names.values()))}.{self.fingerprint}.{layer}"
-            if name in t.attrs:
-                self.remove(name, t.name)
+        stem = next(iter(self.names.values()))
+        for draft in self.drafts():
+            if draft.journal.name == f"{stem}.{self.fingerprint}.{layer}":
+                draft.remove()
+
+    def publish(self) -> None:
+        """Makes attributes of the last layer's columns, all at once."""
+        outs = set(self.names.items())
+        drafts = [d for d in self.drafts() if (d.journal.node_type, d.journal.name) in outs]
+        if drafts:
+            self.store.publish_columns(drafts)
+
+
+def _run_of(journal: Journal) -> str | None:
+    """The fingerprint of the run that a column is of; None: of no run."""
+    return journal.note.get(_NOTE) if isinstance(journal.note, dict) else None

@@ -7,15 +7,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pyg_graphzero import schema, unpublished
 from pyg_graphzero.column_writer import Column
+from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.convert.progress import Progress
-from pyg_graphzero.data import edge_storages, node_storages
+from pyg_graphzero.data import edge_storages, node_storages, open_data
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
 from pyg_graphzero.inference.fused import Fusion
@@ -37,6 +40,7 @@ from pyg_graphzero.lazy import OnDemand, raw_items
 from pyg_graphzero.memory import taken
 from pyg_graphzero.stores import Store
 from pyg_graphzero.stores import open as open_store
+from pyg_graphzero.unpublished import Journal
 
 # What a kill costs at most, and one batch.
 _COMMIT_SECONDS = 10.0
@@ -68,8 +72,8 @@ def layerwise(
     normalises by degrees. What comes out equals ``model(x, edge_index)`` on the whole graph in eval
     mode, but for the order of sums.
 
-    A run that was killed goes on where it was: call it again with the same arguments. Columns in
-    between are removed when it is done.
+    A run that was killed goes on where it was: call it again with the same arguments. Nobody sees
+    its columns before all of them are done; those in between are removed then.
 
     Args:
         model: A PyG ``BasicGNN``; or, with ``layers=``, what they belong to (it is put into eval
@@ -106,7 +110,7 @@ def layerwise(
         ValueError: An argument does not fit, a layer cannot be run, or the name ``out`` is taken.
         MissingAttributeError: No node type has ``input_attr``, or no edge type an edge attribute.
         MemoryBudgetError: The budget is too small for a batch; give ``max_edges``.
-        BlockingIOError: Another process has the store open for writing.
+        StoreInUseError: Somebody else has the store open for writing.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -122,6 +126,8 @@ def layerwise(
     is_own = given is None or given.mode != "r+"
     path = store.path if isinstance(store, Store) else store
     memory = None if given is None else given.memory
+    # Opening for writing removes them.
+    ended = unpublished.ended(Path(path), schema.load(Path(path))) if is_own else []
     editor = open_store(path, "r+") if is_own else given
     assert editor is not None
     modules = Modules()
@@ -136,7 +142,7 @@ def layerwise(
                 modules.add(module)
         with torch.no_grad():
             return run(stack_of(model, layers, editor.is_hetero, run.inputs, head), out,
-                       encoding, resume)  # fmt: skip
+                       encoding, resume, ended)  # fmt: skip
     finally:
         modules.close()
         if is_own:
@@ -166,7 +172,12 @@ class _Run:
     progress: Progress
 
     def __call__(
-        self, stack: Stack, out: str | Mapping[str, str], encoding: str | None, resume: bool
+        self,
+        stack: Stack,
+        out: str | Mapping[str, str],
+        encoding: str | None,
+        resume: bool,
+        ended: Sequence[Journal],
     ) -> InferenceSummary:
         begun = perf_counter()
         contents = self.store._contents
@@ -184,7 +195,7 @@ class _Run:
         run = fingerprint(stack, self.modules, about)
         made = Activations(self.store, names, run, wanted, encoding)
         made.clear(keeps_own=resume)
-        first = made.first_missing()
+        first = made.first_missing(ended if resume else [])
         normalization = Normalization(contents, self.inputs)
         fusion = Fusion(normalization, stack)
         for module in list(self.modules):
@@ -204,7 +215,8 @@ class _Run:
                     self.store.num_nodes(node_type),
                 )  # fmt: skip
                 done.first_row = done.num_rows
-                if number >= first and not made.has(number, node_type):
+                there = {(d.journal.node_type, d.journal.name) for d in made.drafts()}
+                if number >= first and (node_type, done.name) not in there:
                     self._run(stack, made, rows, done, normalization)
                     # The next pass shares out what is left, also of rows that a cycle still holds.
                     gc.collect()
@@ -213,6 +225,7 @@ class _Run:
                 made.remove_layer(number - 1)
         for number in range(1, len(stack.layers)):
             made.remove_layer(number)
+        made.publish()
         summary.seconds = perf_counter() - begun
         return summary
 
@@ -241,52 +254,52 @@ class _Run:
         names = reachable(self.store.edge_types, node_type, rows[number - 1])
         row_bytes = _bytes_of(rows[number][node_type])
         layer = stack.layers[number - 1]
-        with open_store(self.store.path, memory=self.memory) as store:
-            contents = store._contents
-            step: LayerPass | SummedPass
-            if node_type is None and can_sum(layer, contents, inputs, self.device):
-                step = SummedPass(
-                    layer,
-                    contents,
-                    inputs,
-                    row_bytes,
-                    max_rows=self.max_edges,
-                    normalization=normalization,
-                    device=self.device,
-                    first=done.first_row,
-                    earlier=earlier,
-                )
-            else:
-                largest = max(_bytes_of(row) for row in rows[number - 1].values())
-                step = LayerPass(
-                    layer,
-                    store.data(),
-                    node_type,
-                    names,
-                    inputs,
-                    max_edges=self.max_edges
-                    or batch_edges(contents.memory - taken(), row_bytes + largest),
-                    first=done.first_row,
-                    earlier=earlier,
-                    normalization=normalization,
-                    num_workers=self.num_workers,
-                    device=self.device,
-                )
-            title = f"layer {number}/{len(stack.layers)}"
-            title += "" if node_type is None else f" {node_type}"
-            with self.progress.step(title, done.num_rows, "nodes") as bar:
-                bar.update(done.first_row)
-                try:
-                    self._write(step, column, done, bar)
-                except BaseException:
-                    with suppress(OSError):  # the disk may be what failed
-                        column.commit()
-                    raise
-            stats = step.stats()
-            done.edges = stats.edges
-            done.read_bytes = stats.read_bytes + stats.topology_bytes
-            done.verdict = stats.verdict
-        column.publish()
+        contents = StoreContents(self.store.path, memory=self.memory, drafts=made.drafts())
+        contents.check_budget()
+        step: LayerPass | SummedPass
+        if node_type is None and can_sum(layer, contents, inputs, self.device):
+            step = SummedPass(
+                layer,
+                contents,
+                inputs,
+                row_bytes,
+                max_rows=self.max_edges,
+                normalization=normalization,
+                device=self.device,
+                first=done.first_row,
+                earlier=earlier,
+            )
+        else:
+            largest = max(_bytes_of(row) for row in rows[number - 1].values())
+            step = LayerPass(
+                layer,
+                open_data(contents),
+                node_type,
+                names,
+                inputs,
+                max_edges=self.max_edges
+                or batch_edges(contents.memory - taken(), row_bytes + largest),
+                first=done.first_row,
+                earlier=earlier,
+                normalization=normalization,
+                num_workers=self.num_workers,
+                device=self.device,
+            )
+        title = f"layer {number}/{len(stack.layers)}"
+        title += "" if node_type is None else f" {node_type}"
+        with self.progress.step(title, done.num_rows, "nodes") as bar:
+            bar.update(done.first_row)
+            try:
+                self._write(step, column, done, bar)
+            except BaseException:
+                with suppress(OSError):  # the disk may be what failed
+                    column.commit()
+                raise
+        stats = step.stats()
+        done.edges = stats.edges
+        done.read_bytes = stats.read_bytes + stats.topology_bytes
+        done.verdict = stats.verdict
+        column.complete()
         done.seconds = perf_counter() - begun
 
     def _write(
