@@ -18,6 +18,7 @@ from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.writer import StoreWriter
 
 NODES, EDGES = 90, 500
+WIDE = 1 << 33
 
 
 def _graph() -> Data:
@@ -124,10 +125,30 @@ def ordered_types(store: Path) -> None:
     )  # fmt: skip
 
 
+def wide(store: Path) -> None:
+    """Sources whose ids need 64 bits; the type has nothing but its edges."""
+    data = _types()
+    generator = torch.Generator().manual_seed(9)
+    src = torch.randint(WIDE, (600,), generator=generator)
+    with StoreWriter(store, is_hetero=True) as writer:
+        writer.add_node_type("paper", 200)
+        writer.add_node_type("author", WIDE)
+        for name in ("x", "y", "time", "train_mask"):
+            writer.add_node_attr("paper", name, data["paper"][name])
+        writer.add_index_set("paper", "train_idx", data["paper"].train_idx)
+        for edge_type in (("paper", "cites", "paper"), ("author", "writes", "paper")):
+            edges = data[edge_type]
+            ends = edges.edge_index if edge_type[0] == "paper" else (src, edges.edge_index[1])
+            writer.add_edge_type(edge_type, [EdgeChunk(*ends, {"weight": edges.weight})])
+        writer.finish()
+
+
 HOMOGENEOUS: dict[str, Callable[[Path], None]] = {
     f.__name__: f for f in (plain, encoded, timed, ordered, adopted, strings, journals)
 }
-HETEROGENEOUS: dict[str, Callable[[Path], None]] = {f.__name__: f for f in (types, ordered_types)}
+HETEROGENEOUS: dict[str, Callable[[Path], None]] = {
+    f.__name__: f for f in (types, ordered_types, wide)
+}
 BASES = HOMOGENEOUS | HETEROGENEOUS
 
 

@@ -206,7 +206,9 @@ def _seeds(s: Subject, data: Any) -> dict[str, Any]:
     choice = s.rng.choice(["all", "some", "set", "mask"])
     nodes = data
     if s.is_hetero:
-        s.seed_type = s.rng.choice(["paper", "author"]) if choice in ("all", "some") else "paper"
+        has_few = data["author"].num_nodes < 1 << 20
+        if has_few and choice in ("all", "some"):
+            s.seed_type = s.rng.choice(["paper", "author"])
         nodes = data[s.seed_type]
     if choice == "all":
         given, seeds = None, torch.arange(nodes.num_nodes)
@@ -449,3 +451,5 @@ OPERATIONS: dict[Callable[[Subject], Found], int] = {
 
 # Those whose results do not depend on where rows and neighbours are read from.
 LOADING = (neighbors, weighted, temporal, links, subgraphs)
+# Those that do nothing for every node of all types.
+SPARSE = (neighbors, weighted, links, tensors, verify)

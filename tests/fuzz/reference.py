@@ -67,4 +67,4 @@ class Edges:
 
 
 def _pairs(src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-    return (src.astype(np.int64) << 20) + dst.astype(np.int64)
+    return (src.astype(np.int64) << 10) + dst.astype(np.int64)
