@@ -6,8 +6,8 @@
 #   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
 #   make sanitize   the same under AddressSanitizer + UBSan, then ThreadSanitizer
-#   make fuzz       damaged stores and inputs, CASES= of them (100,000) on JOBS= processes
-#   make fuzz-asan  the same, a tenth as many, with the engine under AddressSanitizer
+#   make fuzz       damaged stores, CASES= of them (100,000), half as many inputs, failing disks
+#   make fuzz-asan  a tenth of these stores and inputs, with the engine under AddressSanitizer
 #   make mutants    deliberate mistakes, each noticed by the test that is named for it
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make clean
@@ -21,7 +21,7 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc -name '*.cpp' -o -nam
 # Threads that spin while they wait make a busy machine ten times slower.
 export OMP_WAIT_POLICY ?= passive
 
-.PHONY: demo test lint docs cpptest sanitize fuzz fuzz-asan mutants stock clean
+.PHONY: demo test lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -62,7 +62,10 @@ mutants: $(VENV)/.tools
 CASES ?= 100000
 JOBS ?= $(shell nproc)
 FUZZ = $(BIN)/python tests/fuzz/run.py
-fuzz: $(VENV)/.tools
+fuzz: campaigns
+	$(BIN)/python tests/fuzz/faults.py --thorough
+
+campaigns: $(VENV)/.tools
 	$(FUZZ) stores 0:$(CASES) --jobs $(JOBS); first=$$?; \
 	$(FUZZ) inputs 0:$$(($(CASES) / 2)) --jobs $(JOBS) && exit $$first
 
@@ -70,10 +73,12 @@ fuzz-asan: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/asan-module -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
 	  -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DGZ_SANITIZE=address >/dev/null
 	$(BIN)/cmake --build build/asan-module
-	$(MAKE) fuzz CASES=$$(($(CASES) / 10)) \
-	  FUZZ="env LD_PRELOAD=$$($(CXX) -print-file-name=libasan.so) ASAN_OPTIONS=$(ASAN) $(FUZZ) \
+	$(MAKE) campaigns CASES=$$(($(CASES) / 10)) \
+	  FUZZ="env LD_PRELOAD=$(call library,asan):$(call library,stdc++) ASAN_OPTIONS=$(ASAN) $(FUZZ) \
 	  --core build/asan-module/_core.abi3.so"
 
+# Both come first: torch throws while it is loaded, and the sanitizer has to find the C++ runtime.
+library = $(shell $(CXX) -print-file-name=lib$(1).so)
 # The engine's guard handles SIGBUS; what is too large for memory is refused as malloc refuses it;
 # Python never frees all it has.
 ASAN = detect_leaks=0:handle_sigbus=0:allocator_may_return_null=1
