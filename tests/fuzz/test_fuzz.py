@@ -44,9 +44,9 @@ def test_the_runner_sees_whatever_goes_wrong(tmp_path: Path) -> None:
 
 
 def test_damaged_stores(tmp_path: Path) -> None:
-    found, said = run(tmp_path, "stores", "0:100", "--jobs", "2")
+    found, said = run(tmp_path, "stores", "0:60", "--jobs", "2")
     assert found["violations"] == [], said
-    assert found["clean"] > 20  # else the campaign asks for nothing but refusals
+    assert found["clean"] > 15  # else the campaign asks for nothing but refusals
     assert found["errors"]["FormatError"] > 20
 
 
