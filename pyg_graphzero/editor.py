@@ -6,10 +6,12 @@ nothing names any more is deleted. A kill in between leaves files that the next 
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -36,9 +38,14 @@ class StoreEditor:
         self.use(store)
 
     def use(self, store: StoreSchema) -> None:
-        """Continues from a schema that was read again."""
-        self._schema = store
-        self._files = FileSet(self._directory, store)
+        """Continues from a schema that was read again; readers that have it keep it as it is."""
+        self._schema = copy.deepcopy(store)
+        self._files = FileSet(self._directory, self._schema)
+
+    def _own(self, record: Any) -> Any:
+        """The record of the same type in what is changed."""
+        is_node = isinstance(record, NodeTypeSchema)
+        return (self._schema.node_type if is_node else self._schema.edge_type)(record.name)
 
     def close(self) -> None:
         """Lets others write to the store."""
@@ -53,7 +60,7 @@ class StoreEditor:
         """Writes or replaces a node column."""
         self._lock.check()
         what = f"node attribute {attr!r} of {record.name!r}"
-        tensor = checked_rows(value, record.num_nodes, what)
+        tensor, record = checked_rows(value, record.num_nodes, what), self._own(record)
         record.attrs[attr] = self._files.column(node_folder(record.name), attr, tensor)
         self._forget_order(attr, record)
         self._commit()
@@ -85,7 +92,7 @@ class StoreEditor:
         """Writes or replaces an edge column, rows in CSC order."""
         self._lock.check()
         what = f"edge attribute {attr!r} of {record.name!r}"
-        tensor = checked_rows(value, record.num_edges, what)
+        tensor, record = checked_rows(value, record.num_edges, what), self._own(record)
         record.attrs[attr] = self._files.column(edge_folder(record.name), attr, tensor)
         self._forget_order(attr, record)
         self._commit()
@@ -102,6 +109,7 @@ class StoreEditor:
 
     def remove_attr(self, record: NodeTypeSchema | EdgeTypeSchema, attr: str) -> None:
         """Removes a column."""
+        record = self._own(record)
         del record.attrs[attr]
         self._forget_order(attr, record)
         self._commit()

@@ -421,7 +421,7 @@ def test_verify_holds_order_against_rank(store: Path) -> None:
     order = torch.from_numpy(np.fromfile(store / "node/order.gd", np.int32, 300, offset=4096))
     for changed, found in ((order.roll(1), int(order[-1])), (order - 1, int(order[0]) - 1)):
         with gz.open(store, "r+") as opened:
-            opened._contents.node_type(None).order = opened._editor._files.column(
+            opened._editor._schema.node_type(None).order = opened._editor._files.column(
                 "node", "other", changed
             )
             opened._editor._commit()
@@ -438,7 +438,7 @@ def test_verify_names_a_row_far_into_an_order(store: Path) -> None:
     with gz.open(store, "r+") as opened:
         changed = opened.nodes_in_order().to(torch.int32)
         changed[[277, 280]] = changed[[280, 277]]
-        opened._contents.node_type(None).order = opened._editor._files.column(
+        opened._editor._schema.node_type(None).order = opened._editor._files.column(
             "node", "other", changed
         )
         opened._editor._commit()
