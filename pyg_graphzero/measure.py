@@ -140,7 +140,7 @@ def _batches(loader: EngineLoader, seconds: float, most: int) -> Iterator[tuple[
     begun = perf_counter()
     for key in range(min(epoch, most)):
         positions = torch.randint(num_seeds, (size,), generator=generator)
-        prepared = loader._prepare(positions, key)
+        prepared = loader.rehearse(positions, key)
         yield recipe.make(prepared.seeds, key, sampler.num_threads)
         if perf_counter() - begun > seconds:
             return

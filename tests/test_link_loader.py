@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NegativeSampling
 
 import pyg_graphzero as gz
+from fuzz.paging import paged
 from graphs import check_neighborhood, heterogeneous, homogeneous, write_store
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.loader import LinkNeighborLoader, stored_edges
@@ -101,6 +102,11 @@ def test_the_order_of_the_input_within_a_budget(homo, tmp_path, monkeypatch):
     # One block in memory, one pass over the ids for each.
     blocks = [(begin, min(begin + 400, 3000)) for begin in range(0, 3000, 400)]
     assert passes == blocks * 2
+    with paged():  # rehearsals of random seeds ask for no block
+        passes.clear()
+        loader = LinkNeighborLoader(gz.open(store.path), [2], batch_size=70)
+        assert torch.equal(seeds_of(next(iter(loader))), data.edge_index[:, :70])
+        assert len(passes) < 3  # those of the batches ahead
     picked = loader([2999, 0, 1200])
     assert torch.equal(seeds_of(picked), data.edge_index[:, [2999, 0, 1200]])
     for given in ({"shuffle": True}, {"sampler": torch.utils.data.RandomSampler(range(3000))}):

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
@@ -59,6 +60,10 @@ class EngineLoader(KeyedLoader):
     @abstractmethod
     def _prepare(self, index: Any, key: int) -> Prepared:
         """What to sample for the seeds at some positions."""
+
+    def rehearse(self, index: Tensor, key: int) -> Prepared:
+        """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
+        return self._prepare(index, key)
 
     @abstractmethod
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:

@@ -220,8 +220,18 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         return self.link_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
+        return self._around(self.input_data[index], key)
+
+    def rehearse(self, index: Tensor, key: int) -> Prepared:
+        """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
+        seeds = self.input_data
+        return self._around(
+            seeds.in_slots(index) if isinstance(seeds, StoredEdges) else seeds[index], key
+        )
+
+    def _around(self, seeds: EdgeSamplerInput, key: int) -> Prepared:
         prepared: Prepared = self.link_sampler.prepare_edges(
-            self.input_data[index], self.neg_sampling, key, self.exclude_edges
+            seeds, self.neg_sampling, key, self.exclude_edges
         )
         return prepared
 

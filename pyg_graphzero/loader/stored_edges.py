@@ -129,11 +129,16 @@ class StoredEdges:
         return self.indices.numel()
 
     def __getitem__(self, index: Tensor) -> EdgeSamplerInput:
-        graph, (src_type, dst_type) = self.sampler.graph, self.sampler.graph.ends(self.input_type)
-        slots = index if self._slots is None else self._slots(index)
-        edge_id = index
         if self.order == "store":
-            edge_id = self.sampler.original_edge_ids(self.input_type, slots)
+            return self.in_slots(index)
+        return self._of(index, index if self._slots is None else self._slots(index))
+
+    def in_slots(self, slots: Tensor) -> EdgeSamplerInput:
+        """The edges in some CSC slots, which nothing has to be looked up for."""
+        return self._of(self.sampler.original_edge_ids(self.input_type, slots), slots)
+
+    def _of(self, edge_id: Tensor, slots: Tensor) -> EdgeSamplerInput:
+        graph, (src_type, dst_type) = self.sampler.graph, self.sampler.graph.ends(self.input_type)
         dst = torch.searchsorted(self.indptr, slots, right=True) - 1
         return EdgeSamplerInput(
             edge_id if self.input_id is None else self.input_id[edge_id],
