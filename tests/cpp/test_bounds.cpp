@@ -313,3 +313,21 @@ TEST(a_pipeline_goes_on_after_rows_were_lost) {
           std::memcmp(found.data(), expected.data(), found.size()) == 0);
   }
 }
+
+// A batch that becomes some hundred times as large in one hop, and then twice as large.
+TEST(a_hop_brings_many_new_nodes) {
+  const Ring ring(5000, 400);
+  const std::vector<std::int64_t> seeds{4990};
+  for (const bool disjoint : {false, true}) {
+    SampleRequest request;
+    request.seeds = {{0, seeds}};
+    request.num_neighbors = {{-1, -1}};
+    request.disjoint = disjoint;
+    const Sample sample = ring.sampler().sample(request);
+    CHECK(sample.num_sampled_nodes[0] == std::vector<std::int64_t>{1, 400, 400});
+    CHECK(sample.num_sampled_edges[0] == std::vector<std::int64_t>{400, 160'000});
+    for (std::int64_t i = 0; i < sample.nodes[0].size(); ++i) {
+      CHECK(sample.nodes[0][i] == (4990 + i) % 5000);
+    }
+  }
+}
