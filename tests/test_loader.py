@@ -19,6 +19,7 @@ from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
 from graphs import check_neighborhood, heterogeneous, homogeneous
+from pyg_graphzero.lazy import raw_items
 from pyg_graphzero.loader import NeighborLoader
 
 
@@ -439,6 +440,14 @@ def test_inference_and_trim_to_layer(homo):
         1, batch.num_sampled_nodes, batch.num_sampled_edges, batch.x, batch.edge_index
     )
     assert int(edge_index.max()) < x.size(0)
+
+
+def test_attributes_of_edges_are_not_built_in_memory(homo):
+    data, store = homo
+    view = store.data()
+    batch = next(iter(NeighborLoader(view, [3], batch_size=300)))
+    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    assert not dict(raw_items(view._store))["edge_attr"].is_built
 
 
 def test_loader_pickles_by_path(homo):

@@ -287,6 +287,20 @@ def test_weights_on_disk_and_by_type(tmp_path):
     assert torch.equal(*outs)
 
 
+def test_weights_in_a_column():
+    """``[num_edges, 1]`` are one weight an edge, as times are."""
+    data = homogeneous()
+    data.w = (torch.rand(data.num_edges) < 0.5).float()
+    batches = []
+    for weights in (data.w, data.w.view(-1, 1)):
+        data.w = weights
+        loader = NeighborLoader(data, [2], batch_size=300, weight_attr="w")
+        torch.manual_seed(1)
+        batches.append(next(iter(loader)))
+    assert torch.equal(batches[0].e_id, batches[1].e_id)
+    assert bool((data.w[batches[1].e_id] > 0).all())
+
+
 def test_weighted_and_temporal():
     data = star(8, w=torch.tensor([1.0, 1, 0, 5, 1, 1, 9, 1]), t=torch.arange(8))
     sampler = NeighborSampler(data, [3], weight_attr="w", time_attr="t")
