@@ -42,7 +42,7 @@ class _EdgeSlots:
         self.contents = contents
         self.name = name
         self.num_edges = contents.edge_type(name).num_edges
-        self._block: tuple[int, Tensor | None] = (0, None)  # first id, slots
+        self._block: tuple[int, Tensor]  # first id, slots
         self._whole: Tensor | None = None
         each = 4 if self.num_edges <= 1 << 31 else 8
         share = _BLOCK_SHARE if in_order else _WHOLE_SHARE
@@ -57,6 +57,16 @@ class _EdgeSlots:
                 "the order of the input, and in no order, each batch takes any of them; "
                 "seed_order='store' or locality= needs nothing, nor do seeds that are not shuffled"
             )
+        else:
+            self._begin(0)  # now, so that it counts as taken when the budget is divided
+
+    def _begin(self, first: int) -> tuple[int, Tensor]:
+        """Makes the block of an id the one that is in memory."""
+        self._block = -1, torch.empty(0, dtype=torch.int64)  # never two at a time
+        end = min(first + self._block_size, self.num_edges)
+        block = first, self.contents.edge_slots(self.name, first, max(first, end))
+        self._block = block
+        return block
 
     def __call__(self, ids: Tensor) -> Tensor:
         """The slots (``int64``) of some edge ids."""
@@ -66,11 +76,8 @@ class _EdgeSlots:
         numbers = ids // self._block_size
         for number in numbers.unique().tolist():
             first, block = self._block
-            if block is None or first != number * self._block_size:
-                first = number * self._block_size
-                end = min(first + self._block_size, self.num_edges)
-                block = self.contents.edge_slots(self.name, first, max(first, end))
-                self._block = first, block
+            if first != number * self._block_size:
+                first, block = self._begin(number * self._block_size)
             chosen = numbers == number
             slots[chosen] = gather(block, ids[chosen] - first).to(torch.int64)
         return slots
