@@ -149,6 +149,17 @@ class Topology:
     def indices_offset(self) -> int:
         """Likewise."""
 
+    def bounds(self, first: int, last: int) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """
+        indptr[first … last], int64 [last - first + 1] in memory: numbers that rise from 0 to num_edges, or FormatError.
+        """
+
+    def check_bounds(self) -> None:
+        """Raises what bounds(0, num_dst) would."""
+
+    def destinations(self, slots: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """The rows whose neighbours these slots are, int64 [n]."""
+
     def forget_pages(self) -> None:
         """
         Lets go of what samplers have touched, until they touch it again: it no longer counts as this process's memory.
@@ -158,6 +169,9 @@ class Topology:
         """
         The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 tensors over a fresh copy-on-write map.
         """
+
+def is_mapped(address: int) -> bool:
+    """Whether memory at an address is a file of a store."""
 
 class LockFile:
     """An exclusive advisory lock, held while the object lives."""

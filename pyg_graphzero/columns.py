@@ -306,6 +306,32 @@ def inverse(numbers: Tensor, begin: int, end: int) -> Tensor | None:
     return None if places.size and places.min() < 0 else torch.from_numpy(places)
 
 
+def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """What torch may walk over: a tensor itself, or a copy of one that lies in a mapped file.
+
+    Under torch a file that is cut short, or a disk that fails, would kill the process.
+
+    Args:
+        table: A tensor.
+        dtype: Of the result; None: the table's.
+
+    Raises:
+        OSError: The table's file was truncated under its map.
+    """
+    rows = row_table(table) if _core.is_mapped(table.data_ptr()) else None
+    if rows is None:
+        return table if dtype is None else table.to(dtype)
+    out = torch.empty(tuple(table.shape), dtype=dtype or table.dtype)
+    for first in range(0, len(table), _DECODED_ROWS):
+        piece = out[first : first + _DECODED_ROWS]
+        index = torch.arange(first, first + len(piece))
+        if piece.dtype == table.dtype:
+            _gather_into(piece, rows, index)
+        else:
+            piece.copy_(gather(table, index))
+    return out
+
+
 def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
     """As many rows as there are, by a column of their numbers; ``float32`` for encoded rows.
 
@@ -319,7 +345,7 @@ def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
     out = torch.empty(tuple(table.shape), dtype=table.dtype)
     rows = row_table(table)
     if rows is None:
-        return gather(table, index.to(torch.int64))
+        return gather(table, in_memory(index, torch.int64))
     # By pieces: the index as int64 might need more memory than the rows themselves.
     for first, piece in enumerate(out.split(_DECODED_ROWS)):
         begin = first * _DECODED_ROWS

@@ -25,6 +25,7 @@ from pyg_graphzero.columns import (
     copy_changed_rows,
     decoded,
     gather,
+    in_memory,
     inverse,
     is_written,
     look_up,
@@ -361,14 +362,44 @@ class StoreContents:
         src, dst = self._ends(name)
         rank = self.rank(dst)
         slots: Tensor | None = None
-        if rank is not None:
-            row = look_up(rank, torch.arange(rank.numel()))
-            first, degree = indptr[:-1][row], indptr.diff()[row]
+        if rank is None:
+            self.topology(name).check_bounds()
+            indices = in_memory(indices, torch.int64)
+        else:
+            row, bounds = look_up(rank, torch.arange(rank.numel())), self.bounds(name)
+            first, degree = gather(bounds, row), gather(bounds.diff(), row)
             indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
             slots = torch.arange(indices.numel())
+            if int(indptr[-1]) != slots.numel():
+                file = self.path / str(self.node_type(dst).rank)
+                expected = (
+                    f"each of 0 … {row.numel() - 1} once; run `graphzero verify` on the store"
+                )
+                raise FormatError.of(file, "rows", "rows that repeat", expected)
             slots += torch.repeat_interleave(first - indptr[:-1], degree)
-            indices = gather(indices, slots)
-        return indptr, self._nodes(src, indices.to(torch.int64)), slots
+            indices = gather(indices, slots).to(torch.int64)
+        return indptr, self._nodes(src, indices), slots
+
+    def bounds(self, name: EdgeType | None, first: int = 0, last: int | None = None) -> Tensor:
+        """``indptr`` from row ``first`` to ``last``, both included, in memory and checked.
+
+        Raises:
+            FormatError: They are no numbers that rise from 0 to the number of edges.
+            OSError: They cannot be read.
+        """
+        topology = self.topology(name)
+        return topology.bounds(first, topology.num_dst if last is None else last)
+
+    def bounds_at(self, name: EdgeType | None, rows: Tensor) -> Tensor:
+        """``indptr`` at some rows (``int64``, rising), in memory; raises as :meth:`bounds`."""
+        topology = self.topology(name)
+        found = gather(self.csc(name)[0], rows)
+        rises = bool((found[1:] >= found[:-1]).all())
+        if found.numel() and not (rises and found[0] >= 0 and found[-1] <= topology.num_edges):
+            expected = f"numbers that rise from 0 to {topology.num_edges}"
+            expected += "; run `graphzero verify` on the store"
+            raise FormatError.of(topology.path, "indptr", "something else", expected)
+        return found
 
     def edge_id(self, name: EdgeType | None) -> Tensor | None:
         """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical."""
@@ -405,25 +436,12 @@ class StoreContents:
 
     def edge_index(self, name: EdgeType | None) -> Tensor:
         """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""
-        indptr, indices = self.csc(name)
         topology = self.topology(name)
-        row = indices.to(torch.int64)
-        degrees = indptr[1:] - indptr[:-1]
-        for part, good, expected in (
-            (
-                "indptr",
-                indptr[0] == 0 and indptr[-1] == row.numel() and bool((degrees >= 0).all()),
-                f"numbers that rise from 0 to {row.numel()}",
-            ),
-            (
-                "indices",
-                bool(((row >= 0) & (row < topology.num_src)).all()),
-                f"0 <= node < {topology.num_src}",
-            ),
-        ):
-            if not good:
-                expected += "; run `graphzero verify` on the store"
-                raise FormatError.of(topology.path, part, "something else", expected)
+        degrees = self.bounds(name).diff()
+        row = in_memory(self.csc(name)[1], torch.int64)
+        if not bool(((row >= 0) & (row < topology.num_src)).all()):
+            expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
+            raise FormatError.of(topology.path, "indices", "something else", expected)
         col = torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
         position = self.edge_position(name)
         if position is not None:

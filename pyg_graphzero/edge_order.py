@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_graphzero.columns import in_memory
+
 # Weights become integers of at most this many bits beside the heaviest edge of a neighbourhood, so
 # that sums are exact; probabilities move by less than 2^-32.
 _WEIGHT_BITS = 32
@@ -44,6 +46,8 @@ def comparable_times(times: Tensor, what: str, as_float: bool) -> Tensor:
     times = times.detach().cpu()
     if times.dim() == 2 and times.size(1) == 1:
         times = times.view(-1)
+    if as_float or times.dtype != torch.int64:
+        times = in_memory(times)
     if times.dim() != 1:
         raise ValueError(f"{what}: found shape {list(times.shape)}, expected one time each")
     if times.dtype == torch.bool or times.dtype.is_complex:
@@ -69,7 +73,7 @@ def rank_edges(
     """Ranks the edges of one type. Costs 8 to 24 bytes an edge, once.
 
     Args:
-        indptr: ``int64 [num_dst + 1]``.
+        indptr: ``int64 [num_dst + 1]``, known to rise from 0 to the number of edges.
         times: ``int64 [num_edges]`` in CSC order (see ``comparable_times``), or None.
         weights: Real numbers ``[num_edges]`` in CSC order, or None.
         name: How to call the edge type in an error.
@@ -79,6 +83,8 @@ def rank_edges(
         ValueError: A weight is negative, infinite or NaN.
     """
     order = EdgeOrder()
+    if times is not None and not is_sorted:
+        times = in_memory(times)
     if times is not None and not is_sorted and not _rise(indptr, times):
         dst = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
         order.slots = torch.from_numpy(np.lexsort((times.numpy(), dst.numpy())))
@@ -99,7 +105,7 @@ def _rise(indptr: Tensor, times: Tensor) -> bool:
 
 
 def _integer_weights(indptr: Tensor, weights: Tensor, name: str) -> Tensor:
-    weights = weights.detach().cpu()
+    weights = in_memory(weights.detach().cpu())
     if weights.dim() == 2 and weights.size(1) == 1:
         weights = weights.view(-1)
     if weights.dim() != 1 or weights.dtype.is_complex:

@@ -11,11 +11,11 @@ from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
 from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import decoded, engine_array, gather, look_up, permuted
+from pyg_graphzero.columns import decoded, engine_array, gather, in_memory, look_up, permuted
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.edge_order import EdgeOrder, comparable_times, rank_edges
-from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.errors import FormatError, UnsupportedError
 from pyg_graphzero.lazy import OnDemand, raw_items
 from pyg_graphzero.remote.edges import DiskGraphStore
 from pyg_graphzero.remote.features import DiskFeatureStore
@@ -126,6 +126,30 @@ class SampledGraph:
         assert self.contents is not None
         return self.contents.csc(name)
 
+    def bounds(self, name: EdgeType | None) -> Tensor:
+        """``indptr`` in memory, for who walks over all of it; see ``StoreContents.bounds``."""
+        if name in self.arrays:
+            return self.arrays[name][0]
+        assert self.contents is not None
+        return self.contents.bounds(name)
+
+    def neighborhoods(self, name: EdgeType | None, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The first slot of each row's neighbours, and how many there are: ``int64 [n]`` both.
+
+        Raises:
+            FormatError: They are not among the edges.
+        """
+        indptr, indices = self.csc(name)
+        first, last = gather(indptr, rows), gather(indptr, rows + 1)
+        bad = (first < 0) | (last < first) | (last > indices.numel())
+        if bad.any():
+            on_disk = self.contents if self.on_disk(name) else None
+            path = f"edge type {name}" if on_disk is None else on_disk.topology(name).path
+            row = int(rows[bad][0])
+            expected = f"numbers that rise from 0 to {indices.numel()}"
+            raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
+        return first, last - first
+
     def builder(self) -> _core.SamplerBuilder:
         """What the engine's samplers over these arrays are built from."""
         position = {name: i for i, name in enumerate(self.node_types)}
@@ -158,7 +182,7 @@ class SampledGraph:
                 f"{what} of {name}: found shape {list(rows.shape)}, expected {num_edges} edges"
             )
         ids = self.edge_ids.get(name)
-        return rows if ids is None else gather(rows, ids.to(torch.int64))
+        return rows if ids is None else gather(rows, in_memory(ids, torch.int64))
 
 
 def resolve(data: Any) -> Any:
@@ -285,6 +309,12 @@ def graph_of_stores(feature_store: FeatureStore, graph_store: GraphStore) -> Sam
         missing = node_types[dst] + 1 - colptr.numel()
         colptr = torch.cat([colptr, colptr[-1:].expand(max(missing, 0))]).contiguous()
         row = rows[name].to(torch.int64).cpu().contiguous()
+        rises = colptr.numel() > 0 and bool((colptr[1:] >= colptr[:-1]).all())
+        if not (rises and colptr[0] == 0 and colptr[-1] == row.numel()):
+            raise ValueError(
+                f"edge type {name}: found a colptr that does not rise from 0 to {row.numel()}, the "
+                "number of its edges"
+            )
         if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < node_types[src]:
             raise IndexError(
                 f"edge type {name}: found source ids from {int(row.min())} to {int(row.max())}, "
@@ -364,17 +394,16 @@ def add_order(
     for name in graph.edge_types:
         src, _ = graph.ends(name)
         times: Tensor | None = None
-        indptr, indices = graph.csc(name)
         if name in edge_times:
             times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
         elif src in graph.node_times:
             order = graph.order(src)
             of_rows = graph.node_times[src]
             of_rows = of_rows if order is None else permuted(of_rows, order)
-            times = gather(of_rows, indices.to(torch.int64))
+            times = gather(of_rows, in_memory(graph.csc(name)[1], torch.int64))
         if times is not None or name in weights:
             graph.orders[name] = rank_edges(
-                indptr,
+                graph.bounds(name),
                 times,
                 weights.get(name),
                 f"edge type {name}",

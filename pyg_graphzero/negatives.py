@@ -28,9 +28,8 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
     """
     src_type, dst_type = graph.ends(name)
     src, dst = graph.rows(src_type, src), graph.rows(dst_type, dst)
-    indptr, indices = graph.csc(name)
-    first = gather(indptr, dst)
-    degree = gather(indptr, dst + 1) - first
+    indices = graph.csc(name)[1]
+    first, degree = graph.neighborhoods(name, dst)
     pair = torch.repeat_interleave(torch.arange(dst.numel()), degree)
     slots = torch.arange(pair.numel()) - (degree.cumsum(0) - degree)[pair] + first[pair]
     hits = gather(indices, slots).to(torch.int64) == src[pair]

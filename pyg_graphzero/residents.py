@@ -53,11 +53,11 @@ def _pages_of(
     dst = None if edge_type.name is None else edge_type.name[2]
     if contents.order(dst) is not None or dst not in accesses.counts:
         return count
-    indptr, _ = contents.csc(edge_type.name)
     counts = accesses.counts[dst]
     nodes = counts.nonzero().view(-1)
     pages = torch.zeros((edge_type.num_edges >> bits) + 1, dtype=torch.int32)
-    pages.index_add_(0, indptr[nodes] >> bits, counts[nodes].to(torch.int32))
+    at = contents.bounds_at(edge_type.name, nodes) >> bits
+    pages.index_add_(0, at, counts[nodes].to(torch.int32))
     return top_rows(pages[: -(-edge_type.num_edges >> bits)], count)
 
 

@@ -362,7 +362,7 @@ def slot_ranges(topology: _core.Topology) -> Iterator[tuple[range, Tensor, Tenso
     for first in range(0, topology.num_dst, _SLAB_ROWS):
         last = min(first + _SLAB_ROWS, topology.num_dst)
         bounds = indptr.read(first, last + 1)
-        rises = bool((bounds.diff() >= 0).all())
+        rises = bool((bounds[1:] >= bounds[:-1]).all())
         if not rises or int(bounds[0]) != done or int(bounds[-1]) > num_edges:
             expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"
             raise FormatError.of(path, "indptr", "something else", expected)

@@ -22,7 +22,7 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import engine_array, look_up
+from pyg_graphzero.columns import engine_array, gather, look_up
 from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.graph import (
@@ -531,4 +531,4 @@ class NeighborSampler(GraphSampler):
             raise IndexError(
                 f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
             )
-        return own[nodes]
+        return gather(own, nodes)

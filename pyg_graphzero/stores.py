@@ -16,6 +16,7 @@ from typing_extensions import Self
 from pyg_graphzero import unpublished
 from pyg_graphzero.budget import Division
 from pyg_graphzero.column_writer import Column, create_column
+from pyg_graphzero.columns import in_memory
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.data import open_data
 from pyg_graphzero.editor import StoreEditor
@@ -260,7 +261,7 @@ class Store:
         order = self._contents.order(node_type)
         if order is None:
             return torch.arange(rows.start, max(rows.start, rows.stop))
-        return order[rows.start : rows.stop].to(torch.int64)
+        return in_memory(order[rows.start : rows.stop], torch.int64)
 
     def create_column(
         self,

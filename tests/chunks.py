@@ -34,6 +34,7 @@ TINY: dict[str, dict[str, int]] = {
     "inference.sums": {"_CHUNK_BYTES": 2000, "_BATCH_ROWS": 64},
     "loader.blocks": {"_ROWS_AT_ONCE": 3},
     "loader.stored_edges": {"_LEAST_BLOCK": 30},
+    "loader.sweep": {"_ROWS_AT_ONCE": 30},
     "optimize": {"_PIECE": 3},
     "ranking": {"_PIECE": 3},
     "rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},

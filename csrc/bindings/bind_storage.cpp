@@ -177,6 +177,44 @@ void init_storage(nb::module_& m) {
       .def_prop_ro("index_bytes", &Topology::index_bytes)
       .def_prop_ro("indptr_offset", &Topology::indptr_offset, "Where the array lies in the file.")
       .def_prop_ro("indices_offset", &Topology::indices_offset, "Likewise.")
+      .def(
+          "bounds",
+          [](const Topology& t, std::uint64_t first, std::uint64_t last) {
+            if (first > last || last > t.num_dst()) {
+              throw std::out_of_range(
+                  "bounds: found rows " + std::to_string(first) + " to " + std::to_string(last) +
+                  ", expected 0 <= first <= last <= " + std::to_string(t.num_dst()));
+            }
+            Buffer<std::int64_t> bounds(static_cast<std::int64_t>(last - first) + 1);
+            {
+              const nb::gil_scoped_release released;
+              t.read_bounds(first, last, bounds.data());
+            }
+            return to_tensor(std::move(bounds));
+          },
+          "first"_a, "last"_a,
+          "indptr[first … last], int64 [last - first + 1] in memory: numbers that rise from 0 to "
+          "num_edges, or FormatError.")
+      .def(
+          "check_bounds", [](const Topology& t) { t.read_bounds(0, t.num_dst(), nullptr); },
+          nb::call_guard<nb::gil_scoped_release>(), "Raises what bounds(0, num_dst) would.")
+      .def(
+          "destinations",
+          [](const Topology& t, const Int64Array& slots) {
+            const auto edges = static_cast<std::int64_t>(t.num_edges());
+            for (const std::int64_t slot : as_span(slots)) {
+              if (slot >= 0 && slot < edges) continue;
+              throw std::out_of_range("slots: found " + std::to_string(slot) +
+                                      ", expected 0 <= slot < " + std::to_string(edges));
+            }
+            Buffer<std::int64_t> nodes(static_cast<std::int64_t>(slots.size()));
+            {
+              const nb::gil_scoped_release released;
+              t.find_destinations(as_span(slots), nodes.data());
+            }
+            return to_tensor(std::move(nodes));
+          },
+          nb::arg("slots").noconvert(), "The rows whose neighbours these slots are, int64 [n].")
       .def("forget_pages", &Topology::forget_pages,
            "Lets go of what samplers have touched, until they touch it again: it no longer counts "
            "as "
@@ -190,6 +228,13 @@ void init_storage(nb::module_& m) {
           },
           "The bytes of indptr (int64) and indices (uint32 or int64, see index_bytes) as uint8 "
           "tensors over a fresh copy-on-write map.");
+
+  m.def(
+      "is_mapped",
+      [](std::uintptr_t address) {
+        return !find_mapped(reinterpret_cast<const void*>(address)).path.empty();
+      },
+      "address"_a, "Whether memory at an address is a file of a store.");
 
   nb::class_<File>(m, "LockFile", "An exclusive advisory lock, held while the object lives.")
       .def_static(

@@ -45,6 +45,7 @@ struct Target {
 
 // Those by one index list together, range by range: a range's indices are read from memory once.
 void gather_targets(std::span<Target> targets, int threads) {
+  renew_guard();
   const auto by = [](const Target& target) { return target.index.data(); };
   std::stable_sort(targets.begin(), targets.end(),
                    [&](const Target& a, const Target& b) { return std::less{}(by(a), by(b)); });
@@ -184,6 +185,7 @@ void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std
 
 void gather_ids(const RowTable& column, const RowTable& whole, std::span<const std::int64_t> index,
                 std::int64_t* out, int threads) {
+  renew_guard();
   const auto n = static_cast<std::int64_t>(index.size());
   parallel_for(n, grain_for(8), threads, [&](std::int64_t begin, std::int64_t end) {
     check_index(index, begin, end, column.num_rows);

@@ -2,15 +2,15 @@
 
 #include <ucontext.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csetjmp>
 #include <csignal>
-#include <mutex>
 
 #include "base/errors.h"
 #include "io/mapping.h"
 
-namespace gz::detail {
+namespace gz {
 namespace {
 
 struct Frame {
@@ -21,7 +21,29 @@ struct Frame {
 };
 
 thread_local Frame* innermost = nullptr;
-struct sigaction previous;
+thread_local bool handed_on = false;
+// Whom ours took the place of last; never freed, as a handler may be reading it.
+std::atomic<const struct sigaction*> previous{nullptr};
+
+void hand_on(int signal, siginfo_t* info, void* context) {
+  const struct sigaction* const before = previous.load();
+  // A handler that was here before may send the signal again, for the one before itself: us. It is
+  // blocked as long as this runs, and comes when that has returned.
+  const bool comes_back = info->si_code <= 0 && handed_on;
+  const bool takes_info = (before->sa_flags & SA_SIGINFO) != 0;
+  const bool is_default = before->sa_handler == SIG_DFL || before->sa_handler == SIG_IGN;
+  if (comes_back || (!takes_info && is_default)) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);
+    return;
+  }
+  handed_on = true;
+  if (takes_info) {
+    before->sa_sigaction(signal, info, context);
+  } else {
+    before->sa_handler(signal);
+  }
+}
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (Frame* const frame = innermost) {
@@ -30,31 +52,27 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
     siglongjmp(frame->landing, 1);
   }
   // Not ours: whoever handled SIGBUS before decides, and without one the process dies as it must.
-  if ((previous.sa_flags & SA_SIGINFO) != 0 && previous.sa_sigaction != nullptr) {
-    previous.sa_sigaction(signal, info, context);
-  } else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) {
-    previous.sa_handler(signal);
-  } else {
-    ::signal(signal, SIG_DFL);
-    ::raise(signal);
-  }
-}
-
-void install_once() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    struct sigaction action = {};
-    action.sa_sigaction = on_bus_error;
-    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    sigemptyset(&action.sa_mask);
-    if (::sigaction(SIGBUS, &action, &previous) != 0) throw OsError("sigaction", "SIGBUS", errno);
-  });
+  hand_on(signal, info, context);
 }
 
 }  // namespace
 
+void renew_guard() {
+  struct sigaction found = {};
+  if (::sigaction(SIGBUS, nullptr, &found) != 0) throw OsError("sigaction", "SIGBUS", errno);
+  if ((found.sa_flags & SA_SIGINFO) != 0 && found.sa_sigaction == on_bus_error) return;
+  previous.store(new struct sigaction(found));
+  struct sigaction action = {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigemptyset(&action.sa_mask);
+  if (::sigaction(SIGBUS, &action, nullptr) != 0) throw OsError("sigaction", "SIGBUS", errno);
+}
+
+namespace detail {
+
 void run_guarded(void (*call)(void*), void* object) {
-  install_once();
+  [[maybe_unused]] static const bool installed = (renew_guard(), true);
   Frame frame;
   frame.outer = innermost;
   frame.address = nullptr;
@@ -79,4 +97,6 @@ void run_guarded(void (*call)(void*), void* object) {
                 place.path.empty() ? "a mapped file" : place.path, EIO);
 }
 
-}  // namespace gz::detail
+}  // namespace detail
+
+}  // namespace gz

@@ -11,6 +11,10 @@ namespace detail {
 void run_guarded(void (*call)(void*), void* object);
 }
 
+// Makes sure that SIGBUS comes to guarded(): others install handlers of theirs, as torch does in
+// each of its workers. A system call: for the beginning of a batch or a walk.
+void renew_guard();
+
 // Runs body() and turns a SIGBUS raised by this thread inside it into OsError(EIO).
 // REQUIRES: the body is left by a jump then, so it must own nothing (no locks, no containers that
 // grow, no allocations): loops over raw memory only. Costs a few nanoseconds; may be nested.

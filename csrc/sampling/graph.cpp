@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/errors.h"
+#include "io/fault_guard.h"
 
 namespace gz {
 
@@ -51,6 +52,7 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
 }
 
 void check_files(const std::vector<SampledEdgeType>& edge_types) {
+  renew_guard();
   for (const SampledEdgeType& type : edge_types) {
     if (type.csc.file != nullptr && type.csc.paged == nullptr) type.csc.file->check_size();
   }

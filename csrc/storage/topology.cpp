@@ -1,16 +1,27 @@
 #include "storage/topology.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <stdexcept>
 
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
+#include "base/parallel.h"
+#include "io/fault_guard.h"
 
 namespace gz {
 
 std::uint32_t index_bytes_for(std::uint64_t num_src) noexcept {
   return num_src <= (1ULL << 32) ? 4 : 8;
 }
+
+namespace {
+
+constexpr std::int64_t kBoundsGrain = 1 << 16;
+constexpr std::int64_t kSlotsGrain = 256;
+
+}  // namespace
 
 std::shared_ptr<const Topology> Topology::open(const std::string& path) {
   std::shared_ptr<Topology> topology(new Topology(File::open(path)));
@@ -53,7 +64,63 @@ void Topology::will_need(std::uint64_t first, std::uint64_t count) const noexcep
   }
 }
 
-void Topology::check_size() const { expect_size(file_, header_.common.file_bytes); }
+void Topology::check_size() const {
+  renew_guard();
+  expect_size(file_, header_.common.file_bytes);
+}
+
+void Topology::read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t* out,
+                           int threads) const {
+  check_size();
+  const std::int64_t* const bounds = indptr();
+  const auto from = static_cast<std::int64_t>(first);
+  const auto nodes = static_cast<std::int64_t>(num_dst());
+  const auto edges = static_cast<std::int64_t>(num_edges());
+  std::atomic<std::int64_t> bad{-1};
+  const auto count = static_cast<std::int64_t>(last - first) + 1;
+  parallel_for(count, kBoundsGrain, threads, [&](std::int64_t begin, std::int64_t end) {
+    guarded([&] {
+      std::int64_t before = begin == 0 ? 0 : bounds[from + begin - 1];
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t node = from + i;
+        const std::int64_t bound = bounds[node];
+        const bool is_end = (node == 0 && bound != 0) || (node == nodes && bound != edges);
+        if (bound < before || bound > edges || is_end) [[unlikely]]
+          bad.store(node);
+        if (out != nullptr) out[i] = bound;
+        before = bound;
+      }
+    });
+  });
+  if (bad.load() >= 0) throw_bad_bounds(bad.load());
+}
+
+void Topology::find_destinations(std::span<const std::int64_t> slot, std::int64_t* out,
+                                 int threads) const {
+  check_size();
+  const std::int64_t* const bounds = indptr();
+  const auto nodes = static_cast<std::int64_t>(num_dst());
+  std::atomic<std::int64_t> bad{-1};
+  parallel_for(std::ssize(slot), kSlotsGrain, threads, [&](std::int64_t begin, std::int64_t end) {
+    guarded([&] {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t at = slot[static_cast<std::size_t>(i)];
+        const std::int64_t* const above = std::upper_bound(bounds, bounds + nodes + 1, at);
+        const std::int64_t node = std::clamp<std::int64_t>(above - bounds - 1, 0, nodes - 1);
+        if (bounds[node] > at || bounds[node + 1] <= at) [[unlikely]]
+          bad.store(node);
+        out[i] = node;
+      }
+    });
+  });
+  if (bad.load() >= 0) throw_bad_bounds(bad.load());
+}
+
+void Topology::throw_bad_bounds(std::int64_t node) const {
+  throw FormatError(path(), "indptr[" + std::to_string(node) + "]", "a range outside the edges",
+                    "numbers that rise from 0 to " + std::to_string(num_edges()) +
+                        "; run `graphzero verify` on the store");
+}
 
 std::shared_ptr<const Mapping> Topology::map_for_user() const {
   check_size();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "io/mapping.h"
@@ -36,6 +37,19 @@ class Topology {
 
   // Raises FormatError when the file has another size than when it was opened.
   void check_size() const;
+
+  // The one check of the bounds, for whoever walks over neighbourhoods one after the other: raises
+  // FormatError unless indptr[first … last] are numbers that rise from 0 to num_edges(), as far as
+  // these show. Compares and never subtracts: damaged bounds differ by more than 64 bits hold. They
+  // are copied to `out`, unless that is null. Raises OsError where they cannot be read. REQUIRES
+  // first <= last <= num_dst().
+  void read_bounds(std::uint64_t first, std::uint64_t last, std::int64_t* out,
+                   int threads = 0) const;
+  // The node whose neighbours slot[i] is among, in out[i]; raises as read_bounds() does. REQUIRES
+  // slots of edges.
+  void find_destinations(std::span<const std::int64_t> slot, std::int64_t* out,
+                         int threads = 0) const;
+
   // Has the neighbours in `count` slots from `first` on, as far as there are any, read into the
   // page cache while the caller goes on.
   void will_need(std::uint64_t first, std::uint64_t count) const noexcept;
@@ -48,6 +62,7 @@ class Topology {
 
  private:
   explicit Topology(File file) : file_(std::move(file)) {}
+  [[noreturn]] void throw_bad_bounds(std::int64_t node) const;
 
   File file_;
   TopologyHeader header_{};

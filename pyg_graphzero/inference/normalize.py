@@ -19,6 +19,7 @@ from torch import Tensor
 from torch_geometric.nn import FAConv, GCN2Conv, GCNConv, LGConv
 from torch_geometric.utils.sparse import index2ptr
 
+from pyg_graphzero.columns import in_memory
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
@@ -62,9 +63,14 @@ def inverse_roots(
     Raises:
         ValueError: Weights are not one number an edge.
     """
-    indptr, indices = contents.csc(name)
+    num_rows = contents.topology(name).num_dst
+    degrees = torch.empty(num_rows, dtype=torch.float32)
+    indices = contents.csc(name)[1]
     if not rule.loops and not rule.is_weighted:
-        return _inverse_root(indptr.diff().to(torch.float32))
+        for first in range(0, num_rows, _CHUNK):
+            stop = min(first + _CHUNK, num_rows)
+            degrees[first:stop] = contents.bounds(name, first, stop).diff()
+        return _inverse_root(degrees)
     weights: Any = None
     paths = [contents.topology(name).path]
     if rule.is_weighted:
@@ -78,21 +84,19 @@ def inverse_roots(
                 f"for each of {indices.numel()} edges"
             )
     load([Path(path) for path in paths])
-    num_rows = indptr.numel() - 1
-    degrees = torch.empty(num_rows, dtype=torch.float32)
-    ends = indptr.numpy()
     first = 0
     while first < num_rows:
-        stop = max(first + 1, bisect_right(ends, ends[first] + _CHUNK, first) - 1)
-        begin, end = int(ends[first]), int(ends[stop])
-        counts = indptr[first : stop + 1].diff()
+        ends = contents.bounds(name, first, min(first + _CHUNK, num_rows))
+        count = max(1, bisect_right(ends.numpy(), int(ends[0]) + _CHUNK) - 1)
+        stop, begin, end = first + count, int(ends[0]), int(ends[count])
+        counts = ends[: count + 1].diff()
         col = torch.repeat_interleave(torch.arange(stop - first), counts)
         values = torch.ones(end - begin)
         if weights is not None:
-            values = weights[begin:end].reshape(-1).to(torch.float32)
+            values = in_memory(weights[begin:end]).reshape(-1).to(torch.float32)
         here = degrees[first:stop].zero_()
         if rule.loops:
-            is_loop = indices[begin:end].to(torch.int64) == col + first
+            is_loop = in_memory(indices[begin:end], torch.int64) == col + first
             loops = torch.full((stop - first,), rule.loop_weight)
             loops[col[is_loop]] = values[is_loop]
             values = values.masked_fill(is_loop, 0.0)

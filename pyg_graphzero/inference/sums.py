@@ -142,18 +142,19 @@ class SummedPass:
         """The first row of each batch, and what the layer makes of it; on the CPU."""
         begun = perf_counter()
         first, num_rows = self._first, self._column.shape[0]
-        indptr = self._contents.csc(None)[0]
         while first < num_rows:
-            stop = self._end_of_block(indptr, first)
-            for at, out in self._block(first, stop, indptr[first : stop + 1]):
+            bounds = self._bounds_of_block(first)
+            stop = first + bounds.numel() - 1
+            for at, out in self._block(first, stop, bounds):
                 self._stats.elapsed = perf_counter() - begun
                 yield at, out
             first = stop
 
     def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, Tensor]]:
         """One block's batches. Its sums are gone at the end, before there are the next one's."""
-        sums = self._sums(first, stop)
-        self._stats.edges += int(bounds[-1] - bounds[0])
+        edges = int(bounds[-1] - bounds[0])
+        sums = self._sums(first, stop, edges)
+        self._stats.edges += edges
         for at in range(0, stop - first, self._batch):
             end = min(at + self._batch, stop - first)
             part = sums[at:end]
@@ -163,19 +164,19 @@ class SummedPass:
             self._stats.nodes += end - at
             yield first + at, self._layer_of(first + at, part)
 
-    def _end_of_block(self, indptr: Tensor, first: int) -> int:
-        """Behind the last row whose sums, and edges meanwhile, have room beside the others'."""
-        num_rows = indptr.numel() - 1
-        most = min(num_rows, first + self._room // self._sum_bytes)
-        begin = int(indptr[first])
+    def _bounds_of_block(self, first: int) -> Tensor:
+        """The bounds of as many rows as have room for their sums, and edges meanwhile."""
+        most = max(1, min(self._topology.num_dst - first, self._room // self._sum_bytes))
+        bounds = self._contents.bounds(None, first, first + most)
+        ends, begin = bounds.numpy(), int(bounds[0])
 
-        def cost(row: int) -> int:
-            return (row - first) * self._sum_bytes + (int(indptr[row]) - begin) * _EDGE_BYTES
+        def cost(count: int) -> int:
+            return count * self._sum_bytes + (int(ends[count]) - begin) * _EDGE_BYTES
 
-        end = bisect_right(range(first + 1, most + 1), self._room, key=cost) + first
-        return max(end, first + 1)
+        count = bisect_right(range(1, most + 1), self._room, key=cost)
+        return bounds[: max(1, count) + 1].clone()
 
-    def _sums(self, first: int, stop: int) -> Tensor:
+    def _sums(self, first: int, stop: int, edges: int) -> Tensor:
         """Of the neighbours' rows of each row from ``first`` to ``stop``."""
         rows = self._rows
         code = scale = zero_point = None
@@ -202,8 +203,6 @@ class SummedPass:
         stats.useful_bytes += count * self._column.row_bytes
         stats.read += seconds
         stats.wait += waited
-        bounds = self._contents.csc(None)[0]
-        edges = int(bounds[stop] - bounds[first])
         # Sorted in two sweeps: counted, then put in place.
         stats.topology_bytes += 2 * (edges * self._topology.index_bytes + 8 * (stop - first))
         return sums

@@ -285,8 +285,8 @@ class _Reading:
         for name, files in zip(self.graph.edge_types, self.edge_columns, strict=True):
             if name is not None and name[2] != self.types[self.dst_type]:
                 continue
-            topology, indptr = contents.topology(name), contents.csc(name)[0]
-            begin, end = int(indptr[first]), int(indptr[stop])
+            topology = contents.topology(name)
+            begin, end = contents.bounds_at(name, torch.tensor([first, stop])).tolist()
             block.topology_bytes += (end - begin) * topology.index_bytes + (stop - first) * 8
             for file in files:
                 groups = torch.arange(begin >> _SLOT_BITS, -(-end // (1 << _SLOT_BITS)))
@@ -327,7 +327,7 @@ def batch_costs(loader: SweepLoader) -> tuple[Tensor, Tensor]:
     contents = loader.own_pager.contents
     for name in loader._sampler.graph.edge_types:
         if name is None or name[2] == loader.node_type:
-            edges += contents.csc(name)[0][bounds].diff()
+            edges += contents.bounds_at(name, bounds).diff()
     return bounds.diff(), edges
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import get_edge_label_index
 
+from pyg_graphzero.columns import in_memory
 from pyg_graphzero.graph import plain
 from pyg_graphzero.schema import EdgeType
 
@@ -37,7 +38,7 @@ def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
     if nodes is None:
         return None
-    nodes = plain(torch.as_tensor(nodes)).cpu()
+    nodes = in_memory(plain(torch.as_tensor(nodes)).cpu())
     if nodes.numel() == 0 and nodes.dtype == torch.get_default_dtype():
         nodes = nodes.to(torch.int64)  # torch.as_tensor([]) is a float tensor
     if nodes.dim() == 2 and nodes.size(1) == 1:
@@ -106,7 +107,7 @@ def check_edge_labels(data: Data | HeteroData, edges: Any) -> tuple[EdgeType | N
             )
     if edges is None:
         return name, None
-    edges = plain(torch.as_tensor(edges)).cpu()
+    edges = in_memory(plain(torch.as_tensor(edges)).cpu())
     if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype.is_floating_point:
         raise ValueError(
             f"edge_label_index: found {edges.dtype} of shape {list(edges.shape)}, expected "

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
 
-from pyg_graphzero.columns import gather, look_up
+from pyg_graphzero.columns import engine_array, gather, look_up
 from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.memory import taken
@@ -119,13 +119,13 @@ class StoredEdges:
     def _open(self) -> None:
         graph = self.sampler.graph
         assert graph.contents is not None
-        self.indptr, self.indices = graph.csc(self.input_type)
+        self.indices = graph.csc(self.input_type)[1]
         self._slots: _EdgeSlots | None = None  # slots are the positions
         if self.order == "input" and graph.edge_ids.get(self.input_type) is not None:
             self._slots = _EdgeSlots(graph.contents, self.input_type, self.in_order)
 
     def __getstate__(self) -> dict[str, Any]:
-        held = ("indptr", "indices", "_slots")
+        held = ("indices", "_slots")
         return {k: v for k, v in self.__dict__.items() if k not in held}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -146,7 +146,9 @@ class StoredEdges:
 
     def _of(self, edge_id: Tensor, slots: Tensor) -> EdgeSamplerInput:
         graph, (src_type, dst_type) = self.sampler.graph, self.sampler.graph.ends(self.input_type)
-        dst = torch.searchsorted(self.indptr, slots, right=True) - 1
+        assert graph.contents is not None
+        topology = graph.contents.topology(self.input_type)
+        dst = topology.destinations(engine_array(slots.contiguous()))
         return EdgeSamplerInput(
             edge_id if self.input_id is None else self.input_id[edge_id],
             graph.nodes(src_type, gather(self.indices, slots).to(torch.int64)),

@@ -25,6 +25,9 @@ from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.pager import Pager, pager_of
 from pyg_graphzero.sampler import Prepared
 
+# Bounds of so many rows are looked at together.
+_ROWS_AT_ONCE = 1 << 18
+
 
 class SweepLoader(NeighborLoader):
     """Batches of consecutive rows of one node type, each with all in-neighbours of its rows.
@@ -146,17 +149,24 @@ def sweep_bounds(
     ends = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
     if node_type is None and not contents.schema.edge_types:
         ends = []
-    indptrs = [contents.csc(name)[0].numpy() for name in ends]
+    at_once = max(_ROWS_AT_ONCE, max_edges)  # no run has more rows than that
 
-    def cost(row: int) -> int:
-        """Edges and rows before a row."""
-        return row + sum(int(indptr[row]) for indptr in indptrs)
+    def costs_of(first: int, last: int) -> Any:
+        """Edges and rows before each of these rows."""
+        costs = torch.arange(last - first + 1)
+        for name in ends:
+            costs += contents.bounds(name, first, last)
+        return costs.numpy()
 
     bounds = [start]
+    first, costs = start, torch.zeros(1, dtype=torch.int64).numpy()
     while bounds[-1] < num_rows:
-        at = bounds[-1]
-        most = cost(at) + max_edges
+        at = bounds[-1] - first
         # The run ends before the first row whose end is beyond the bound.
-        end = bisect_right(range(at + 1, num_rows + 1), most, key=cost) + at
-        bounds.append(max(end, at + 1))
+        end = bisect_right(costs, int(costs[at]) + max_edges, at + 1) - 1
+        if end == len(costs) - 1 and first + end < num_rows:  # maybe further: the next rows
+            first, at = bounds[-1], 0
+            costs = costs_of(first, min(first + at_once, num_rows))
+            end = bisect_right(costs, int(costs[0]) + max_edges, 1) - 1
+        bounds.append(first + max(end, at + 1))
     return torch.tensor(bounds)
