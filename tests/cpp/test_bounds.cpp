@@ -142,7 +142,7 @@ TEST(batches_ahead_take_no_more_than_they_may) {
     std::mutex mutex;
     const auto count = [&] {
       const int now = ++begun;
-      std::this_thread::sleep_for(2ms);
+      std::this_thread::sleep_for(1ms);
       const std::lock_guard lock(mutex);
       most = std::max(most, now - taken);
     };
@@ -173,10 +173,11 @@ TEST(batches_ahead_take_no_more_than_they_may) {
       const std::lock_guard lock(mutex);
       most = taken = begun = 0;
     }
-    submit(60);
+    submit(30);
     pipeline.flush();
     std::size_t held = 0;
-    for (int i = 0; i < 60; ++i) {
+    for (int i = 0; i < 30; ++i) {
+      std::this_thread::sleep_for(10ms);  // what may be made meanwhile is made
       const auto batch = pipeline.next(60s);
       CHECK(batch != nullptr);
       // Counted as taken only now: until then it is there, however far the others are.
