@@ -152,9 +152,8 @@ class SummedPass:
 
     def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, Tensor]]:
         """One block's batches. Its sums are gone at the end, before there are the next one's."""
-        edges = int(bounds[-1] - bounds[0])
-        sums = self._sums(first, stop, edges)
-        self._stats.edges += edges
+        sums = self._sums(first, stop)
+        self._stats.edges += int(bounds[-1] - bounds[0])
         for at in range(0, stop - first, self._batch):
             end = min(at + self._batch, stop - first)
             part = sums[at:end]
@@ -176,7 +175,7 @@ class SummedPass:
         count = bisect_right(range(1, most + 1), self._room, key=cost)
         return bounds[: max(1, count) + 1].clone()
 
-    def _sums(self, first: int, stop: int, edges: int) -> Tensor:
+    def _sums(self, first: int, stop: int) -> Tensor:
         """Of the neighbours' rows of each row from ``first`` to ``stop``."""
         rows = self._rows
         code = scale = zero_point = None
@@ -203,8 +202,11 @@ class SummedPass:
         stats.useful_bytes += count * self._column.row_bytes
         stats.read += seconds
         stats.wait += waited
+        begin, end = self._contents.bounds_at(None, torch.tensor([first, stop])).tolist()
         # Sorted in two sweeps: counted, then put in place.
-        stats.topology_bytes += 2 * (edges * self._topology.index_bytes + 8 * (stop - first))
+        stats.topology_bytes += 2 * (
+            (end - begin) * self._topology.index_bytes + 8 * (stop - first)
+        )
         return sums
 
     def _layer_of(self, first: int, sums: Tensor) -> Tensor:
