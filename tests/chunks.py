@@ -40,6 +40,7 @@ TINY: dict[str, dict[str, int]] = {
     "rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
     "verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
     "warm": {"_PIECE": 4096},
+    "unpublished": {"_PIECE_BYTES": 3},
 }
 
 # Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
@@ -61,6 +62,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "optimize": {"_TOUCH_BATCH"},
     "ranking": {"_AHEAD_BYTES"},
     "residents": {"_PAGE"},
+    "storage.documents": {"_DEEPEST", "_MOST_BYTES"},
     "traffic": {"_AHEAD_BYTES", "_FIRST_KEY", "_TIMED_BYTES", "_TIMED_ROWS"},
 }
 

@@ -20,7 +20,7 @@ OTHERS = {
     # Room in an array, of which ChunkSizes says how much is used.
     "rooms": "kBlock kPiece kFixedFiles",
     # Ranges that parallel_for() divides: ChunkSizes::range makes all of them small.
-    "ranges": "kFrontierGrain kEdgeGrain kInduceGrain kLaborGrain kGrain",
+    "ranges": "kFrontierGrain kEdgeGrain kInduceGrain kLaborGrain kGrain kBoundsGrain kSlotsGrain",
     # They decide what comes out: which neighbours, which codes, how wide an id is.
     "results": "kNarrowNodes kMaxNeighbors kUnrolled kSampledRows kTileColumns kSpreadBins "
     "kBinShift kOctavesBelow kExponentShift",

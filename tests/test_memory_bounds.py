@@ -162,7 +162,7 @@ def test_blocks_of_sums_have_room_for_their_edges_too(tmp_path):
         indptr = store._contents.csc(None)[0]
         blocks, first = [], 0
         while first < n:
-            stop = step._end_of_block(indptr, first)
+            stop = first + len(step._bounds_of_block(first)) - 1
             held = 8 * int(indptr[stop] - indptr[first]) + (stop - first) * 4
             assert held <= room or stop == first + 1
             if stop < n and stop > first + 1:  # no room is lost

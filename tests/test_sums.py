@@ -269,7 +269,7 @@ def swept(model, path, memory):
             normalization=normalization,
         )  # fmt: skip
         sum_up, blocks = step._sums, []
-        step._sums = lambda first, stop: (blocks.append(first), sum_up(first, stop))[1]
+        step._sums = lambda first, *more: (blocks.append(first), sum_up(first, *more))[1]
         for _, rows in step:
             most = max(most, taken())
             found.append(rows)
@@ -300,16 +300,16 @@ def test_sums_are_gone_before_the_next_ones(coded, tmp_path, monkeypatch):
         divide(self, *args)
         self._room = 3000
 
-    def watched(self, first, stop):
+    def watched(self, *block):
         held = {
             tensor.untyped_storage().data_ptr()
             for tensor in gc.get_objects()
             if type(tensor) is torch.Tensor and tensor.layout == torch.strided
         }
         assert not held & set(before)
-        sums = sum_up(self, first, stop)
+        sums = sum_up(self, *block)
         before[:] = [sums.untyped_storage().data_ptr()]
-        blocks.append(first)
+        blocks.append(block[0])
         return sums
 
     blocks: list[int] = []
