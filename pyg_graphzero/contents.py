@@ -364,7 +364,7 @@ class StoreContents:
         slots: Tensor | None = None
         if rank is None:
             self.topology(name).check_bounds()
-            indices = in_memory(indices, torch.int64)
+            indices = self._sources(name)
         else:
             row, bounds = look_up(rank, torch.arange(rank.numel())), self.bounds(name)
             first, degree = gather(bounds, row), gather(bounds.diff(), row)
@@ -377,8 +377,17 @@ class StoreContents:
                 )
                 raise FormatError.of(file, "rows", "rows that repeat", expected)
             slots += torch.repeat_interleave(first - indptr[:-1], degree)
-            indices = gather(indices, slots).to(torch.int64)
+            indices = gather(self._sources(name), slots)
         return indptr, self._nodes(src, indices), slots
+
+    def _sources(self, name: EdgeType | None) -> Tensor:
+        """``indices`` in memory (``int64``), each of them a row: PyG writes by them unchecked."""
+        topology = self.topology(name)
+        rows = in_memory(self.csc(name)[1], torch.int64)
+        if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < topology.num_src:
+            expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
+            raise FormatError.of(topology.path, "indices", "something else", expected)
+        return rows
 
     def bounds(self, name: EdgeType | None, first: int = 0, last: int | None = None) -> Tensor:
         """``indptr`` from row ``first`` to ``last``, both included, in memory and checked.
@@ -436,12 +445,8 @@ class StoreContents:
 
     def edge_index(self, name: EdgeType | None) -> Tensor:
         """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""
-        topology = self.topology(name)
         degrees = self.bounds(name).diff()
-        row = in_memory(self.csc(name)[1], torch.int64)
-        if not bool(((row >= 0) & (row < topology.num_src)).all()):
-            expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
-            raise FormatError.of(topology.path, "indices", "something else", expected)
+        row = self._sources(name)
         col = torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
         position = self.edge_position(name)
         if position is not None:

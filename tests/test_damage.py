@@ -79,6 +79,36 @@ def test_damaged_indices(store: Path, fanout: int) -> None:
         _ = gz.open(store).data().edge_index
 
 
+@pytest.mark.parametrize("is_ordered", [False, True], ids=["plain", "ordered"])
+def test_damaged_indices_in_every_layout(store: Path, is_ordered: bool) -> None:
+    """In a process of its own: PyG's conversion to CSR writes where the indices say."""
+    if is_ordered:
+        gz.optimize(store, seeds="train_idx", num_neighbors=[5], progress=False)
+    script = textwrap.dedent("""
+        import struct, sys
+        from pathlib import Path
+        import pyg_graphzero as gz
+
+        path = Path(sys.argv[1]) / "edge/topology.gl"
+        raw = path.read_bytes()
+        at = struct.unpack_from("<Q", raw, 112)[0] + 4 * 70
+        for value in (50, 51, 2**28 + 7, 2**32 - 1):
+            path.write_bytes(raw[:at] + struct.pack("<I", value) + raw[at + 4:])
+            for layout in ("coo", "csc", "csr"):
+                try:
+                    getattr(gz.open(path.parent.parent).graph_store, layout)()
+                except gz.FormatError as error:
+                    assert error.path == str(path) and error.field == "indices", error
+                else:
+                    raise AssertionError(f"{layout}: nothing was raised")
+        print("alive")
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(store)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+
+
 def test_garbage_in_topologies(store: Path) -> None:
     garbage = random.Random(0)
     for round_ in range(40):
