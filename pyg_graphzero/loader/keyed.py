@@ -79,7 +79,8 @@ class KeyedIndices(Steady[tuple[Any, int], KeyedIndex]):
         self._indices = indices
         self._done = done
         self._generator = generator
-        self._epoch_key = torch.full((), -1)  # drawn in place: an exception finds it drawn or not
+        self._drawn = torch.full((), -1)  # in place: an exception finds the key drawn or not
+        self._epoch_key: int | None = None
         self._is_cut = False
 
     def _take(self) -> None:
@@ -99,11 +100,13 @@ class KeyedIndices(Steady[tuple[Any, int], KeyedIndex]):
 
     def _make(self, item: tuple[Any, int]) -> KeyedIndex | None:
         index, number = item
-        if self._epoch_key < 0:  # after the shuffle has drawn, whose order is then stock PyG's
-            self._epoch_key.random_(generator=self._generator)
+        if self._epoch_key is None:
+            if self._drawn < 0:  # after the shuffle has drawn, whose order is then stock PyG's
+                self._drawn.random_(generator=self._generator)
+            self._epoch_key = int(self._drawn)
         if number < self._done:
             return None
-        return KeyedIndex(index, BatchKey(int(self._epoch_key), number))
+        return KeyedIndex(index, BatchKey(self._epoch_key, number))
 
 
 class Positions(Sequence[Any]):

@@ -295,6 +295,8 @@ class BatchIterator(_BaseDataLoaderIter):
     def _submit(self, pipeline: _core.Pipeline) -> None:
         """Asks the engine for what it does not know of yet."""
         newest = pipeline.newest
+        if not self._pending or self._pending[-1].ticket <= newest:
+            return
         unknown = list(takewhile(lambda turn: turn.ticket > newest, reversed(self._pending)))
         for turn in reversed(unknown):
             request = turn.request
