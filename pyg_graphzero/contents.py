@@ -364,7 +364,7 @@ class StoreContents:
         slots: Tensor | None = None
         if rank is None:
             self.topology(name).check_bounds()
-            indices = self._sources(name)
+            indices = self.sources(name)
         else:
             row, bounds = look_up(rank, torch.arange(rank.numel())), self.bounds(name)
             first, degree = gather(bounds, row), gather(bounds.diff(), row)
@@ -377,11 +377,15 @@ class StoreContents:
                 )
                 raise FormatError.of(file, "rows", "rows that repeat", expected)
             slots += torch.repeat_interleave(first - indptr[:-1], degree)
-            indices = gather(self._sources(name), slots)
+            indices = gather(self.sources(name), slots)
         return indptr, self._nodes(src, indices), slots
 
-    def _sources(self, name: EdgeType | None) -> Tensor:
-        """``indices`` in memory (``int64``), each of them a row: PyG writes by them unchecked."""
+    def sources(self, name: EdgeType | None) -> Tensor:
+        """``indices`` in memory (``int64``), checked, for who gathers or writes by them.
+
+        Raises:
+            FormatError: One of them is no source.
+        """
         topology = self.topology(name)
         rows = in_memory(self.csc(name)[1], torch.int64)
         if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < topology.num_src:
@@ -446,7 +450,7 @@ class StoreContents:
     def edge_index(self, name: EdgeType | None) -> Tensor:
         """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""
         degrees = self.bounds(name).diff()
-        row = self._sources(name)
+        row = self.sources(name)
         col = torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
         position = self.edge_position(name)
         if position is not None:

@@ -133,6 +133,13 @@ class SampledGraph:
         assert self.contents is not None
         return self.contents.bounds(name)
 
+    def sources(self, name: EdgeType | None) -> Tensor:
+        """``indices`` in memory (``int64``), likewise; see ``StoreContents.sources``."""
+        if name in self.arrays:
+            return in_memory(self.arrays[name][1], torch.int64)
+        assert self.contents is not None
+        return self.contents.sources(name)
+
     def neighborhoods(self, name: EdgeType | None, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The first slot of each row's neighbours, and how many there are: ``int64 [n]`` both.
 
@@ -400,7 +407,7 @@ def add_order(
             order = graph.order(src)
             of_rows = graph.node_times[src]
             of_rows = of_rows if order is None else permuted(of_rows, order)
-            times = gather(of_rows, in_memory(graph.csc(name)[1], torch.int64))
+            times = gather(of_rows, graph.sources(name))
         if times is not None or name in weights:
             graph.orders[name] = rank_edges(
                 graph.bounds(name),

@@ -109,6 +109,13 @@ def test_damaged_indices_in_every_layout(store: Path, is_ordered: bool) -> None:
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
+def test_damaged_indices_and_times_of_sources(store: Path) -> None:
+    overwrite(store / TOPOLOGY, INDICES + 4 * 70, struct.pack("<I", 77))
+    with pytest.raises(FormatError, match="indices: found something else") as caught:
+        gz.loader.NeighborLoader(gz.open(store).data(), [3], time_attr="y")
+    assert caught.value.path == str(store / TOPOLOGY)
+
+
 def test_garbage_in_topologies(store: Path) -> None:
     garbage = random.Random(0)
     for round_ in range(40):
@@ -153,8 +160,10 @@ def _first_batch(store: gz.Store) -> object:
         ("rank", _first_batch),
         ("rank", lambda store: store.data().x),
         ("rank", lambda store: store.graph_store.csc()),
+        ("rank", lambda store: store.feature_store.get_tensor(None, "x", index=-43)),
+        ("rank", lambda store: store.feature_store.get_tensor(None, "x", index=slice(3, 11, 2))),
     ],
-    ids=["order", "rank", "column", "csc"],
+    ids=["order", "rank", "column", "csc", "int", "slice"],
 )
 def test_nodes_in_an_order_that_is_none(store: Path, name: str, use: Any) -> None:
     gz.optimize(store, seeds="train_idx", num_neighbors=[5], progress=False)
