@@ -147,7 +147,7 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
     if isinstance(array, torch.Tensor):
         return tensor_rows(array, path) if array.dim() else array.numpy()
     if array.ndim and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
-        return ArrayRows(as_tensor(array))
+        return ArrayRows(as_tensor(array), path)
     return array
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from .arrays import as_table
 from .ogb import SPLITS
 from .plan import NodeType
 from .pyg import load_safely
@@ -48,15 +49,12 @@ def mag240m_spec(path: Path) -> GraphSpec:
     for file in sorted(path.glob("processed/*___*___*/edge_index.npy")):
         head, relation, tail = file.parent.name.split("___")
         edges.append(EdgeSpec((head, relation, tail), file, edge_layout="2xE"))
-    for part, ids in (_mapping(path / "split_dict.pt") if _has_split(path) else {}).items():
+    split = path / "split_dict.pt"
+    for part, ids in (_mapping(split) if split.exists() else {}).items():
         whole = part.removesuffix("-whole")
         name = SPLITS.get(whole, f"{whole.replace('-', '_')}_mask")
-        nodes["paper"].attrs[name] = mask(ids)
+        nodes["paper"].attrs[name] = mask(as_table(ids, part, split))
     return GraphSpec(nodes, edges, path, what="MAG240M directory")
-
-
-def _has_split(path: Path) -> bool:
-    return (path / "split_dict.pt").exists()
 
 
 def _mapping(path: Path) -> dict[str, Any]:

@@ -95,11 +95,13 @@ class ArrayRows(Rows):
 
     Args:
         value: A dense CPU tensor ``[num_rows, ...]``.
+        path: The file it was loaded from, if it was, for messages.
     """
 
-    def __init__(self, value: Tensor) -> None:
+    def __init__(self, value: Tensor, path: Path | None = None) -> None:
         super().__init__(value.shape, value.dtype)
         self.value = value
+        self.path = path
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
@@ -107,7 +109,13 @@ class ArrayRows(Rows):
 
     def vectors(self, spool: Spool) -> list[Rows]:
         """See :meth:`Rows.vectors`."""
-        return [ArrayRows(row) for row in self.value]
+        return [ArrayRows(row, self.path) for row in self.value]
+
+
+def origin(table: object, name: str) -> Path:
+    """For messages: the file of a table, or ``<name>`` for what is in memory only."""
+    path: Path | None = getattr(table, "path", None)
+    return path or Path(f"<{name}>")
 
 
 class FileRows(Rows):

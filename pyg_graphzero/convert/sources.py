@@ -32,7 +32,7 @@ from .ids import IdColumn
 from .options import Dtypes, as_tensor, cast
 from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, is_paths, kind_suffix
 from .progress import Progress
-from .rows import FileRows, MappedRows, Rows, StackedRows
+from .rows import MappedRows, Rows, StackedRows, origin
 from .spool import RowSpool, TextSpool
 from .tables import ArrowTable
 from .workspace import Workspace
@@ -231,8 +231,8 @@ class Inputs:
             where = place_in(files, table, "row {}")
             loaded = Loaded(_numbers(table, path, name), path, where)
         else:
-            table, path = as_table(source, name), Path(f"<{name}>")
-            path = table.path if isinstance(table, FileRows) else path
+            table = as_table(source, name)
+            path = origin(table, name)
             loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
         return self._cast(name, loaded)
 
@@ -295,7 +295,8 @@ class Inputs:
                 return self.columns(columns, {}, [(position, is_text)])[0][0]
             table, path = load_member(reference, self.space.file), reference.path
         else:
-            table, path = as_table(source, name), Path(f"<{name}>")
+            table = as_table(source, name)
+            path = origin(table, name)
         if isinstance(table, Rows) and table.dtype == torch.bool:
             return Loaded(table, path, "row {}".format)
         return id_column(table, path, f"{name}[{{}}]".format, bool(is_text))

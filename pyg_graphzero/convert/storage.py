@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from ..encoding import check_encoding
 from ..errors import InputError
 from .plan import GraphPlan
-from .rows import ArrayRows, ChainRows, FileRows, FortranRows, Rows, StreamRows
+from .rows import ArrayRows, ChainRows, FileRows, FortranRows, Rows, StreamRows, origin
 
 
 class Storage:
@@ -71,7 +71,7 @@ class Storage:
         if not is_named and not isinstance(rows, FileRows | StreamRows):
             return None  # not rows of a file as they are, so not among "all"
         raise InputError(
-            getattr(rows, "path", f"<{attr}>"),
+            origin(rows, attr),
             attr,
             _obstacle(rows),
             "rows in C order and this machine's byte order, one after another in a file",

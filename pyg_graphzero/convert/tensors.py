@@ -85,7 +85,7 @@ def tensor_rows(tensor: Tensor, path: Path | None = None) -> Rows:
         offset = _offset_in(path, tensor.data_ptr())
         if offset is not None:
             return FileRows(path, offset, tensor.shape, tensor.dtype)
-    return ArrayRows(tensor)
+    return ArrayRows(tensor, path)
 
 
 def _offset_in(path: Path, address: int) -> int | None:

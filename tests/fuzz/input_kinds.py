@@ -14,7 +14,7 @@ import random
 import re
 import struct
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,17 +115,24 @@ def cells(path: Path, delimiter: str) -> list[list[str]]:
     """Rows as the guide to text describes them."""
     raw = _decompress(path).removeprefix(b"\xef\xbb\xbf")
     text = raw.decode("utf-8", errors="replace")
-    lines, quotes = [], 0
-    for line in text.split("\n"):
-        if quotes % 2 == 0 and (line.strip(_BLANKS).startswith("#") or not line.strip(" \t\r")):
-            continue
-        quotes += line.count('"')
-        lines.append(line.removesuffix("\r"))
-    if delimiter == " ":
-        lines = [re.sub(r"[ \t]+", " ", line.strip(_BLANKS)) for line in lines]
+    is_within = False  # a record, whose quotes go on over the end of a line
+
+    def lines() -> Iterator[str]:
+        nonlocal is_within
+        for line in text.split("\n"):
+            bare = line.strip(_BLANKS)
+            if not is_within and (not line.strip(" \t\r") or bare.startswith("#")):
+                continue
+            is_within = True
+            line = re.sub(r"[ \t]+", " ", bare) if delimiter == " " else line.removesuffix("\r")
+            yield line + "\n"
+
     csv.field_size_limit(1 << 30)
-    rows = csv.reader([line + "\n" for line in lines], delimiter=delimiter)
-    return [[cell.strip(_BLANKS) for cell in row] for row in rows]
+    rows = []
+    for row in csv.reader(lines(), delimiter=delimiter):
+        is_within = False
+        rows.append([cell.strip(_BLANKS) for cell in row])
+    return rows
 
 
 def _integer(cell: str) -> int:
