@@ -65,11 +65,12 @@ class Ranks:
             print(*words, flush=True)
 
     def leave(self) -> None:
-        """Ends the group, when all are here."""
+        """Ends the group, which no `DistributedDataParallel` may hold any more.
+
+        One that is the last to hold it joins gloo's threads with the GIL held, and they need the
+        GIL to let go of a tensor.
+        """
         if self._gloo is not None:
-            # Gloo's threads need the GIL to let go of tensors, and are joined by who holds it:
-            # while all wait here, it is free.
-            self.wait()
             dist.destroy_process_group()
             self._gloo = None
 

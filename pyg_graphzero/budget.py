@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import ceil
 
 from pyg_graphzero.errors import MemoryBudgetError
 
@@ -200,8 +201,9 @@ def divide(
         sharers = max((file.processes for file in files), default=1)
         whose = "" if sharers == 1 else f" for each of {sharers} processes"
         raise MemoryBudgetError(
-            f"memory: found {memory / 1e6:,.0f} MB{whose}, expected {least / 1e6:,.0f} MB or more: "
-            f"the process takes {baseline / 1e6:,.0f} MB already, and one batch "
+            f"memory: found {memory // 10**6:,} MB{whose}, expected "
+            f"{ceil(least / 1e6):,} MB or more: the process takes "
+            f"{baseline / 1e6:,.0f} MB already, and one batch "
             f"{batch.whole / 1e6:,.0f} MB, {_LEAST_READY} at a time; smaller batches or fan-outs "
             f"need less"
         )

@@ -25,7 +25,7 @@ from pyg_graphzero.schema import EdgeType
 
 def contents_of(data: Any) -> StoreContents | None:
     """The opened files of the store that ``data`` is of; None if it is in memory."""
-    contents: StoreContents | None = data.__dict__.get("_contents")
+    contents: StoreContents | None = getattr(data, "__dict__", {}).get("_contents")
     return contents
 
 

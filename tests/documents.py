@@ -13,6 +13,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,18 +125,22 @@ def run_bash(block: Block, left_out: Collection[str]) -> None:
         "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]]),
         "OMP_NUM_THREADS": "1",
     }
-    process = subprocess.Popen(
-        ["bash", "-c", _PRELUDE + "\n".join(lines)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # what it has started, too
-        out, err = process.communicate()
-        err += f"\nkilled after {_PATIENCE} s"
-    assert process.returncode == 0, f"{block.where}: {lines}\n{out}{err}"
+    with (
+        tempfile.TemporaryFile("w+") as output,  # a pipe would stay open as long as any child lives
+        subprocess.Popen(
+            ["bash", "-c", _PRELUDE + "\n".join(lines)],
+            env=environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # torchrun ends its workers, which are others'
+            time.sleep(5)
+            os.killpg(process.pid, signal.SIGKILL)
+            output.write(f"\nkilled after {_PATIENCE} s")
+        output.seek(0)
+        assert process.wait() == 0, f"{block.where}: {lines}\n{output.read()}"

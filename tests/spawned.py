@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 
 PATIENCE = 120.0  # seconds; each of these ends within ten on an idle machine
 
@@ -28,13 +27,3 @@ def spawn(function: Callable[..., None], args: tuple[Any, ...], size: int) -> No
     finally:
         for process in context.processes:
             process.kill()
-
-
-def leave_group() -> None:
-    """Ends a rank's process group, when all ranks are here.
-
-    Gloo's threads need the GIL to let go of tensors, and whoever destroys the group joins them
-    with the GIL held; while all wait for each other, it is free.
-    """
-    dist.barrier()
-    dist.destroy_process_group()

@@ -26,7 +26,7 @@ from torch_geometric.nn import GAT, GraphSAGE
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
-from spawned import leave_group, spawn
+from spawned import spawn
 
 
 def ids(loader) -> list[int]:
@@ -230,7 +230,8 @@ def _ddp_rank(rank: int, path: Path, out: str) -> None:
         gradients.append(torch.cat([p.grad.view(-1).clone() for p in model.parameters()]))
     parameters = torch.cat([p.detach().view(-1) for p in model.parameters()])
     torch.save((torch.cat(seeds), losses, gradients, parameters), f"{out}/{rank}.pt")
-    leave_group()
+    del model  # as docs/multi-process.md says
+    torch.distributed.destroy_process_group()
 
 
 @pytest.mark.skipif(

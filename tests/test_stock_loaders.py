@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,10 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
 from torch_geometric.loader import LinkLoader, NodeLoader
+from torch_geometric.loader import LinkNeighborLoader as StockLinkLoader
+from torch_geometric.loader import NeighborLoader as StockLoader
+from torch_geometric.sampler import NeighborSampler as StockSampler
+from torch_geometric.sampler.base import SubgraphType
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
@@ -77,6 +83,27 @@ def test_node_loader(paths, kind, workers, per_worker):
     assert torch.equal(torch.cat([b.n_id[: b.batch_size] for b in batches]), memory.train_idx)
     for batch in batches:
         check(batch, memory)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_neighbor_loaders_need_no_sampler(paths, workers):
+    """They make PyG's, which is ours where the graph is on disk; in memory it stays PyG's."""
+    data, memory = gz.open(paths["ordered"]).data(), homogeneous()
+    edges = memory.edge_index[:, :90]
+    options = {"batch_size": 40, "num_workers": workers}
+    loader = StockLoader(data, [4, 3], input_nodes=data.train_idx, **options)
+    assert isinstance(loader.node_sampler, gz.sampler.NeighborSampler)
+    links = StockLinkLoader(data, [4, 3], edge_label_index=edges, directed=False, **options)
+    assert links.link_sampler.subgraph_type == SubgraphType.induced
+    for batch in (*loader, *links):
+        check(batch, memory)
+    hetero = gz.open(paths["heterogeneous"]).data()
+    for batch in StockLoader(hetero, [4, 3], input_nodes="paper", disjoint=True, **options):
+        check_hetero(batch, heterogeneous())
+    store = gz.open(paths["homogeneous"])
+    for source in (memory, (store.feature_store, store.graph_store)):
+        sampler = StockSampler(source, [4])
+        assert type(sampler) is type(pickle.loads(pickle.dumps(sampler))) is StockSampler
 
 
 def test_link_loader(paths):
@@ -180,3 +207,14 @@ def test_lightning_link_data(paths):
     assert module.graph_sampler.subgraph_type.value == "induced"
     for batch in module.train_dataloader():
         check_hetero(batch, memory)
+
+
+def test_importing_imports_nothing_optional():
+    """Lightning alone takes as long as torch."""
+    code = """if True:
+        import sys
+        import pyg_graphzero
+        found = {"lightning", "matplotlib", "scipy", "pandas"} & set(sys.modules)
+        assert not found, found
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,8 +3,8 @@
 ``NodeLoader``, ``LinkLoader`` and Lightning's data modules join a sample with a graph's attributes
 by functions that read each attribute whole, ``edge_index`` too. These are wrapped here, where the
 loaders call them: for a graph on disk that our sampler has sampled from, rows are gathered as in
-our own loaders. Lightning's data modules make a sampler of their own, which sorts all edges in
-memory; of a graph on disk it is ours. Graphs in memory are served as ever.
+our own loaders. PyG's ``NeighborSampler``, which ``NeighborLoader`` and Lightning's data modules
+make, sorts all edges in memory; of a graph on disk it is ours. Graphs in memory are served as ever.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from functools import wraps
 from typing import Any
 
 import torch
-import torch_geometric.data.lightning.datamodule
 import torch_geometric.loader.link_loader
 import torch_geometric.loader.node_loader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
+from torch_geometric.sampler import NeighborSampler as StockSampler
 
 from pyg_graphzero.data import contents_of
 from pyg_graphzero.graph import EdgePermutation
@@ -56,17 +56,14 @@ def _joined(stock: Callable[..., Any]) -> Callable[..., Any]:
     return join
 
 
-def _sampler_of(stock: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(stock, updated=())  # its signature is asked for
-    def make(data: Any, *args: Any, **kwargs: Any) -> Any:
-        if contents_of(data) is None:
-            return stock(data, *args, **kwargs)
-        kwargs.pop("share_memory", None)  # processes share the files
-        if not kwargs.pop("directed", True):
-            kwargs["subgraph_type"] = "induced"
-        return NeighborSampler(data, *args, **kwargs)
-
-    return make
+@wraps(StockSampler.__init__)  # its signature is asked for
+def _sampler_of(cls: type[StockSampler], data: Any = None, *args: Any, **kwargs: Any) -> Any:
+    if cls is not StockSampler or contents_of(data) is None:
+        return object.__new__(cls)
+    kwargs.pop("share_memory", None)  # processes share the files
+    if not kwargs.pop("directed", True):
+        kwargs["subgraph_type"] = "induced"
+    return NeighborSampler(data, *args, **kwargs)
 
 
 def _wrap() -> None:
@@ -74,8 +71,7 @@ def _wrap() -> None:
     for module in loaders:
         for name in ("filter_data", "filter_hetero_data"):
             setattr(module, name, _joined(getattr(module, name)))
-    lightning = torch_geometric.data.lightning.datamodule
-    lightning.NeighborSampler = _sampler_of(lightning.NeighborSampler)
+    StockSampler.__new__ = _sampler_of
 
 
 _wrap()
