@@ -386,8 +386,15 @@ class StoreContents:
         Raises:
             FormatError: One of them is no source.
         """
+        return self.checked_sources(name, in_memory(self.csc(name)[1], torch.int64))
+
+    def checked_sources(self, name: EdgeType | None, rows: Tensor) -> Tensor:
+        """``rows``, some of the ``indices``.
+
+        Raises:
+            FormatError: One of them is no source.
+        """
         topology = self.topology(name)
-        rows = in_memory(self.csc(name)[1], torch.int64)
         if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < topology.num_src:
             expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
             raise FormatError.of(topology.path, "indices", "something else", expected)

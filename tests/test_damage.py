@@ -109,11 +109,21 @@ def test_damaged_indices_in_every_layout(store: Path, is_ordered: bool) -> None:
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
-def test_damaged_indices_and_times_of_sources(store: Path) -> None:
+def test_damaged_indices_by_which_others_are_read(store: Path) -> None:
     overwrite(store / TOPOLOGY, INDICES + 4 * 70, struct.pack("<I", 77))
+    data = gz.open(store).data()
     with pytest.raises(FormatError, match="indices: found something else") as caught:
-        gz.loader.NeighborLoader(gz.open(store).data(), [3], time_attr="y")
+        gz.loader.NeighborLoader(data, [3], time_attr="y")
     assert caught.value.path == str(store / TOPOLOGY)
+    with pytest.raises(FormatError, match="indices: found something else"):
+        next(iter(gz.loader.LinkNeighborLoader(data, [3], batch_size=200)))
+
+
+def test_damaged_edge_ids_by_which_rows_are_written(store: Path) -> None:
+    overwrite(store / "edge/edge_id.gd", 4096, struct.pack("<I", 5000))
+    features = gz.open(store, "r+").feature_store
+    with pytest.raises(FormatError, match=r"edge_id\.gd"):
+        features.put_tensor(torch.arange(200.0), attr_name="e", group_name=(None, None), index=None)
 
 
 def test_garbage_in_topologies(store: Path) -> None:

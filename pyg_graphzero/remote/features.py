@@ -143,18 +143,18 @@ class DiskFeatureStore(FeatureStore):
             value = self._replaced(attr, value)
 
         def change(editor: StoreEditor) -> None:
-            rows = value
+            rows, contents = value, self.store._contents
             if isinstance(record, EdgeTypeSchema):
-                ids = self.store._contents.edge_id(record.name)
-                if ids is not None and isinstance(rows, Tensor):
-                    rows = gather(rows, ids.to(torch.int64))
-                editor.put_edge_attr(record, attr.attr_name, rows)
-                return
-            order = self.store._contents.order(record.name)
+                order = contents.edge_id(record.name)
+            else:
+                order = contents.order(record.name)
             # Other lengths are about to be refused.
             if isinstance(rows, Tensor) and order is not None and rows.shape[:1] == order.shape:
-                rows = permuted(rows, order)
-            editor.put_node_attr(record, attr.attr_name, rows)
+                rows = permuted(rows.contiguous(), order)
+            if isinstance(record, EdgeTypeSchema):
+                editor.put_edge_attr(record, attr.attr_name, rows)
+            else:
+                editor.put_node_attr(record, attr.attr_name, rows)
 
         self.store._edit(change)
         return True
