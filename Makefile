@@ -6,8 +6,9 @@
 #   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
 #   make sanitize   the same under AddressSanitizer + UBSan, then ThreadSanitizer
-#   make fuzz       damaged stores, CASES= of them (100,000), half as many inputs, failing disks
-#   make fuzz-asan  a tenth of these stores and inputs, with the engine under AddressSanitizer
+#   make fuzz       damaged stores, CASES= of them (100,000), half as many inputs, a twentieth as many
+#                   random loaders, failing disks
+#   make fuzz-asan  a tenth of these, with the engine under AddressSanitizer
 #   make mutants    deliberate mistakes, each noticed by the test that is named for it
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make clean
@@ -66,8 +67,11 @@ fuzz: campaigns
 	$(BIN)/python tests/fuzz/faults.py --thorough
 
 campaigns: $(VENV)/.tools
-	$(FUZZ) stores 0:$(CASES) --jobs $(JOBS); first=$$?; \
-	$(FUZZ) inputs 0:$$(($(CASES) / 2)) --jobs $(JOBS) && exit $$first
+	failed=0; \
+	$(FUZZ) stores 0:$(CASES) --jobs $(JOBS) || failed=1; \
+	$(FUZZ) inputs 0:$$(($(CASES) / 2)) --jobs $(JOBS) || failed=1; \
+	$(FUZZ) loaders 0:$$(($(CASES) / 20)) --jobs $(JOBS) || failed=1; \
+	exit $$failed
 
 fuzz-asan: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/asan-module -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \

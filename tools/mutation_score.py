@@ -142,6 +142,4 @@ def main(count: int, seed: int = 0) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(
-        main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0, sys.argv[3:])
-    )
+    raise SystemExit(main(*map(int, sys.argv[1:])))
