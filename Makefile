@@ -21,6 +21,8 @@ SOURCES := pyproject.toml CMakeLists.txt $(shell find csrc -name '*.cpp' -o -nam
 
 # Threads that spin while they wait make a busy machine ten times slower.
 export OMP_WAIT_POLICY ?= passive
+# Tests start hundreds of Pythons, and each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock clean
 
@@ -28,7 +30,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
 
 test: $(VENV)/.tools cpptest
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .

@@ -69,8 +69,11 @@ def _is_ours(path: Path) -> bool:
 
 def _is_listed(path: Path, root: Path) -> bool:
     """Whether the schema names a file, so that opening looks at it."""
+    document = root / "store" / schema.SCHEMA_FILE
+    if not document.is_file():  # any more: it may be a FIFO or a device
+        return False
     try:
-        body = json.loads((root / "store" / schema.SCHEMA_FILE).read_bytes())
+        body = json.loads(document.read_bytes())
         named = {*body["files"], *(os.path.join(x["path"]) for x in body["adopted"].values())}
     except (KeyError, TypeError, ValueError, AttributeError):
         return False

@@ -137,6 +137,7 @@ def check_batch(batch: Any, data: Any) -> None:
         e_id = edges.e_id if "e_id" in edges else None
         if e_id is not None and e_id.numel():
             total = (data[name] if is_hetero else data).num_edges
+            total = total if isinstance(total, int) else e_id.max() + 1  # an attribute of that name
             assert e_id.numel() == edges.edge_index.size(1)
             assert int(e_id.min()) >= 0, f"e_id {int(e_id.min())}"
             assert int(e_id.max()) < total, f"e_id {int(e_id.max())} of {total}"
