@@ -1,7 +1,8 @@
 # Everything a fresh machine needs is Python >= 3.10, a C++20 compiler and make.
 #
 #   make demo       convert a real graph, train on it from disk, compare with stock PyG
-#   make test       build and run all tests
+#   make test       build and run the tests
+#   make test-all   those too that take long: kills, benchmarks, examples
 #   make lint       ruff, clang-format, mypy, and the committed stub
 #   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
@@ -24,13 +25,19 @@ export OMP_WAIT_POLICY ?= passive
 # Tests start hundreds of Pythons, and each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock clean
+# Which tests; see the markers in pyproject.toml.
+TESTS ?= not long
+
+.PHONY: demo test test-all lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
 
 test: $(VENV)/.tools cpptest
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "$(TESTS)"
+
+test-all:
+	$(MAKE) test TESTS="long or not long"
 
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .

@@ -33,6 +33,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     return bench("-o", out), out
 
 
+@pytest.mark.long
 def test_every_case_is_measured(quick):
     report = json.loads((quick[1] / "bench.json").read_text())
     cases = ["sample, 1 thread", "load, 1 worker", "train, 1 worker", "link, 1 worker"]
@@ -54,6 +55,7 @@ def test_every_case_is_measured(quick):
         assert each["memory"]["run"]["processes"] == 1 + (each["workers"] or 0)
 
 
+@pytest.mark.long
 def test_the_report_discloses_what_it_was_measured_on(quick):
     result, out = quick
     report = json.loads((out / "bench.json").read_text())
@@ -76,6 +78,7 @@ def test_the_report_discloses_what_it_was_measured_on(quick):
     assert "| load, 1 worker | graphzero |" in text
 
 
+@pytest.mark.long
 def test_the_chart(quick):
     result, out = quick
     assert (out / "bench.png").read_bytes().startswith(b"\x89PNG")
@@ -99,6 +102,7 @@ def test_without_what_is_optional(tmp_path, monkeypatch):
     assert got == [("sample, 2 threads", "graphzero")]
 
 
+@pytest.mark.long
 def test_cold(tmp_path, monkeypatch):
     monkeypatch.delitem(CONTESTANTS, "stock")  # holds everything in RAM, warm or cold
     if storage(tmp_path)["filesystem"] in ("tmpfs", "ramfs"):
@@ -116,6 +120,7 @@ def test_cold(tmp_path, monkeypatch):
     assert report["contestants"]["graphzero"]["place"] == "disk"
 
 
+@pytest.mark.long
 def test_a_graph_with_types(tmp_path):
     result = bench(
         *("--data", "synthetic:2000,20000,8,10", "--workload", "train", "--workers", "0"),

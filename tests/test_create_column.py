@@ -727,6 +727,7 @@ def killed(path: Path, rounds: int) -> list[int]:
     return [int(part) for part in done.stdout.split()]
 
 
+@pytest.mark.long
 def test_kills(tmp_path: Path) -> None:
     """Whatever is killed when, a column is whole or can be resumed, and never garbage."""
     kills, published = killed(tmp_path / "s", 10)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 # Guessing the largest class gets 0.12.

@@ -404,6 +404,7 @@ def test_all_types_come_out_at_once(typed, monkeypatch):
     assert sum("out" in data[t] for t in data.node_types) > 1
 
 
+@pytest.mark.long
 def test_a_killed_process_loses_little(plain, tmp_path):
     data, path = plain
     torch.save(GraphSAGE(8, 16, 3, 5), tmp_path / "model.pt")

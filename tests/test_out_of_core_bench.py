@@ -334,6 +334,7 @@ def test_table_and_charts(report, tmp_path):
     json.dumps(report)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 def test_the_whole_of_it(tmp_path):
     """The script from the graph to the JSON, with two of its contestants."""

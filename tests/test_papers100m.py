@@ -348,6 +348,7 @@ def test_bytes_read_and_written_are_counted(tmp_path):
     assert io_bytes()["write_bytes"] >= before["write_bytes"]
 
 
+@pytest.mark.long
 def test_the_whole_of_it(tmp_path):
     """From files in OGB's layout to the JSON, each phase in a process under a limit."""
     limit = "3GB"

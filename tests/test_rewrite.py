@@ -506,6 +506,7 @@ def large_store(path: Path) -> None:
     gz.convert(data, path, progress=False)
 
 
+@pytest.mark.long
 def test_memory_and_kills(tmp_path: Path) -> None:
     folder = tmp_path / "stores"
     folder.mkdir()

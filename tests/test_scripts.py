@@ -467,6 +467,7 @@ def _papers_rank(rank: int, world_size: int, data: Data, train_idx: Tensor, out:
     torch.save((own[seeds], scores, data.mark), f"{out}/{rank}.pt")
 
 
+@pytest.mark.long
 def test_papers100m_gcn(planted_store, tmp_path):
     """``mp.spawn(args=(data, ...))``: the data travels as a path, changes included."""
     _, path = planted_store

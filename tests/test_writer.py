@@ -210,6 +210,7 @@ def test_only_scratch_of_the_same_store_is_removed(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == sorted([*kept, "[a]"])
 
 
+@pytest.mark.long
 def test_kill_at_any_instant(tmp_path: Path) -> None:
     """Writers killed by SIGKILL at random moments leave the old store, the new one, or none."""
     script = textwrap.dedent("""

@@ -28,6 +28,7 @@ def run(tmp_path: Path, campaign: str, seeds: str, *options: str) -> tuple[dict[
     return found, done.stdout
 
 
+@pytest.mark.long
 def test_the_runner_sees_whatever_goes_wrong(tmp_path: Path) -> None:
     found, said = run(tmp_path, "selftest", "0:20", "--jobs", "2", "--limit", "10")
     assert (found["cases"], found["clean"]) == (20, 11)

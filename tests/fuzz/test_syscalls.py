@@ -9,6 +9,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import faults
+import pytest
+
+pytestmark = pytest.mark.long
 
 
 def test_every_call() -> None:
