@@ -69,11 +69,8 @@ def _is_ours(path: Path) -> bool:
 
 def _is_listed(path: Path, root: Path) -> bool:
     """Whether the schema names a file, so that opening looks at it."""
-    document = root / "store" / schema.SCHEMA_FILE
-    if not document.is_file():  # any more: it may be a FIFO or a device
-        return False
     try:
-        body = json.loads(document.read_bytes())
+        body = json.loads((root / "store" / schema.SCHEMA_FILE).read_bytes())
         named = {*body["files"], *(os.path.join(x["path"]) for x in body["adopted"].values())}
     except (KeyError, TypeError, ValueError, AttributeError):
         return False
@@ -141,7 +138,8 @@ class Vandal:
             ways.append((50, self.journal))
         chosen = self.rng.choices([way for _, way in ways], [n for n, _ in ways])[0]
         chosen()
-        if self.rng.random() < 0.1:
+        # One that has become a FIFO or a device is not for us to open.
+        if self.rng.random() < 0.1 and (self.store / schema.SCHEMA_FILE).is_file():
             self.rng.choices([way for _, way in ways], [n for n, _ in ways])[0]()
             self.done.refused = self.done.is_found = False  # one may have undone the other
         return self.done
