@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_graphzero import FormatError, _core
-from pyg_graphzero.columns import gather
+from pyg_graphzero.columns import gather, in_memory
 
 LAYOUTS = {
     "contiguous": torch.randn(6, 4),
@@ -89,3 +89,9 @@ def test_edge_ids_are_widened() -> None:
         column[1] = -1
         with pytest.raises(FormatError, match="ids in memory: rows: found -1, expected"):
             _core.gather_int64(table, rows)
+
+
+def test_what_is_in_memory_already() -> None:
+    table = torch.tensor([1, 2], dtype=torch.int32)
+    assert in_memory(table) is table
+    assert in_memory(table, torch.int64).dtype == torch.int64

@@ -15,6 +15,7 @@ from torch_geometric.utils import k_hop_subgraph, subgraph
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
+from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampler import NeighborSampler
 
@@ -484,3 +485,14 @@ def test_no_edges_no_harm():
     for arguments in ({"weight_attr": "w"}, {"time_attr": "t"}, {"subgraph_type": "induced"}):
         out = sample(NeighborSampler(data, [2], **arguments), [0, 1], node_type="a")
         assert out.row["a", "r", "a"].numel() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
+def test_times_in_a_column(dtype):
+    times = torch.tensor([3, 1, 2]).to(dtype)
+    is_float = dtype.is_floating_point
+    of_column = comparable_times(times.view(3, 1), "time", is_float)
+    assert torch.equal(of_column, comparable_times(times, "time", is_float))
+    assert of_column.argsort().tolist() == [1, 2, 0]
+    with pytest.raises(ValueError, match=r"time: found shape \[1, 3\], expected one time each"):
+        comparable_times(times.view(1, 3), "time", is_float)

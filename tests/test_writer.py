@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from store_files import make_store
@@ -312,11 +313,22 @@ class TestArguments:
         with pytest.raises(ValueError, match="expected integers"):
             writer.add_index_set(None, "train_idx", torch.tensor([0.5]))
 
-    def test_string_ids(self, writer: StoreWriter) -> None:
+    def test_string_ids(self, writer: StoreWriter, tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="ids: found a missing value"):
             writer.add_node_ids(None, ["a", None, "c"])
         with pytest.raises(ValueError, match="expected 3 rows"):
             writer.add_node_ids(None, ["a", "b"])
+        part = pa.array(["a", "bc", "d", "", "ef"], pa.large_string()).slice(1, 3)
+        writer.add_node_ids(None, part)
+        writer.finish()
+        assert list(gz.open(tmp_path / "store").ids()) == ["bc", "d", ""]
+
+    def test_string_ids_of_no_node(self, tmp_path: Path) -> None:
+        with StoreWriter(tmp_path / "store", is_hetero=False) as writer:
+            writer.add_node_type(None, 0)
+            writer.add_node_ids(None, [])
+            writer.finish()
+        assert list(gz.open(tmp_path / "store").ids()) == []
 
     def test_unknown_types(self, writer: StoreWriter) -> None:
         with pytest.raises(KeyError, match="paper"):

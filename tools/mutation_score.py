@@ -27,7 +27,7 @@ TESTS = {
     "edge_order": "test_modes test_edits",
     "loader/plan": "test_loader test_link_loader test_views",
     "loader/keyed": "test_loader test_independence",
-    "contents": "test_stores test_edits test_views test_optimize",
+    "contents": "test_stores test_edits test_views test_optimize test_strict",
     "columns": "test_encodings test_gather test_views test_format",
     "writer": "test_writer test_edits test_create_column test_rewrite",
 }
