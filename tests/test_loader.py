@@ -309,6 +309,7 @@ def test_bad_input_nodes(homo, hetero):
     with pytest.raises(TypeError, match="data: found str, expected a Store"):
         NeighborLoader("path", [2])
     assert list(NeighborLoader(d, [2], input_nodes=[])) == []
+    assert NeighborLoader(d, [2])([]).num_nodes == 0
 
 
 def test_transforms_and_custom_attributes(homo):

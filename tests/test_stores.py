@@ -59,6 +59,13 @@ def test_homogeneous_edge_attributes(homo):
     assert torch.equal(got, data.edge_attr)
 
 
+def test_bounds_at_some_rows(homo):
+    """Of nodes without neighbours too, whose bounds do not rise."""
+    contents, rows = homo[1]._contents, torch.tensor([0, 7, 270, 280, 280, 300])
+    assert torch.equal(contents.bounds_at(None, rows), contents.bounds(None)[rows])
+    assert contents.bounds(None)[[280, 300]].diff() == 0
+
+
 def test_views(hetero):
     data, store = hetero
     fs = store.feature_store
