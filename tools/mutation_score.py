@@ -25,7 +25,7 @@ TESTS = {
     "link_seeds": "test_link_loader test_independence",
     "negatives": "test_link_loader",
     "edge_order": "test_modes test_edits",
-    "loader/plan": "test_loader test_link_loader test_views",
+    "loader/plan": "test_loader test_link_loader test_views test_stock_loaders",
     "loader/keyed": "test_loader test_independence",
     "contents": "test_stores test_edits test_views test_optimize test_strict",
     "columns": "test_encodings test_gather test_views test_format",
