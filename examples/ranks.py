@@ -65,12 +65,13 @@ class Ranks:
             print(*words, flush=True)
 
     def leave(self) -> None:
-        """Ends the group, which no `DistributedDataParallel` may hold any more.
+        """Ends the group when all are here; no `DistributedDataParallel` may hold it any more.
 
         One that is the last to hold it joins gloo's threads with the GIL held, and they need the
         GIL to let go of a tensor.
         """
         if self._gloo is not None:
+            self.wait()
             dist.destroy_process_group()
             self._gloo = None
 
