@@ -277,7 +277,10 @@ def load(directory: Path) -> StoreSchema:
                 others=read.loose(entry, "others", where) if "others" in entry else {},
             )
         )
-        if version >= ORDERED_VERSION and "order" in entry:
+        if "order" in entry:
+            if version < ORDERED_VERSION:  # whoever follows that version would take rows for nodes
+                found = f"one in a store of version {version}"
+                raise read.fail(f"{where}.order", found, f"none below version {ORDERED_VERSION}")
             schema.node_types[-1].order = read.optional_file(entry, "order", where)
             schema.node_types[-1].rank = read.optional_file(entry, "rank", where)
             _check_order(schema.node_types[-1], read, where)

@@ -391,6 +391,8 @@ class TestSchema:
              "expected a count from 0 to 2^63 - 1"),
             (_set("node_types", 0, "num_nodes", to=2**63), "node_types[0].num_nodes: found "
              f"{2**63}, expected a count from 0 to 2^63 - 1"),
+            (_set("node_types", 0, "order", to="node/x.gd"), "node_types[0].order: found one in a "
+             "store of version 1, expected none below version 2"),
             (_set("node_types", 0, "num_nodes", to=50.0), "node_types[0].num_nodes: found 50.0, "
              "expected int"),
             (_set("node_types", 0, "attrs", to=["x"]), "node_types[0].attrs: found ['x'], "
