@@ -120,11 +120,12 @@ def cells(path: Path, delimiter: str) -> list[list[str]]:
     def lines() -> Iterator[str]:
         nonlocal is_within
         for line in text.split("\n"):
+            line = line.removesuffix("\r")
             bare = line.strip(_BLANKS)
             if not is_within and (not line.strip(" \t\r") or bare.startswith("#")):
                 continue
             is_within = True
-            line = re.sub(r"[ \t]+", " ", bare) if delimiter == " " else line.removesuffix("\r")
+            line = re.sub(r"[ \t]+", " ", bare) if delimiter == " " else line
             yield line + "\n"
 
     csv.field_size_limit(1 << 30)
