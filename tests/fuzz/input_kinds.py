@@ -179,7 +179,7 @@ def text(rng: random.Random, directory: Path) -> Input:
 
     def read() -> Graph:
         tables = [cells(file, delimiter) for file in files]
-        header = tables[0][0] if has_header else None
+        header = next(table[0] for table in tables if table) if has_header else None
         rows = []
         for table in tables:
             if header is not None and table and table[0] == header:

@@ -17,6 +17,7 @@ def setup(directory: Path) -> None:
     """Makes the graphs."""
     global _graphs
     logging.disable(logging.WARNING)  # that tiny stores do not fit in memory
+    directory.mkdir(exist_ok=True)
     _graphs = Graphs(directory)
 
 

@@ -54,6 +54,11 @@ def test_damaged_stores(tmp_path: Path) -> None:
     assert found["errors"]["FormatError"] > 20
 
 
+def test_random_loaders(tmp_path: Path) -> None:
+    found, said = run(tmp_path, "loaders", "0:20", "--jobs", "2")
+    assert (found["violations"], found["clean"]) == ([], 20), said
+
+
 def test_damaged_inputs(tmp_path: Path) -> None:
     found, said = run(tmp_path, "inputs", "0:100", "--jobs", "2")
     assert found["violations"] == [], said
