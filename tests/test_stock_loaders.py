@@ -85,6 +85,7 @@ def test_node_loader(paths, kind, workers, per_worker):
         check(batch, memory)
 
 
+@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_neighbor_loaders_need_no_sampler(paths, workers):
     """They make PyG's, which is ours where the graph is on disk; in memory it stays PyG's."""
