@@ -22,7 +22,7 @@ from pyg_graphzero.budget import READER_BYTES, BatchSize, FileSize, divide, leas
 from pyg_graphzero.measure import Accesses, measure
 from pyg_graphzero.memory import free_memory, taken
 from pyg_graphzero.pager import pager_of
-from spawned import spawn
+from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
 
@@ -314,7 +314,8 @@ def keep_the_least_budget(rank, path, num_workers):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_the_least_budget_is_kept(homogeneous, num_workers):
+def test_the_least_budget_is_kept(homogeneous, num_workers, monkeypatch):
+    monkeypatch.setenv(*EXACT_MALLOC)
     spawn(keep_the_least_budget, (homogeneous, num_workers), 1)
 
 

@@ -24,7 +24,7 @@ from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass, can_sum
 from pyg_graphzero.memory import taken
-from spawned import spawn
+from spawned import EXACT_MALLOC, spawn
 
 CPU = torch.device("cpu")
 MB = 10**6
@@ -293,7 +293,8 @@ def keep_within_budgets(rank, model, path, expected):
         assert 0.5 * blocks < stats.read_bytes / (70_000 * 2048) < blocks + 0.1
 
 
-def test_within_a_budget(wide):
+def test_within_a_budget(wide, monkeypatch):
+    monkeypatch.setenv(*EXACT_MALLOC)
     spawn(keep_within_budgets, wide, 1)
 
 
