@@ -205,9 +205,14 @@ def test_interrupted_epochs_and_shared_iterators_within_a_budget(homogeneous, nu
         torch.manual_seed(5)
         return loader
 
-    found, strikes = struck_by_signals(make, seed=num_workers, longest=0.05)
+    strikes = 0
+    for seed in range(num_workers, 30):  # an epoch may be too quick to be struck often
+        found, struck = struck_by_signals(make, seed, longest=0.05)
+        assert_same(found, expected)
+        strikes += struck
+        if strikes > 3:
+            break
     assert strikes > 3
-    assert_same(found, expected)
     iterator, found = iter(make()), []
     threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
     for thread in threads:
