@@ -14,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interrupting import struck_by_signals
+from interrupting import struck_often
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
@@ -205,14 +205,7 @@ def test_interrupted_epochs_and_shared_iterators_within_a_budget(homogeneous, nu
         torch.manual_seed(5)
         return loader
 
-    strikes = 0
-    for seed in range(num_workers, 30):  # an epoch may be too quick to be struck often
-        found, struck = struck_by_signals(make, seed, longest=0.05)
-        assert_same(found, expected)
-        strikes += struck
-        if strikes > 3:
-            break
-    assert strikes > 3
+    struck_often(make, lambda found: assert_same(found, expected), num_workers, longest=0.05)
     iterator, found = iter(make()), []
     threads = [threading.Thread(target=lambda: found.extend(iterator)) for _ in range(4)]
     for thread in threads:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 import torch
-from interrupting import Alarm, At, Struck, struck_by_signals, struck_everywhere
+from interrupting import Alarm, At, Struck, struck_everywhere, struck_often
 from torch_geometric.data import Data
 
 from graphs import heterogeneous, homogeneous
@@ -107,12 +107,7 @@ def test_wherever_an_epoch_begins():
 def test_signals_at_random_moments(kind, workers):
     make = maker(kind, batch_size=10, num_workers=workers)
     expected = list(make())
-    strikes = 0
-    for seed in range(2):
-        found, struck = struck_by_signals(make, seed)
-        assert_same(found, expected)
-        strikes += struck
-    assert strikes > 3
+    struck_often(make, lambda found: assert_same(found, expected), seed=0)
 
 
 def on_a_device(loader):
