@@ -438,7 +438,7 @@ def main(argv: list[str] | None = None) -> Training:
     training = Training(parse_args(argv))
     finished = training.run()
     training.say_memory()
-    training.parallel = training.model
+    training.parallel = training.model  # lets go of the group, see leave()
     training.ranks.leave()
     if not finished:
         sys.exit(128 + (training.interrupt.signal or signal.SIGTERM))  # or another rank's

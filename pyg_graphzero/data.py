@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from functools import cache
 from typing import Any
 
@@ -220,11 +221,13 @@ class _OnDisk:
         out._fill(contents)
         return out
 
+    @abstractmethod
     def _begin(self) -> None:
-        raise NotImplementedError
+        """Makes it what PyG's constructor makes without arguments."""
 
+    @abstractmethod
     def _fill(self, contents: StoreContents) -> None:
-        raise NotImplementedError
+        """Has it look at what is in the store."""
 
     @property
     def is_cuda(self) -> bool:

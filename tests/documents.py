@@ -14,8 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,8 +139,10 @@ def run_bash(block: Block, left_out: Collection[str]) -> None:
             process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGTERM)  # torchrun ends its workers, which are others'
-            time.sleep(5)
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             output.write(f"\nkilled after {_PATIENCE} s")
         output.seek(0)
         assert process.wait() == 0, f"{block.where}: {lines}\n{output.read()}"

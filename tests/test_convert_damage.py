@@ -239,6 +239,8 @@ def _rename_key(path: Path) -> None:
     [
         (layouts.mag240m, "meta.pt", _rename_key),
         (layouts.mag240m, "split_dict.pt", lambda path: torch.save({3: "x"}, path)),
+        (layouts.mag240m, "split_dict.pt", lambda p: torch.save({"train": {"a": 1}}, p)),
+        (layouts.mag240m, "split_dict.pt", lambda p: torch.save({"train": torch.tensor([999])}, p)),
         (layouts.ogb_hetero_csv, "raw/num-node-dict.csv.gz", lambda p: write(p, "a,b\n1,x\n")),
         (layouts.ogb_hetero_csv, "raw/num-node-dict.csv.gz", lambda p: write(p, "a,b\n1\n")),
         (layouts.graphbolt, "metadata.yaml", lambda p: p.write_text("graph: {nodes: 5}\n")),

@@ -150,6 +150,14 @@ def test_blocks_fail_as_they_should(tmp_path, monkeypatch):
         run_bash(plain, ())
 
 
+def test_a_block_that_hangs_is_ended(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("documents._PATIENCE", 0.5)
+    (block,) = read_blocks("page.md", "```bash\necho begun; sleep 200 & setsid sleep 6\n```\n")
+    with pytest.raises(AssertionError, match=r"(?s)line 2.*begun\n\nkilled after 0\.5 s"):
+        run_bash(block, ())
+
+
 def test_readme_example(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = read_blocks("README.md", text_of("README.md"))

@@ -10,6 +10,7 @@ import torch
 from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
 import pyg_graphzero as gz
+from pyg_graphzero.data import contents_of
 from pyg_graphzero.remote.features import _ReplacedRows
 
 EDGE = ("author", "writes", "paper")
@@ -61,7 +62,7 @@ def test_homogeneous_edge_attributes(homo):
 
 def test_bounds_at_some_rows(homo):
     """Of nodes without neighbours too, whose bounds do not rise."""
-    contents, rows = homo[1]._contents, torch.tensor([0, 7, 270, 280, 280, 300])
+    contents, rows = contents_of(homo[1].data()), torch.tensor([0, 7, 270, 280, 280, 300])
     assert torch.equal(contents.bounds_at(None, rows), contents.bounds(None)[rows])
     assert contents.bounds(None)[[280, 300]].diff() == 0
 

@@ -110,8 +110,13 @@ def integers(rows: Rows, path: str | Path, where: Callable[[int], str]) -> Rows:
     return MappedRows(rows, rows.shape, torch.int64, widen)
 
 
-def as_array(value: Any, name: str) -> Array:
+def as_array(value: Any, name: str, path: Path | None = None) -> Array:
     """An in-memory source as an array.
+
+    Args:
+        value: The source.
+        name: What messages call it.
+        path: The file that it was loaded from, if any.
 
     Raises:
         InputError: It is not one.
@@ -127,6 +132,8 @@ def as_array(value: Any, name: str) -> Array:
         return _native(np.asarray(value))
     else:
         found = type(value).__name__
+    if path is not None:
+        raise InputError(path, name, found, "an array or a dense tensor")
     raise InputError(f"<{name}>", "value", found, "an array, a dense tensor or a path")
 
 
@@ -143,7 +150,7 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
     """
     if isinstance(value, Rows):
         return value
-    array = as_array(value, name)
+    array = as_array(value, name, path)
     if isinstance(array, torch.Tensor):
         return tensor_rows(array, path) if array.dim() else array.numpy()
     if array.ndim and array.dtype.kind in "biuf" and array.dtype.itemsize <= 8:
