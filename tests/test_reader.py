@@ -207,7 +207,7 @@ def test_a_file_cut_short(reader: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     column = write_table(path, table)
     os.truncate(path, 600 * 512)
-    lists = [torch.arange(600), torch.tensor([3, 800, 900])]
+    lists = [torch.arange(600), torch.tensor([3, 800])]
     outs = [torch.zeros(len(rows), 512, dtype=torch.uint8) for rows in lists]
     disk = _core.DiskGather(reader, num_threads=2)
     with pytest.raises(OSError, match="truncated: cannot read row 800, 512 bytes at offset") as e:
