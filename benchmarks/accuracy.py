@@ -20,7 +20,7 @@ from typing import Any
 import torch.nn.functional as F
 
 import pyg_graphzero as gz
-from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.util.machine import machine
 from real_graphs import NAMES, graphs, train
 
 ENCODINGS = (None, "float16", "bfloat16", "int8")

@@ -23,8 +23,8 @@ from pathlib import Path
 import torch
 
 import pyg_graphzero as gz
-from pyg_graphzero.bench.machine import machine, storage
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.util.machine import machine, storage
 
 WAYS = ("plain", "in order", "encoded", "nodes")
 

@@ -77,12 +77,12 @@ def make_inputs(folder: Path, kinds: list[str], num_nodes: int, num_edges: int) 
 def convert(kind: str, folder: Path, num_nodes: int, num_edges: int, memory: str) -> None:
     """One conversion, in this process; prints wall and CPU seconds."""
     import pyg_graphzero as gz
-    from pyg_graphzero.convert.csc import EdgeChunk
     from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
-    from pyg_graphzero.convert.progress import Progress
     from pyg_graphzero.convert.storage import Storage
-    from pyg_graphzero.convert.workspace import Workspace
     from pyg_graphzero.convert.write import write_plan
+    from pyg_graphzero.store.csc import EdgeChunk
+    from pyg_graphzero.util.progress import Progress
+    from pyg_graphzero.util.workspace import Workspace
 
     def stream() -> Iterator[EdgeChunk]:
         for first in range(0, num_edges, CHUNK):

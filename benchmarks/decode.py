@@ -19,16 +19,16 @@ from pathlib import Path
 import torch
 
 from pyg_graphzero import _core
-from pyg_graphzero.bench.machine import machine
-from pyg_graphzero.columns import (
+from pyg_graphzero.store.columns import (
     column_rows,
     engine_array,
     row_table,
     view_column,
     write_column,
 )
-from pyg_graphzero.convert.rows import ArrayRows
-from pyg_graphzero.encoding import ENCODINGS, ColumnEncoder
+from pyg_graphzero.store.encoding import ENCODINGS, ColumnEncoder
+from pyg_graphzero.store.rows import ArrayRows
+from pyg_graphzero.util.machine import machine
 
 
 def main() -> None:

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pyg_graphzero as gz
-from pyg_graphzero.bench.machine import machine, storage
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory import taken
+from pyg_graphzero.util.machine import machine, storage
+from pyg_graphzero.util.memory import taken
 
 QUANTITIES = ("rows", "hits", "reads", "read_bytes", "useful_bytes")
 TIMES = ("sample", "gather", "read", "elapsed")

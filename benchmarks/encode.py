@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from pyg_graphzero import _core
-from pyg_graphzero.bench.machine import machine
-from pyg_graphzero.encoding import ENCODINGS
+from pyg_graphzero.store.encoding import ENCODINGS
+from pyg_graphzero.util.machine import machine
 
 
 def main() -> None:

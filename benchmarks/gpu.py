@@ -26,8 +26,8 @@ from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.contestants import StockPyG
-from pyg_graphzero.bench.machine import machine
 from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.util.machine import machine
 
 NUM_CLASSES = 172
 

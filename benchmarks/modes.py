@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from torch_geometric.sampler import NodeSamplerInput
 
-from pyg_graphzero.bench.machine import machine
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.util.machine import machine
 
 MODES = {
     "uniform, directional": {},

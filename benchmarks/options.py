@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch_geometric.data import Data
 
-from pyg_graphzero.bench.machine import machine
+from pyg_graphzero.util.machine import machine
 from real_graphs import graphs, train, training_loader
 
 OPTIONS: dict[str, dict[str, Any]] = {

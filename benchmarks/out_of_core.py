@@ -35,9 +35,9 @@ from pyg_graphzero import _core
 from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.communities import CommunityGraph
 from pyg_graphzero.bench.entrant import ENVIRONMENT
-from pyg_graphzero.bench.machine import machine, storage
-from pyg_graphzero.convert.workspace import parse_size
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.util.machine import machine, storage
+from pyg_graphzero.util.workspace import parse_size
 
 _SHARES = (0.01, 0.05, 0.1, 0.19, 0.25, 0.4)
 

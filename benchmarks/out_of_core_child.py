@@ -20,10 +20,10 @@ from torch_geometric.data import Data
 
 from pyg_graphzero import open as open_store
 from pyg_graphzero.bench.communities import check_rows
-from pyg_graphzero.bench.machine import version
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.util.machine import version
 
 
 class Stock(Contestant):

@@ -26,7 +26,7 @@ from pyg_graphzero import _core
 from pyg_graphzero import open as open_store
 from pyg_graphzero.bench.page_cache import warm
 from pyg_graphzero.bench.process import memory
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
 
 # Batches under way, and what their work needs besides, is left out of a row cache this often.
 _BATCHES_UNDER_WAY = 4

@@ -27,8 +27,8 @@ from pyg_graphzero.bench.communities import CommunityGraph
 from pyg_graphzero.bench.entrant import ENVIRONMENT
 from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
 from pyg_graphzero.bench.timeline import Timeline
-from pyg_graphzero.convert.workspace import parse_size
-from pyg_graphzero.disk import probe
+from pyg_graphzero.util.disk import probe
+from pyg_graphzero.util.workspace import parse_size
 
 GROUPS = ("stock", "memmap", "graphbolt", "default", "ours", "train", "topology")
 # Points of a timeline that are kept for the report.

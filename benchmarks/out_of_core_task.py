@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.store.contents import StoreContents
 
 # Where rows begin in a .gd file (docs/format.md).
 _DATA_OFFSET = 4096

@@ -38,8 +38,8 @@ from papers100m_run import ONCE, make_task, play
 
 from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.entrant import ENVIRONMENT
-from pyg_graphzero.bench.machine import machine, storage
-from pyg_graphzero.convert.workspace import parse_size
+from pyg_graphzero.util.machine import machine, storage
+from pyg_graphzero.util.workspace import parse_size
 
 PHASES = ("convert", "stock", "optimize", "train", "infer", "graphzero", "accuracy")
 

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.bench.communities import CommunityGraph, made_ahead
-from pyg_graphzero.convert.rows import Rows
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.writer import StoreWriter
 
 NUM_NODES = 111_059_956
 NUM_EDGES = 1_615_685_872

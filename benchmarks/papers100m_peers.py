@@ -19,8 +19,8 @@ from papers100m_task import Pace, Task
 from torch import Tensor
 from torch_geometric.data import Data
 
-from pyg_graphzero.bench.machine import version
 from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.util.machine import version
 
 _COPIED = 1 << 24  # neighbours at once
 

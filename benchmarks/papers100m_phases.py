@@ -18,8 +18,8 @@ from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.training import Trainer
-from pyg_graphzero.disk import probe
 from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.util.disk import probe
 
 # Rows that are looked up after a conversion, and how far those of int8 may be off.
 _CHECKED = 1000

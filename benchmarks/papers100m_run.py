@@ -16,7 +16,7 @@ from papers100m_task import Task
 from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.entrant import ENVIRONMENT
 from pyg_graphzero.bench.page_cache import drop
-from pyg_graphzero.convert.workspace import parse_size
+from pyg_graphzero.util.workspace import parse_size
 
 _CHILD = Path(__file__).with_name("papers100m_child.py")
 # Phases that are only done once, under the first limit.

@@ -21,8 +21,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from pyg_graphzero import _core
-from pyg_graphzero.bench.machine import machine
-from pyg_graphzero.ranking import (
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.tune.ranking import (
     count_accesses,
     inverse,
     number_by_first_touch,
@@ -30,7 +30,7 @@ from pyg_graphzero.ranking import (
     sampled,
     shuffled,
 )
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.util.machine import machine
 
 ROW_BYTES, GAP, MOST = 512, 16 << 10, 512 << 10
 READS_PER_SECOND, BYTES_PER_SECOND = 75_000, 1.3e9

@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.bench.machine import machine
 from pyg_graphzero.bench.process import memory
+from pyg_graphzero.util.machine import machine
 
 ROW_BYTES = 512
 

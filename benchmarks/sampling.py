@@ -30,10 +30,10 @@ from torch_geometric.sampler import NeighborSampler as StockSampler
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
-from pyg_graphzero.bench.machine import machine
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.util.machine import machine
 
 NUM_EDGE_TYPES = 10
 

@@ -25,8 +25,8 @@ import torch
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from pyg_graphzero.memory import taken
-from pyg_graphzero.pager import pager_of
+from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.util.memory import taken
 
 _NODES, _EDGES, _WIDTH = 60_000, 3_000_000, 256
 

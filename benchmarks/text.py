@@ -32,10 +32,10 @@ from pyg_graphzero.convert.faults import Faults
 from pyg_graphzero.convert.files import plan_files
 from pyg_graphzero.convert.options import Dtypes, Selection
 from pyg_graphzero.convert.plan import EdgeOptions
-from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.sources import Inputs
 from pyg_graphzero.convert.spec import EdgeSpec, GraphSpec, NodeSpec
-from pyg_graphzero.convert.workspace import Workspace
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.workspace import Workspace
 
 KINDS = ("dense", "sparse", "text", "weighted")
 _WRITTEN_AT_ONCE = 1 << 20

@@ -19,10 +19,10 @@ import torch
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.bench.machine import machine
 from pyg_graphzero.bench.page_cache import drop
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.disk import probe
+from pyg_graphzero.util.disk import probe
+from pyg_graphzero.util.machine import machine
 
 
 def main() -> None:

@@ -13,8 +13,6 @@ from importlib.metadata import version as _version
 
 from pyg_graphzero import inference, loader, sampler
 from pyg_graphzero.convert import convert
-from pyg_graphzero.diagnosis import Advice, Diagnosis
-from pyg_graphzero.doctor import doctor
 from pyg_graphzero.errors import (
     ClosedStoreError,
     DoesNotFitError,
@@ -27,8 +25,10 @@ from pyg_graphzero.errors import (
     ReadOnlyStoreError,
     UnsupportedError,
 )
-from pyg_graphzero.optimize import optimize
-from pyg_graphzero.stores import Store, open
+from pyg_graphzero.pyg.stores import Store, open
+from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
+from pyg_graphzero.tune.doctor import doctor
+from pyg_graphzero.tune.optimize import optimize
 
 __version__ = _version("pyg_graphzero")
 

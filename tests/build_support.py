@@ -11,8 +11,13 @@ import numpy as np
 import torch
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import view_column, view_topology
-from pyg_graphzero.convert.csc import BuildRoom, CscOptions, EdgeChunk, build_csc
+from pyg_graphzero.store.columns import view_column, view_topology
+from pyg_graphzero.store.csc import (
+    BuildRoom,
+    CscOptions,
+    EdgeChunk,
+    build_csc,
+)
 
 
 @dataclass

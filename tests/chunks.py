@@ -11,8 +11,8 @@ import pytest
 
 # By module: its constants that say how much is done at once, and what they are made.
 TINY: dict[str, dict[str, int]] = {
-    "column_writer": {"_PIECE_BYTES": 500},
-    "columns": {
+    "store.column_writer": {"_PIECE_BYTES": 500},
+    "store.columns": {
         "_COMPARED_BYTES": 100,
         "_DECODED_ROWS": 3,
         "_INVERTED_ROWS": 30,
@@ -24,7 +24,7 @@ TINY: dict[str, dict[str, int]] = {
     "convert.files": {"_SLAB_EDGES": 3},
     "convert.ids": {"_SLAB_ROWS": 3},
     "convert.plan": {"CHUNK_BYTES": 64},
-    "convert.rows": {"SLAB_BYTES": 64, "_READ_BYTES": 16},
+    "store.rows": {"SLAB_BYTES": 64, "_READ_BYTES": 16},
     "convert.spool": {"_SLAB_WORDS": 3},
     "convert.tables": {"_BATCH_ROWS": 3, "SLAB_BYTES": 64},
     "convert.text": {"_PIECE_BYTES": 64},
@@ -35,42 +35,42 @@ TINY: dict[str, dict[str, int]] = {
     "loader.blocks": {"_ROWS_AT_ONCE": 3},
     "loader.stored_edges": {"_LEAST_BLOCK": 30},
     "loader.sweep": {"_ROWS_AT_ONCE": 30},
-    "optimize": {"_PIECE": 3},
-    "ranking": {"_PIECE": 3},
-    "rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
-    "verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
-    "warm": {"_PIECE": 4096},
-    "unpublished": {"_PIECE_BYTES": 3},
+    "tune.optimize": {"_PIECE": 3},
+    "tune.ranking": {"_PIECE": 3},
+    "store.rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
+    "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
+    "memory.warm": {"_PIECE": 4096},
+    "store.unpublished": {"_PIECE_BYTES": 3},
 }
 
 # Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
 NO_CHUNKS: dict[str, set[str]] = {
-    "adopted": {"_PAGE"},
-    "budget": {"MAX_WINDOW", "READER_BYTES", "SMALL_ROW"},
-    "convert.csc": {"_MANY"},
+    "store.adopted": {"_PAGE"},
+    "memory.budget": {"MAX_WINDOW", "READER_BYTES", "SMALL_ROW"},
+    "store.csc": {"_MANY"},
     "convert.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
     "convert.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
     "convert.igb": {"_WIDTH"},
     "convert.tables": {"_BUFFER_BYTES"},
     "convert.tensors": {"_MAX_HEADER"},
-    "convert.workspace": {"MIN_ROOM", "READ_ROOM"},
-    "disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "_PROBED_READ"},
+    "util.workspace": {"MIN_ROOM", "READ_ROOM"},
+    "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "_PROBED_READ"},
     "inference.sums": {"_MAPPED_BYTES"},
     "loader.blocks": {"_MAPPED_BYTES"},
-    "measure": {"_BATCH_SIZE", "_MOST_BATCHES"},
-    "negatives": {"_ROUNDS"},
-    "optimize": {"_TOUCH_BATCH"},
-    "ranking": {"_AHEAD_BYTES"},
-    "residents": {"_PAGE"},
-    "storage.documents": {"_DEEPEST", "_MOST_BYTES"},
-    "traffic": {"_AHEAD_BYTES", "_FIRST_KEY", "_TIMED_BYTES", "_TIMED_ROWS"},
+    "memory.measure": {"_BATCH_SIZE", "_MOST_BATCHES"},
+    "sampling.negatives": {"_ROUNDS"},
+    "tune.optimize": {"_TOUCH_BATCH"},
+    "tune.ranking": {"_AHEAD_BYTES"},
+    "memory.residents": {"_PAGE"},
+    "util.documents": {"_DEEPEST", "_MOST_BYTES"},
+    "memory.traffic": {"_AHEAD_BYTES", "_FIRST_KEY", "_TIMED_BYTES", "_TIMED_ROWS"},
 }
 
 # Buffers of readers and defaults that have no name, as they stand in the source.
 NAMELESS: dict[str, set[str]] = {
-    "doctor": {"64 << 20"},
+    "tune.doctor": {"64 << 20"},
     "loader.blocks": {"16 << 20"},
-    "pager": {"16 << 20"},
+    "memory.pager": {"16 << 20"},
 }
 
 both = pytest.mark.parametrize("chunks", ["usual", "tiny"], indirect=True)

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 import xxhash
 
-from pyg_graphzero import schema
-from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store import schema
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.writer import StoreWriter
 
 FORMAT_PAGE = Path(__file__).parents[1] / "docs" / "format.md"
 HEADER = 4096

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 
 from graphs import write_store
 from pyg_graphzero.bench.contestants import CONTESTANTS
-from pyg_graphzero.bench.machine import storage
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS
 from pyg_graphzero.cli import main
+from pyg_graphzero.util.machine import storage
 
 ROOT = Path(__file__).resolve().parent.parent
 TAKING_PART = [name for name, each in CONTESTANTS.items() if each.missing() is None]

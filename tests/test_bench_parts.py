@@ -18,13 +18,13 @@ from graphs import write_store
 from pyg_graphzero.bench.contestants import GraphZero
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
-from pyg_graphzero.bench.machine import machine, storage
 from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
 from pyg_graphzero.bench.process import Clock, Watch, memory, tree
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.bench.workloads import WORKLOADS as CLASSES
 from pyg_graphzero.bench.workloads import Load, Task
+from pyg_graphzero.util.machine import machine, storage
 
 MIB = 1 << 20
 

@@ -18,10 +18,16 @@ from interrupting import struck_often
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.budget import READER_BYTES, BatchSize, FileSize, divide, least_memory
-from pyg_graphzero.measure import Accesses, measure
-from pyg_graphzero.memory import free_memory, taken
-from pyg_graphzero.pager import pager_of
+from pyg_graphzero.memory.budget import (
+    READER_BYTES,
+    BatchSize,
+    FileSize,
+    divide,
+    least_memory,
+)
+from pyg_graphzero.memory.measure import Accesses, measure
+from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.util.memory import free_memory, taken
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
@@ -318,7 +324,7 @@ def test_the_least_budget_is_kept(homogeneous, num_workers, monkeypatch):
 
 
 def test_what_is_decided_by_default_is_said_aloud(homogeneous, monkeypatch, caplog):
-    monkeypatch.setattr("pyg_graphzero.contents.free_memory", lambda: 60 * MB)
+    monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: 60 * MB)
     with caplog.at_level(logging.WARNING, "pyg_graphzero"):
         _found, loader, _ = batches(homogeneous, None, seeds=SEEDS)
     assert loader.stats().reads > 0
@@ -395,7 +401,7 @@ def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
     next(iter(loader))
     x = store._contents.column("node/x.gd").data_bytes
     assert store.division.held["node/x.gd"] == x // 3
-    monkeypatch.setattr("pyg_graphzero.contents.free_memory", lambda: 300 * MB)
+    monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: 300 * MB)
     free = gz.open(homogeneous, processes=3)._contents.memory - taken()
     assert free == pytest.approx(80 * MB, abs=5 * MB)
     with pytest.raises(ValueError, match="processes: found 0"):

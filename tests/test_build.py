@@ -14,7 +14,7 @@ from build_support import build, chunked, compare, expected
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pyg_graphzero.convert.csc import CscOptions, EdgeChunk
+from pyg_graphzero.store.csc import CscOptions, EdgeChunk
 
 # From nearly nothing, where everything spills and every bucket is split, to plenty.
 ROOMS = [1 << 11, 1 << 13, 1 << 16, 1 << 24]

@@ -21,15 +21,15 @@ from store_files import edit_schema
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero import edge_order
 from pyg_graphzero.cli import main
-from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
-from pyg_graphzero.convert.progress import Progress
 from pyg_graphzero.convert.storage import Storage
-from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace
 from pyg_graphzero.convert.write import write_plan
-from pyg_graphzero.memory import resident
+from pyg_graphzero.store import edge_order
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
 
 RNG = np.random.default_rng(0)
 EDGES = RNG.integers(0, 100, (2, 3000))
@@ -209,10 +209,10 @@ KILLED = textwrap.dedent("""
     from pathlib import Path
     sys.path.insert(0, sys.argv[2])
     from test_build_convert import plan_of
-    from pyg_graphzero.convert.progress import Progress
+    from pyg_graphzero.util.progress import Progress
     from pyg_graphzero.convert.storage import Storage
-    from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace
-    from pyg_graphzero.memory import resident
+    from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
+    from pyg_graphzero.util.memory import resident
     from pyg_graphzero.convert.write import write_plan
 
     out = Path(sys.argv[1])

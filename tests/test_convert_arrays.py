@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.convert import progress
+from pyg_graphzero.util import progress
 
 EDGES = np.array([[0, 1, 2, 3, 3], [1, 2, 3, 0, 0]])
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]

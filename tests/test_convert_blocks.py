@@ -14,7 +14,7 @@ from pyg_graphzero import InputError
 from pyg_graphzero.convert import blocks
 from pyg_graphzero.convert.blocks import Block, Places, clean, read_blocks, rows_of
 from pyg_graphzero.convert.dialect import Dialect, Part
-from pyg_graphzero.convert.progress import Progress
+from pyg_graphzero.util.progress import Progress
 
 QUIET = Progress(False)
 

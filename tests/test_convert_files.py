@@ -22,7 +22,8 @@ from pyg_graphzero import InputError
 from pyg_graphzero.convert import compressed
 from pyg_graphzero.convert.compressed import ExpandedRows
 from pyg_graphzero.convert.npz import open_npy, open_npz
-from pyg_graphzero.convert.rows import (
+from pyg_graphzero.convert.tensors import load_torch, open_safetensors, tensor_rows
+from pyg_graphzero.store.rows import (
     ArrayRows,
     ChainRows,
     FileRows,
@@ -32,7 +33,6 @@ from pyg_graphzero.convert.rows import (
     StackedRows,
     StreamRows,
 )
-from pyg_graphzero.convert.tensors import load_torch, open_safetensors, tensor_rows
 
 EDGES = random_edges(20, 60)
 PAIRS = [tuple(pair) for pair in EDGES.T.tolist()]

@@ -9,10 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from pyg_graphzero.convert.rows import ArrayRows, FileRows, MappedRows, Rows, StreamRows
-from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace
 from pyg_graphzero.errors import InputError
-from pyg_graphzero.memory import parse_size, resident
+from pyg_graphzero.store.rows import (
+    ArrayRows,
+    FileRows,
+    MappedRows,
+    Rows,
+    StreamRows,
+)
+from pyg_graphzero.util.memory import parse_size, resident
+from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
 
 VALUES = torch.arange(30, dtype=torch.int32).view(10, 3)
 

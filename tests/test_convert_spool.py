@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyg_graphzero import _core
 from pyg_graphzero.convert.distinct import distinct_integers, distinct_text
 from pyg_graphzero.convert.ids import text_bytes
-from pyg_graphzero.convert.rows import ArrayRows
 from pyg_graphzero.convert.spool import PrintedRows, RowSpool, TextSpool, WordRows
-from pyg_graphzero.convert.workspace import Workspace
+from pyg_graphzero.store.rows import ArrayRows
+from pyg_graphzero.util.workspace import Workspace
 
 FAST = settings(
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -27,9 +27,9 @@ from torch_geometric.sampler import NodeSamplerInput
 import pyg_graphzero as gz
 from fuzz.paging import paged
 from pyg_graphzero import FormatError
-from pyg_graphzero.sampler import NeighborSampler
-from pyg_graphzero.verify import verify
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.store.verify import verify
+from pyg_graphzero.store.writer import StoreWriter
 
 X = "node/x.gd"
 TOPOLOGY = "edge/topology.gl"
@@ -297,7 +297,7 @@ def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
         from pathlib import Path
         import torch
         import pyg_graphzero as gz
-        from pyg_graphzero.columns import gather
+        from pyg_graphzero.store.columns import gather
 
         root = Path(sys.argv[1])
 
@@ -492,7 +492,7 @@ def test_handlers_that_were_installed_after_ours(tmp_path: Path) -> None:
         import faulthandler, os, sys
         import torch
         import pyg_graphzero as gz
-        from pyg_graphzero.columns import gather
+        from pyg_graphzero.store.columns import gather
 
         x = gz.open(sys.argv[1]).data().x
 

@@ -20,8 +20,8 @@ from torch_geometric.loader import DataLoader, DynamicBatchSampler
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pyg_graphzero import _core, disk
-from pyg_graphzero.disk import DiskSpeed, probe
+from pyg_graphzero import _core
+from pyg_graphzero.util import disk
+from pyg_graphzero.util.disk import DiskSpeed, probe
 
 SPEED = DiskSpeed(
     device="8:0 disk",

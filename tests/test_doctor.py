@@ -18,13 +18,13 @@ import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.budget import READER_BYTES
 from pyg_graphzero.cli import main
-from pyg_graphzero.columns import write_column
-from pyg_graphzero.forecast import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.measure import Accesses
-from pyg_graphzero.memory import taken
+from pyg_graphzero.memory.budget import READER_BYTES
+from pyg_graphzero.memory.forecast import BANDWIDTH, RANDOM_READS
+from pyg_graphzero.memory.measure import Accesses
+from pyg_graphzero.store.columns import write_column
+from pyg_graphzero.util.memory import taken
 
 COUNTS = ("nodes", "edges", "rows", "hits", "reads", "read_bytes", "useful_bytes")
 SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
@@ -45,7 +45,7 @@ def steady(monkeypatch):
     """What the process holds does not change while a budget is divided, whatever is freed."""
     gc.collect()
     held = taken()
-    for module in ("contents", "doctor", "pager"):
+    for module in ("store.contents", "tune.doctor", "memory.pager"):
         monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "taken", lambda: held)
     monkeypatch.setitem(globals(), "taken", lambda: held)
 

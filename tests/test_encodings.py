@@ -24,7 +24,7 @@ from torch_geometric.data import Data, HeteroData
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError, InputError, _core
 from pyg_graphzero.cli import main
-from pyg_graphzero.columns import (
+from pyg_graphzero.store.columns import (
     EncodedRows,
     column_rows,
     decoded,
@@ -32,9 +32,9 @@ from pyg_graphzero.columns import (
     view_column,
     write_column,
 )
-from pyg_graphzero.convert.rows import ArrayRows, StreamRows
-from pyg_graphzero.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
+from pyg_graphzero.store.rows import ArrayRows, StreamRows
+from pyg_graphzero.store.writer import StoreWriter
 
 HALVES = ["float16", "bfloat16"]
 

@@ -24,8 +24,9 @@ from store_files import (
 )
 
 import pyg_graphzero as gz
-from pyg_graphzero import FormatError, _core, schema
-from pyg_graphzero.columns import view_column
+from pyg_graphzero import FormatError, _core
+from pyg_graphzero.store import schema
+from pyg_graphzero.store.columns import view_column
 
 X = "node/x.gd"
 TOPOLOGY = "edge/topology.gl"

@@ -13,9 +13,9 @@ import xxhash
 from store_files import COLUMN_FIELDS, FORMAT_PAGE, TOPOLOGY_FIELDS, make_store
 
 import pyg_graphzero as gz
-from pyg_graphzero.columns import DTYPE_NAMES, decoded, write_column
-from pyg_graphzero.encoding import ENCODINGS
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.columns import DTYPE_NAMES, decoded, write_column
+from pyg_graphzero.store.encoding import ENCODINGS
+from pyg_graphzero.store.writer import StoreWriter
 
 GOLDEN = Path(__file__).parent / "golden"
 

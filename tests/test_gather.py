@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_graphzero import FormatError, _core
-from pyg_graphzero.columns import gather, in_memory
+from pyg_graphzero.store.columns import gather, in_memory
 
 LAYOUTS = {
     "contiguous": torch.randn(6, 4),

@@ -22,9 +22,9 @@ from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
 import pyg_graphzero as gz
 from graphs import heterogeneous, random_edges, write_store
 from pyg_graphzero import _core
-from pyg_graphzero.hgt import HGTSampler
 from pyg_graphzero.loader import HGTLoader
 from pyg_graphzero.loader.keyed import KeyedLoader
+from pyg_graphzero.sampling.hgt import HGTSampler
 
 MAX_NEIGHBORS = 50  # of a hub get budget
 

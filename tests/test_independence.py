@@ -18,8 +18,8 @@ from torch_geometric.loader import NeighborLoader as StockLoader
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 
 import pyg_graphzero as gz
-from pyg_graphzero.hgt import HGTSampler
-from pyg_graphzero.keys import BatchKey
+from pyg_graphzero.sampling.hgt import HGTSampler
+from pyg_graphzero.util.keys import BatchKey
 
 DEGREE = 4
 NUM_NODES = 1500

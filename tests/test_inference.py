@@ -20,13 +20,13 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv
 
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
-from pyg_graphzero import unpublished
-from pyg_graphzero.editor import StoreEditor
 from pyg_graphzero.inference import run as run_module
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.passes import LayerPass, RowFile
 from pyg_graphzero.inference.stack import stack_of
-from pyg_graphzero.memory import taken
+from pyg_graphzero.store import unpublished
+from pyg_graphzero.store.editor import StoreEditor
+from pyg_graphzero.util.memory import taken
 
 MB = 10**6
 
@@ -453,7 +453,7 @@ def test_a_killed_process_loses_little(plain, tmp_path):
 
 
 def test_a_bar_on_standard_error(plain, capsys, monkeypatch):
-    from pyg_graphzero.convert import progress
+    from pyg_graphzero.util import progress
 
     monkeypatch.setattr(progress, "_DELAY_SECONDS", 0.0)
     _, path = plain

@@ -14,8 +14,8 @@ from torch_geometric.sampler import NegativeSampling
 import pyg_graphzero as gz
 from fuzz.paging import paged
 from graphs import check_neighborhood, heterogeneous, homogeneous, write_store
-from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.loader import LinkNeighborLoader, stored_edges
+from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
 

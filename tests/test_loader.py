@@ -19,8 +19,8 @@ from torch_geometric.utils import trim_to_layer
 
 import pyg_graphzero as gz
 from graphs import check_neighborhood, heterogeneous, homogeneous
-from pyg_graphzero.lazy import raw_items
 from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.pyg.lazy import raw_items
 
 
 def same(a, b) -> bool:

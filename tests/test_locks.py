@@ -17,10 +17,10 @@ from store_files import make_store
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.convert.csc import EdgeChunk
 from pyg_graphzero.errors import StoreInUseError, StoreReplacedError
-from pyg_graphzero.storage.locks import LOCK_FILE, StoreLock
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.util.locks import LOCK_FILE, StoreLock
 
 RING = np.array([[0, 1, 2], [1, 2, 0]])
 

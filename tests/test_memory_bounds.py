@@ -13,18 +13,19 @@ from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
 from graphs import random_edges
-from pyg_graphzero import _core, memory
-from pyg_graphzero.budget import MAX_WINDOW
-from pyg_graphzero.disk import DiskSpeed
-from pyg_graphzero.forecast import Case, rehearse
+from pyg_graphzero import _core
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
-from pyg_graphzero.measure import measure
-from pyg_graphzero.pager import Pager, bytes_of_rows
-from pyg_graphzero.shares import choose_division
-from pyg_graphzero.traffic import sample_traffic
+from pyg_graphzero.memory.budget import MAX_WINDOW
+from pyg_graphzero.memory.forecast import Case, rehearse
+from pyg_graphzero.memory.measure import measure
+from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.shares import choose_division
+from pyg_graphzero.memory.traffic import sample_traffic
+from pyg_graphzero.util import memory
+from pyg_graphzero.util.disk import DiskSpeed
 
 DISK = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
 MB = 10**6
@@ -96,7 +97,7 @@ def test_rehearsed_windows_have_all_of_their_room_and_no_more(case, share):
 
 def test_the_chosen_windows_use_their_room(case, monkeypatch):
     """How many batches share a window's rows is learned from all columns together."""
-    monkeypatch.setattr("pyg_graphzero.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
     made, files, _ = case
     for total in (45 * MB, 46 * MB):
         chosen = choose_division(made, total, files)

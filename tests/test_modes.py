@@ -15,9 +15,9 @@ from torch_geometric.utils import k_hop_subgraph, subgraph
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
-from pyg_graphzero.edge_order import comparable_times
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.store.edge_order import comparable_times
 
 
 def sample(sampler, seeds, times=None, key=7, node_type=None):

@@ -20,7 +20,7 @@ from store_files import edit_schema, make_store
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError
 from pyg_graphzero.cli import main
-from pyg_graphzero.storage.documents import write_document
+from pyg_graphzero.util.documents import write_document
 
 PRECIOUS = b"precious" * 1000
 

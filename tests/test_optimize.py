@@ -11,7 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 
 import pyg_graphzero as gz
-import pyg_graphzero.ranking
+import pyg_graphzero.tune.ranking
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import (
     HGTLoader,
@@ -19,7 +19,7 @@ from pyg_graphzero.loader import (
     NeighborLoader,
     ShaDowKHopSampler,
 )
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
 
 WRITES = ("author", "writes", "paper")
 

@@ -17,10 +17,10 @@ from torch_geometric.sampler import NodeSamplerInput
 import pyg_graphzero as gz
 from graphs import check_neighborhood
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.keys import BatchKey, batch_number
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
 from pyg_graphzero.loader.locality import grouped_order
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.util.keys import BatchKey, batch_number
 
 LABOR = {"method": "labor"}
 DEEP = {"method": "labor", "layer_dependency": True}

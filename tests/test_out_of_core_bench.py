@@ -23,9 +23,9 @@ from torch_geometric.data import HeteroData
 import pyg_graphzero as gz
 from pyg_graphzero.bench.cap import CapError, MemoryCap
 from pyg_graphzero.bench.communities import CommunityGraph, check_rows, row_digits
-from pyg_graphzero.bench.machine import storage
 from pyg_graphzero.bench.timeline import Timeline
 from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.util.machine import storage
 
 MIB = 1 << 20
 SMALL = CommunityGraph(20_000, num_features=8, num_communities=100)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyg_graphzero import _core
-from pyg_graphzero.columns import engine_array, row_table, write_column
+from pyg_graphzero.store.columns import engine_array, row_table, write_column
 
 
 def paged(path, table, resident, group_bits=0, merge_gap=256):

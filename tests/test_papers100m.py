@@ -24,10 +24,10 @@ from papers100m_task import Task, io_bytes
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.cap import CapError, MemoryCap
-from pyg_graphzero.columns import EncodedRows
-from pyg_graphzero.disk import DiskSpeed
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory import resident
+from pyg_graphzero.store.columns import EncodedRows
+from pyg_graphzero.util.disk import DiskSpeed
+from pyg_graphzero.util.memory import resident
 
 SCALE = 0.0003
 GRAPH = PapersGraph.of(SCALE)

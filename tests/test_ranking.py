@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 
 from graphs import heterogeneous, homogeneous
 from pyg_graphzero import _core
-from pyg_graphzero.hgt import HGTSampler
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.ranking import AccessCounts, count_accesses, inverse, order_rows, shuffled
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.hgt import HGTSampler
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.tune.ranking import (
+    AccessCounts,
+    count_accesses,
+    inverse,
+    order_rows,
+    shuffled,
+)
 
 
 def test_all_neighbors_of_one_batch_are_counted_once():

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.writer import StoreWriter
 
 READERS = ["pool"] + ([] if _core.uring_refusal() else ["uring"])
 

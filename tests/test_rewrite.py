@@ -22,19 +22,20 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
-from pyg_graphzero import _core, rewrite
+from pyg_graphzero import _core
 from pyg_graphzero.cli import main
-from pyg_graphzero.columns import write_column
-from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.convert.rows import ArrayRows
-from pyg_graphzero.convert.workspace import MIN_ROOM, Workspace
-from pyg_graphzero.encoding import ColumnEncoder
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.memory import resident
-from pyg_graphzero.optimize import choose_seeds
-from pyg_graphzero.rewrite import Order, reordered, slot_ranges
-from pyg_graphzero.schema import SCHEMA_FILE
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store import rewrite
+from pyg_graphzero.store.columns import write_column
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.encoding import ColumnEncoder
+from pyg_graphzero.store.rewrite import Order, reordered, slot_ranges
+from pyg_graphzero.store.rows import ArrayRows
+from pyg_graphzero.store.schema import SCHEMA_FILE
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.tune.optimize import choose_seeds
+from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
 
 ORDER = {"seeds": "train_idx", "num_neighbors": [5, 3], "batch_size": 16, "progress": False}
 
@@ -272,7 +273,7 @@ def test_edges_join_by_node(store: Path, layout: str) -> None:
 def test_all_rows_that_do_not_fit(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gz.optimize(store, **ORDER)
     with gz.open(store) as opened:
-        monkeypatch.setattr("pyg_graphzero.contents.free_memory", lambda: 1000)
+        monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: 1000)
         with pytest.raises(gz.DoesNotFitError) as caught:
             _ = opened.data().x
         assert isinstance(caught.value, MemoryError)
@@ -363,7 +364,7 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
 
 
 def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("pyg_graphzero.optimize")  # gz.optimize is the function
+    module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
     monkeypatch.setattr(module, "_RANK_BYTES", 1 << 20)
     with pytest.raises(ValueError, match="needed for tables with an entry for every node"):
         gz.optimize(store, memory=resident() + MIN_ROOM + (16 << 20), **ORDER)
@@ -484,8 +485,8 @@ def test_the_command_line(store: Path, tmp_path: Path) -> None:
 CHILD = """
 import sys
 import pyg_graphzero as gz
-from pyg_graphzero.convert.workspace import MIN_ROOM
-from pyg_graphzero.memory import resident
+from pyg_graphzero.util.workspace import MIN_ROOM
+from pyg_graphzero.util.memory import resident
 print("ready", flush=True)
 room = resident() + MIN_ROOM + int(sys.argv[2])
 gz.optimize(sys.argv[1], seeds="train_idx", num_neighbors=[5, 3], memory=room, progress=False)

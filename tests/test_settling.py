@@ -10,9 +10,9 @@ import torch
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from pyg_graphzero.disk import DiskSpeed
-from pyg_graphzero.memory import taken
-from pyg_graphzero.pager import Pager, pager_of
+from pyg_graphzero.memory.pager import Pager, pager_of
+from pyg_graphzero.util.disk import DiskSpeed
+from pyg_graphzero.util.memory import taken
 
 MB = 10**6
 NODES = 100_000
@@ -51,9 +51,9 @@ def wide(tmp_path_factory):
 def counts_are_exact(monkeypatch):
     """No clock and no disk has a say in what is decided."""
     disk = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
-    monkeypatch.setattr("pyg_graphzero.pager.probe", lambda path: disk)
-    monkeypatch.setattr("pyg_graphzero.pager._TRAFFIC_SECONDS", 1000.0)
-    monkeypatch.setattr("pyg_graphzero.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.pager.probe", lambda path: disk)
+    monkeypatch.setattr("pyg_graphzero.memory.pager._TRAFFIC_SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
 
 
 @pytest.fixture

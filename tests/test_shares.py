@@ -11,20 +11,25 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.budget import (
+from pyg_graphzero.memory.budget import (
     DEFAULT_SPLIT,
     MAX_WINDOW,
     WINDOWS_AHEAD,
     Division,
 )
-from pyg_graphzero.disk import DiskSpeed
-from pyg_graphzero.forecast import Case, rehearse
-from pyg_graphzero.leases import Leases
-from pyg_graphzero.measure import measure
-from pyg_graphzero.memory import taken
-from pyg_graphzero.pager import Pager, bytes_of_rows
-from pyg_graphzero.shares import DOWN, UP, choose_division, seconds_per_batch
-from pyg_graphzero.traffic import sample_traffic
+from pyg_graphzero.memory.forecast import Case, rehearse
+from pyg_graphzero.memory.leases import Leases
+from pyg_graphzero.memory.measure import measure
+from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.shares import (
+    DOWN,
+    UP,
+    choose_division,
+    seconds_per_batch,
+)
+from pyg_graphzero.memory.traffic import sample_traffic
+from pyg_graphzero.util.disk import DiskSpeed
+from pyg_graphzero.util.memory import taken
 
 DISK = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
 X = "node/x.gd"
@@ -51,7 +56,7 @@ def case_of(loader, most):
 
 @pytest.mark.parametrize("room", [44, 50, 60])
 def test_no_other_share_next_to_the_chosen_one_is_faster(loader, room, monkeypatch):
-    monkeypatch.setattr("pyg_graphzero.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
     case, files = case_of(loader, MAX_WINDOW)
     memory = room * 1_000_000
     chosen = choose_division(case, memory, files)
@@ -67,14 +72,14 @@ def test_no_other_share_next_to_the_chosen_one_is_faster(loader, room, monkeypat
 
 @pytest.mark.parametrize(("sign", "share"), [(-1, UP[-1]), (1, DOWN[-1])])
 def test_the_share_goes_where_it_gets_better(loader, monkeypatch, sign, share):
-    monkeypatch.setattr("pyg_graphzero.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
     tried = []
 
     def seconds(case, found):
         tried.append(sum(found.division.resident.values()))
         return 1e9 + sign * tried[-1] * 100
 
-    monkeypatch.setattr("pyg_graphzero.shares.seconds_per_batch", seconds)
+    monkeypatch.setattr("pyg_graphzero.memory.shares.seconds_per_batch", seconds)
     case, files = case_of(loader, MAX_WINDOW)
     chosen = choose_division(case, 60_000_000, files)
     assert chosen.resident[X] == (max(tried) if sign < 0 else min(tried))

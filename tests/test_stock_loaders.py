@@ -20,7 +20,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
-from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
 

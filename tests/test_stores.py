@@ -10,8 +10,8 @@ import torch
 from torch_geometric.data import Data, EdgeAttr, FeatureStore, GraphStore, TensorAttr
 
 import pyg_graphzero as gz
-from pyg_graphzero.data import contents_of
-from pyg_graphzero.remote.features import _ReplacedRows
+from pyg_graphzero.pyg.data import contents_of
+from pyg_graphzero.pyg.features import _ReplacedRows
 
 EDGE = ("author", "writes", "paper")
 

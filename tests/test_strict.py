@@ -32,7 +32,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large part is 1 MB of a budget that this process fits in."""
-    monkeypatch.setattr("pyg_graphzero.contents._LARGE_SHARE", 0.0005)
+    monkeypatch.setattr("pyg_graphzero.store.contents._LARGE_SHARE", 0.0005)
 
 
 def opened(path: Path, strict: bool = False) -> gz.Store:

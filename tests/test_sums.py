@@ -16,14 +16,14 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphConv, GraphSAGE, SAGEConv
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges
 from pyg_graphzero import _core
-from pyg_graphzero.columns import EncodedRows, dtype_name, engine_array
 from pyg_graphzero.inference.fused import Fusion
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass, can_sum
-from pyg_graphzero.memory import taken
+from pyg_graphzero.store.columns import EncodedRows, dtype_name, engine_array
+from pyg_graphzero.util.memory import taken
 from spawned import EXACT_MALLOC, spawn
 
 CPU = torch.device("cpu")

@@ -17,11 +17,11 @@ from torch_geometric.data import Data, HeteroData
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero import _core
-from pyg_graphzero.budget import FileSize
-from pyg_graphzero.columns import engine_array, row_table, write_column
 from pyg_graphzero.loader import blocks
 from pyg_graphzero.loader.blocks import SweepRoom, divide_sweep
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.memory.budget import FileSize
+from pyg_graphzero.store.columns import engine_array, row_table, write_column
 
 # What blocks do -------------------------------------------------------------------------------
 

@@ -17,10 +17,16 @@ from torch import Tensor
 from xxhash import xxh64_intdigest
 
 import pyg_graphzero as gz
-from pyg_graphzero import _core, schema
-from pyg_graphzero.columns import DTYPES, gather, view_column, write_column
-from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero import _core
+from pyg_graphzero.store import schema
+from pyg_graphzero.store.columns import (
+    DTYPES,
+    gather,
+    view_column,
+    write_column,
+)
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.writer import StoreWriter
 
 MB = 1 << 20
 

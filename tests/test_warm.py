@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.page_cache import drop, resident_bytes
-from pyg_graphzero.warm import load
+from pyg_graphzero.memory.warm import load
 
 
 def test_a_store_that_fits_is_read_when_a_loader_begins(tmp_path):

@@ -21,9 +21,9 @@ from store_files import make_store
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.storage.locks import LOCK_FILE
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.util.locks import LOCK_FILE
 
 
 @contextmanager
@@ -219,7 +219,7 @@ def test_kill_at_any_instant(tmp_path: Path) -> None:
         from pathlib import Path
         import torch
         import pyg_graphzero as gz
-        from pyg_graphzero.writer import StoreWriter
+        from pyg_graphzero.store.writer import StoreWriter
 
         target = Path(sys.argv[1]) / "store"
 

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
-from pyg_graphzero.convert.csc import BuildRoom, EdgeChunk
-from pyg_graphzero.convert.rows import Rows
-from pyg_graphzero.convert.workspace import Workspace
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.csc import BuildRoom, EdgeChunk
+from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.util.workspace import Workspace
 
 # Exponent of the in-degrees' power law; the mean is edges_per_node.
 _ALPHA = 2.5

@@ -14,11 +14,11 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.bench.settings import Settings
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.columns import gather
 from pyg_graphzero.convert import convert
-from pyg_graphzero.graph import graph_of
-from pyg_graphzero.schema import SCHEMA_FILE, EdgeType
-from pyg_graphzero.stores import Store
+from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.sampling.graph import graph_of
+from pyg_graphzero.store.columns import gather
+from pyg_graphzero.store.schema import SCHEMA_FILE, EdgeType
 
 _SYNTHETIC = "synthetic:"
 # Name in any case → class of torch_geometric.datasets, name as it has it.

@@ -16,13 +16,13 @@ import torch
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.data import Seeds, draw_seeds
 from pyg_graphzero.bench.entrant import ENVIRONMENT, BenchError, Entrant
-from pyg_graphzero.bench.machine import machine, storage
 from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
 from pyg_graphzero.bench.process import Watch
 from pyg_graphzero.bench.settings import Case, Settings
 from pyg_graphzero.bench.workloads import WORKLOADS, Task
-from pyg_graphzero.schema import SCHEMA_FILE
-from pyg_graphzero.stores import open as open_store
+from pyg_graphzero.pyg.stores import open as open_store
+from pyg_graphzero.store.schema import SCHEMA_FILE
+from pyg_graphzero.util.machine import machine, storage
 
 SCHEMA_VERSION = 1
 # Shares of a store in the page cache: more than the first is not cold, less than the second not

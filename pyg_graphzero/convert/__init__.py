@@ -15,8 +15,12 @@ from typing import Any
 
 from torch_geometric.data import Data, HeteroData
 
+from pyg_graphzero.store.schema import SCHEMA_FILE
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.reading import reading
+from pyg_graphzero.util.workspace import Workspace
+
 from ..errors import InputError
-from ..schema import SCHEMA_FILE
 from .chunks import is_chunks
 from .datasets import dataset_graph, is_dataset
 from .detect import check_files, dataset_spec, file_kind, processed_file
@@ -26,14 +30,11 @@ from .files import has_edges, plan_files
 from .options import Dtypes, Selection, edge_options
 from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
-from .progress import Progress
 from .pyg import load_pyg, plan_pyg
-from .reading import reading
 from .sources import Inputs
 from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
 from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
-from .workspace import Workspace
 from .write import write_plan
 
 __all__ = ["ConvertSummary", "EdgeSummary", "NodeSummary", "convert"]

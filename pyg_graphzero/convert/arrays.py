@@ -17,13 +17,21 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from pyg_graphzero.store.rows import (
+    ArrayRows,
+    ChainRows,
+    MappedRows,
+    Rows,
+    Spool,
+    describe,
+)
+
 from ..errors import InputError
 from .ids import IdColumn
 from .npz import open_npy, open_npz
 from .options import as_tensor
 from .paths import TEXT_SUFFIXES, kind_suffix
 from .plan import Array
-from .rows import ArrayRows, ChainRows, MappedRows, Rows, Spool, describe
 from .spool import PrintedRows, WordRows
 from .tables import TABLE_SUFFIXES
 from .tensors import load_torch, open_raw, open_safetensors, tensor_rows

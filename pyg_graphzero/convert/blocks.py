@@ -17,10 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
+from pyg_graphzero.util.progress import Progress
+
 from ..errors import InputError
 from .decompress import TextFile
 from .dialect import BLANKS, MAX_ROW_BYTES, Dialect, csv_rows
-from .progress import Progress
 
 BLOCK_BYTES = 1 << 20
 _BOM = b"\xef\xbb\xbf"

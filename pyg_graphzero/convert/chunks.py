@@ -15,13 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.rows import Rows, describe
+from pyg_graphzero.util.workspace import Workspace
+
 from ..errors import InputError
 from .arrays import as_array
-from .csc import EdgeChunk
 from .options import as_tensor
-from .rows import Rows, describe
 from .spool import RowSpool
-from .workspace import Workspace
 
 PATH = Path("<chunks>")
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyg_graphzero.store.rows import Rows
+
 from ..errors import InputError
-from .rows import Rows
 
 _STEP = 1 << 20  # pointers read at once, and kept one of
 

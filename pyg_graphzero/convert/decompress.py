@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import Self
 
+from pyg_graphzero.util.reading import reading
+
 from .paths import COMPRESSIONS
-from .reading import reading
 
 
 class TextFile:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyg_graphzero.store.schema import SCHEMA_FILE
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError
-from ..schema import SCHEMA_FILE
 from . import graphbolt, igb, mag240m, ogb
 from .arrays import SUFFIXES
 from .paths import COMPRESSIONS, TEXT_SUFFIXES, kind_suffix
-from .reading import reading
 from .spec import SPEC_SUFFIXES, GraphSpec
 
 

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from .rows import Rows
+from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.util.workspace import Workspace
+
 from .spool import RowSpool, TextRows, TextSpool
-from .workspace import Workspace
 
 _MAX_RUNS = 16  # merged at once
 _SLAB_ROWS = 1 << 19

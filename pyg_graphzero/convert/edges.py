@@ -17,6 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from pyg_graphzero.store.rows import (
+    ChainRows,
+    FileRows,
+    Rows,
+    describe,
+)
+
 from ..errors import InputError
 from .arrays import (
     SUFFIXES,
@@ -38,7 +45,6 @@ from .ids import IdColumn
 from .options import Selection
 from .paths import kind_suffix
 from .plan import edge_label
-from .rows import ChainRows, FileRows, Rows, describe
 from .sources import Columns, Inputs, Loaded, in_files, is_text_column, select
 from .spec import EdgeSpec
 from .tensors import open_raw

@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import prod
 from pathlib import Path
 
-from ..memory import resident
-from .csc import BuildRoom, CscBuild
+from pyg_graphzero.store.csc import BuildRoom, CscBuild
+from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.workspace import Workspace
+
 from .plan import EdgeType, GraphPlan
 from .summary import ConvertEstimate, EdgeEstimate
-from .workspace import Workspace
 from .write import check_time_attr, csc_options, first_chunk, marks_bytes
 
 

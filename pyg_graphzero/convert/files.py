@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from pyg_graphzero.store.rows import Rows, ScatterRows
+
 from ..errors import InputError
 from .chunks import is_chunks
 from .edges import EdgeList, read_edges, split_own, untaken
@@ -26,7 +28,6 @@ from .plan import (
     NodeType,
     stream,
 )
-from .rows import Rows, ScatterRows
 from .sources import Inputs, Loaded, Scattered, is_text_column
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 

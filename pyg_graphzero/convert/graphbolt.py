@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from pyg_graphzero.store.rows import no_spool
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError, UnsupportedError
 from .arrays import Reference, load_member
 from .plan import EdgeType, NodeType
-from .reading import reading
-from .rows import no_spool
 from .sources import Labels, Scattered
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 

@@ -24,13 +24,13 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero import _core
+from pyg_graphzero.store.rows import ArrayRows, Rows
+from pyg_graphzero.util.workspace import Workspace
 
 from ..errors import InputError, MemoryBudgetError
 from .distinct import distinct_integers, distinct_text
 from .faults import SHOWN, Faults
-from .rows import ArrayRows, Rows
 from .spool import TextRows
-from .workspace import Workspace
 
 POLICIES = ("auto", "dense", "map")
 _SPARSE_ENOUGH = 2  # auto: dense while rows are at most twice the ids

@@ -10,10 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pyg_graphzero.store.rows import RangeRows, Rows
+
 from .arrays import only_rows
 from .npz import open_npy
 from .plan import NodeType
-from .rows import RangeRows, Rows
 from .sources import Labels
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 from .tensors import open_raw

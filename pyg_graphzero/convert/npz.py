@@ -18,9 +18,16 @@ from typing import BinaryIO, cast
 import numpy as np
 import torch
 
+from pyg_graphzero.store.rows import (
+    FileRows,
+    FortranRows,
+    Rows,
+    Spool,
+    StreamRows,
+)
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError
-from .reading import reading
-from .rows import FileRows, FortranRows, Rows, Spool, StreamRows
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # of a zip member: magic, length of name and of extras
 _READERS = {

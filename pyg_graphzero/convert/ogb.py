@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from pyg_graphzero.store.rows import no_spool
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError
 from .arrays import Reference
 from .npz import open_npz
 from .plan import EdgeType, NodeType
-from .reading import reading
-from .rows import no_spool
 from .sources import Labels, mask
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 

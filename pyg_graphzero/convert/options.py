@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from pyg_graphzero.store.rows import MappedRows, Rows
+
 from ..errors import InputError
 from .plan import Array, EdgeOptions
-from .rows import MappedRows, Rows
 
 COALESCE = ("first", "sum", "mean", "min", "max")
 SELF_LOOPS = ("keep", "remove", "add")

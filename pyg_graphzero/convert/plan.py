@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .csc import EdgeChunk
-from .rows import Rows
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.rows import Rows
 
 Array = np.ndarray | torch.Tensor
 NodeType = str | None

@@ -17,6 +17,9 @@ from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 from torch_geometric.typing import SparseTensor
 
+from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError
 from .arrays import as_array, as_table, integers, only_rows
 from .files import is_index_name
@@ -32,8 +35,6 @@ from .plan import (
     edge_label,
     stream,
 )
-from .reading import reading
-from .rows import ArrayRows, MappedRows, Rows
 from .tensors import load_torch
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})

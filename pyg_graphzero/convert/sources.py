@@ -22,6 +22,15 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from pyg_graphzero.store.rows import (
+    MappedRows,
+    Rows,
+    StackedRows,
+    origin,
+)
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.workspace import Workspace
+
 from ..errors import InputError
 from . import text
 from .arrays import SUFFIXES, Reference, Table, as_table, id_column, load_member, place_in
@@ -31,11 +40,8 @@ from .faults import Faults
 from .ids import IdColumn
 from .options import Dtypes, as_tensor, cast
 from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, is_paths, kind_suffix
-from .progress import Progress
-from .rows import MappedRows, Rows, StackedRows, origin
 from .spool import RowSpool, TextSpool
 from .tables import ArrowTable
-from .workspace import Workspace
 
 _COMPRESSED = "|".join(map(re.escape, COMPRESSIONS))
 _TEXT = "|".join(map(re.escape, TEXT_SUFFIXES))

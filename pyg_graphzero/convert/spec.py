@@ -28,9 +28,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError
 from .plan import EdgeType, NodeType
-from .reading import reading
 
 if sys.version_info >= (3, 11):
     import tomllib

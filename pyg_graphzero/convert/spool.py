@@ -19,8 +19,15 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from .rows import ArrayRows, ChainRows, FileRows, MappedRows, Rows, as_bytes
-from .workspace import Workspace
+from pyg_graphzero.store.rows import (
+    ArrayRows,
+    ChainRows,
+    FileRows,
+    MappedRows,
+    Rows,
+    as_bytes,
+)
+from pyg_graphzero.util.workspace import Workspace
 
 _SLAB_WORDS = 1 << 17
 _NO_WORDS = pa.array([], pa.string())

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ..encoding import check_encoding
+from pyg_graphzero.store.encoding import check_encoding
+from pyg_graphzero.store.rows import (
+    ArrayRows,
+    ChainRows,
+    FileRows,
+    FortranRows,
+    Rows,
+    StreamRows,
+    origin,
+)
+
 from ..errors import InputError
 from .plan import GraphPlan
-from .rows import ArrayRows, ChainRows, FileRows, FortranRows, Rows, StreamRows, origin
 
 
 class Storage:

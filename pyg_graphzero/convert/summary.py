@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..encoding import EncodingLoss
+from pyg_graphzero.store.encoding import EncodingLoss
+
 from .plan import EdgeType, NodeType, edge_label
 
 

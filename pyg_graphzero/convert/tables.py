@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from pyg_graphzero.store.rows import SLAB_BYTES, Rows
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError
 from .options import as_tensor
-from .reading import reading
-from .rows import SLAB_BYTES, Rows
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, ".arrow", ".feather", ".ipc")

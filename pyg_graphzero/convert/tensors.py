@@ -21,10 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_graphzero.store.rows import ArrayRows, FileRows, Rows
+from pyg_graphzero.util.reading import reading
+
 from ..errors import InputError
 from .options import parse_dtype
-from .reading import reading
-from .rows import ArrayRows, FileRows, Rows
 
 _MAX_HEADER = 100 << 20
 _SAFETENSORS = {

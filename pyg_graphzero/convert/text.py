@@ -25,12 +25,13 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
+from pyg_graphzero.util.progress import Progress
+
 from ..errors import InputError
 from .blocks import Block, Places, clean, line_label, needs_cleaning, read_blocks, rows_of
 from .dialect import BLANKS, NUMBER, Dialect
 from .faults import Faults, MakeError
 from .options import as_tensor, cast
-from .progress import Progress
 
 # Each has a block in memory, as bytes and as columns.
 _MAX_THREADS = 4

@@ -6,17 +6,17 @@ import resource
 from pathlib import Path
 
 from pyg_graphzero import _core
+from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
+from pyg_graphzero.store.edge_order import comparable_times
+from pyg_graphzero.store.encoding import work_bytes
+from pyg_graphzero.store.rows import Rows, describe
+from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.workspace import Workspace
 
-from ..edge_order import comparable_times
-from ..encoding import work_bytes
-from ..writer import StoreWriter
-from .csc import BuildRoom, CscOptions, EdgeChunk
 from .plan import EdgeType, GraphPlan, NodeType
-from .progress import Progress
-from .rows import Rows, describe
 from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
-from .workspace import Workspace
 
 _DEGREES = ("min", "25%", "median", "75%", "99%", "max")
 

@@ -6,11 +6,11 @@ import logging
 import re
 from collections.abc import Sequence
 
-from pyg_graphzero.arguments import check_new_attr
-from pyg_graphzero.column_writer import Column
 from pyg_graphzero.inference.stack import Row
-from pyg_graphzero.stores import Store
-from pyg_graphzero.unpublished import Journal, Unpublished
+from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.store.column_writer import Column
+from pyg_graphzero.store.unpublished import Journal, Unpublished
+from pyg_graphzero.util.arguments import check_new_attr
 
 log = logging.getLogger("pyg_graphzero")
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.store.schema import EdgeType
 
 # Of a hop that layers are tried on: two destinations, and one more node.
 _TRIED_NODES = 3

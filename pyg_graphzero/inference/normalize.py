@@ -19,13 +19,13 @@ from torch import Tensor
 from torch_geometric.nn import FAConv, GCN2Conv, GCNConv, LGConv
 from torch_geometric.utils.sparse import index2ptr
 
-from pyg_graphzero.columns import in_memory
-from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
-from pyg_graphzero.schema import EdgeType
-from pyg_graphzero.warm import load
+from pyg_graphzero.memory.warm import load
+from pyg_graphzero.store.columns import in_memory
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
 
 _NORMALISING = (GCNConv, LGConv, GCN2Conv, FAConv)
 # Edges whose degrees are counted at once.

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
-from pyg_graphzero.lazy import raw_items
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
-from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
+from pyg_graphzero.pyg.lazy import raw_items
+from pyg_graphzero.store.schema import EdgeType
 
 #: In-edges and rows of a batch, at most.
 MAX_EDGES = 1 << 18

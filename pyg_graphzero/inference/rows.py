@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyg_graphzero.columns import DTYPES, EncodedRows, column_rows
-from pyg_graphzero.contents import StoreContents
+from pyg_graphzero.store.columns import DTYPES, EncodedRows, column_rows
+from pyg_graphzero.store.contents import StoreContents
 
 
 class RowFile:

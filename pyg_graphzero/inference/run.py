@@ -14,11 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero import schema, unpublished
-from pyg_graphzero.column_writer import Column
-from pyg_graphzero.contents import StoreContents
-from pyg_graphzero.convert.progress import Progress
-from pyg_graphzero.data import edge_storages, node_storages, open_data
 from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.inference.activations import Activations
 from pyg_graphzero.inference.fused import Fusion
@@ -36,11 +31,16 @@ from pyg_graphzero.inference.stack import (
 )
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.inference.sums import SummedPass, can_sum
-from pyg_graphzero.lazy import OnDemand, raw_items
-from pyg_graphzero.memory import taken
-from pyg_graphzero.stores import Store
-from pyg_graphzero.stores import open as open_store
-from pyg_graphzero.unpublished import Journal
+from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.pyg.stores import open as open_store
+from pyg_graphzero.store import schema, unpublished
+from pyg_graphzero.store.column_writer import Column
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.unpublished import Journal
+from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.progress import Progress
 
 # What a kill costs at most, and one batch.
 _COMMIT_SECONDS = 10.0

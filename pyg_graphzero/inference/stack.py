@@ -25,7 +25,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.modules import Modules
-from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.store.schema import EdgeType
 
 # Given (all rows, rows of the destinations) they compute nothing for the neighbours.
 _BIPARTITE = {SAGEConv, GATConv, GATv2Conv, GINConv, GINEConv, EdgeConv, GraphConv}

@@ -18,9 +18,6 @@ from torch import Tensor
 from torch_geometric.nn import GINConv, GraphConv, SAGEConv
 
 from pyg_graphzero import _core
-from pyg_graphzero.budget import READER_BYTES
-from pyg_graphzero.columns import EncodedRows, dtype_name, engine_array
-from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.inference.fused import is_plain
 from pyg_graphzero.inference.hop import Hop, Inputs
@@ -28,7 +25,10 @@ from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory import taken
+from pyg_graphzero.memory.budget import READER_BYTES
+from pyg_graphzero.store.columns import EncodedRows, dtype_name, engine_array
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.memory import taken
 
 # Whose messages are the rows that went in, and that do nothing else with edges.
 _SUMMED = (SAGEConv, GINConv, GraphConv)

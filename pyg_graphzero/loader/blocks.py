@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.budget import READER_BYTES, FileSize
-from pyg_graphzero.columns import engine_array
-from pyg_graphzero.disk import probe
 from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.loader.plan import BatchPlan
-from pyg_graphzero.memory import taken
-from pyg_graphzero.pager import bytes_of_rows
+from pyg_graphzero.memory.budget import READER_BYTES, FileSize
+from pyg_graphzero.memory.pager import bytes_of_rows
+from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.util.disk import probe
+from pyg_graphzero.util.memory import taken
 
 if TYPE_CHECKING:
     from pyg_graphzero.loader.sweep import SweepLoader
-    from pyg_graphzero.schema import EdgeTypeSchema, NodeTypeSchema
+    from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
 
 # Rows are read so many at once, between two looks at whether anybody still wants them; working out
 # how takes this for each, and all of it a share of the budget.

@@ -11,18 +11,18 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero import _core
-from pyg_graphzero.budget import MAX_WINDOW
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.keys import batch_number, random_key
-from pyg_graphzero.leases import Lease
 from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
 from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
 from pyg_graphzero.loader.pipeline import BatchIterator, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory import free_memory
-from pyg_graphzero.pager import Pager, pager_of
-from pyg_graphzero.sampler import GraphSampler, Prepared
+from pyg_graphzero.memory.budget import MAX_WINDOW
+from pyg_graphzero.memory.leases import Lease
+from pyg_graphzero.memory.pager import Pager, pager_of
+from pyg_graphzero.sampling.sampler import GraphSampler, Prepared
+from pyg_graphzero.util.keys import batch_number, random_key
+from pyg_graphzero.util.memory import free_memory
 
 # What batches that wait for the consumer may take of the memory that is free.
 _SHARE_AHEAD = 0.25

@@ -7,11 +7,11 @@ from typing import Any
 import torch_geometric.loader
 from torch_geometric.loader import NodeLoader
 
-from pyg_graphzero.graph import resolve
-from pyg_graphzero.hgt import HGTSampler
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
+from pyg_graphzero.sampling.graph import resolve
+from pyg_graphzero.sampling.hgt import HGTSampler
 
 
 class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import get_edge_label_index
 
-from pyg_graphzero.columns import in_memory
-from pyg_graphzero.graph import plain
-from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.sampling.graph import plain
+from pyg_graphzero.store.columns import in_memory
+from pyg_graphzero.store.schema import EdgeType
 
 
 def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:

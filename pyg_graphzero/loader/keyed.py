@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
 from torch_geometric.loader.base import DataLoaderIterator
 
-from pyg_graphzero.keys import BatchKey, random_key
 from pyg_graphzero.loader.locality import grouped_order
 from pyg_graphzero.loader.steady import Steady, is_struck
+from pyg_graphzero.util.keys import BatchKey, random_key
 
 
 class KeyedIndex(NamedTuple):

@@ -11,15 +11,15 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import infer_filter_per_worker
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
-from pyg_graphzero.graph import plain, resolve
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Positions
 from pyg_graphzero.loader.locality import check_locality, store_rows
 from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
-from pyg_graphzero.methods import check_given, one_of
-from pyg_graphzero.sampler import NeighborSampler, Prepared
-from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.sampling.graph import plain, resolve
+from pyg_graphzero.sampling.methods import check_given, one_of
+from pyg_graphzero.sampling.sampler import NeighborSampler, Prepared
+from pyg_graphzero.store.schema import EdgeType
 
 
 class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader):

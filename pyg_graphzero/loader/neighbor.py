@@ -7,12 +7,12 @@ from typing import Any
 import torch_geometric.loader
 from torch import Tensor
 
-from pyg_graphzero.graph import resolve
 from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
-from pyg_graphzero.methods import check_given
-from pyg_graphzero.sampler import NeighborSampler
+from pyg_graphzero.sampling.graph import resolve
+from pyg_graphzero.sampling.methods import check_given
+from pyg_graphzero.sampling.sampler import NeighborSampler
 
 
 class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):

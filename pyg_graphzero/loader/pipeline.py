@@ -18,7 +18,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader.keyed import KeyedIndex
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.loader.steady import Steady, is_struck
-from pyg_graphzero.sampler import Seeds
+from pyg_graphzero.sampling.sampler import Seeds
 
 if TYPE_CHECKING:
     from pyg_graphzero.loader.engine import EngineLoader

@@ -13,12 +13,18 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric.loader.utils import index_select
 
 from pyg_graphzero import _core
-from pyg_graphzero.budget import Division
-from pyg_graphzero.columns import EncodedRows, engine_array, gather, is_written, row_table
-from pyg_graphzero.data import empty_like
-from pyg_graphzero.lazy import OnDemand, raw_items
-from pyg_graphzero.sampler import GraphSampler, Sampled
-from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.memory.budget import Division
+from pyg_graphzero.pyg.data import empty_like
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.sampling.sampler import GraphSampler, Sampled
+from pyg_graphzero.store.columns import (
+    EncodedRows,
+    engine_array,
+    gather,
+    is_written,
+    row_table,
+)
+from pyg_graphzero.store.schema import EdgeType
 
 # Index lists looked up, and rows of columns: what ``GatherPlan.gather`` returns.
 Gathered = tuple[list[Tensor], list[Tensor]]

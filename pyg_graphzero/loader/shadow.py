@@ -11,12 +11,12 @@ from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
-from pyg_graphzero.graph import resolve
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.keyed import Positions
 from pyg_graphzero.loader.locality import check_locality, store_rows
-from pyg_graphzero.sampler import NeighborSampler, Prepared, Sampled
+from pyg_graphzero.sampling.graph import resolve
+from pyg_graphzero.sampling.sampler import NeighborSampler, Prepared, Sampled
 
 
 class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):

@@ -20,10 +20,10 @@ import torch_geometric.loader.node_loader
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler import NeighborSampler as StockSampler
 
-from pyg_graphzero.data import contents_of
-from pyg_graphzero.graph import EdgePermutation
 from pyg_graphzero.loader.plan import BatchPlan
-from pyg_graphzero.sampler import GraphSampler, NeighborSampler
+from pyg_graphzero.pyg.data import contents_of
+from pyg_graphzero.sampling.graph import EdgePermutation
+from pyg_graphzero.sampling.sampler import GraphSampler, NeighborSampler
 
 _plans: weakref.WeakKeyDictionary[GraphSampler, BatchPlan] = weakref.WeakKeyDictionary()
 

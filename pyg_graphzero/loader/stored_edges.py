@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
 
-from pyg_graphzero.columns import engine_array, gather, look_up
-from pyg_graphzero.contents import StoreContents
 from pyg_graphzero.errors import MemoryBudgetError
-from pyg_graphzero.memory import taken
-from pyg_graphzero.sampler import NeighborSampler
-from pyg_graphzero.schema import EdgeType
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.store.columns import engine_array, gather, look_up
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.memory import taken
 
 SEED_ORDERS = ("input", "store")
 

@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_graphzero.columns import engine_array
-from pyg_graphzero.data import contents_of
 from pyg_graphzero.loader.blocks import Blocks, begin_sweep
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.pipeline import Request
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.pager import Pager, pager_of
-from pyg_graphzero.sampler import Prepared
+from pyg_graphzero.memory.pager import Pager, pager_of
+from pyg_graphzero.pyg.data import contents_of
+from pyg_graphzero.sampling.sampler import Prepared
+from pyg_graphzero.store.columns import engine_array
 
 # Bounds of so many rows are looked at together.
 _ROWS_AT_ONCE = 1 << 18

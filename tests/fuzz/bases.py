@@ -14,8 +14,8 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
-from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.writer import StoreWriter
 
 NODES, EDGES = 90, 500
 WIDE = 1 << 33

@@ -17,7 +17,7 @@ import xxhash
 from outcome import note
 from store_files import COLUMN_FIELDS, TOPOLOGY_FIELDS, edit_schema, overwrite, set_field
 
-from pyg_graphzero import schema
+from pyg_graphzero.store import schema
 
 HEADER = 4096
 _NUMBERS = [

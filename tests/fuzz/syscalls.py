@@ -32,8 +32,8 @@ import torch
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
-from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.writer import StoreWriter
 
 NODES, EDGES = 40, 120
 # Exit status of the process that changes the store.

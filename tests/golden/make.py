@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from pyg_graphzero.convert.csc import EdgeChunk
-from pyg_graphzero.writer import StoreWriter
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.writer import StoreWriter
 
 HERE = Path(__file__).parent
 

@@ -1,0 +1,1 @@
+"""What loaders keep in memory, and what they read from the disk and when."""

@@ -1,0 +1,350 @@
+"""What an epoch will read, and how long it will take: training's decisions, rehearsed.
+
+The budget is divided, rows are chosen and reads are planned by the same functions as for training
+(:mod:`.budget`, :mod:`.pager`, ``_core.ReadForecast``); only that nothing
+is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.loader.stats import Rates
+from pyg_graphzero.memory.budget import (
+    DEFAULT_SPLIT,
+    BatchSize,
+    Division,
+    FileSize,
+    Split,
+    divide,
+)
+from pyg_graphzero.memory.residents import choose_rows, group_bits_of
+from pyg_graphzero.store.columns import engine_array
+
+if TYPE_CHECKING:
+    from pyg_graphzero.memory.measure import Accesses
+    from pyg_graphzero.memory.traffic import Traffic
+    from pyg_graphzero.sampling.graph import SampledGraph
+    from pyg_graphzero.store.contents import StoreContents
+    from pyg_graphzero.util.disk import DiskSpeed
+
+#: What an epoch may be bound by.
+RANDOM_READS = "disk (random reads)"
+BANDWIDTH = "disk (bandwidth)"
+SAMPLING = "CPU (sampling)"
+GATHERING = "CPU (gathering)"
+TRAINING = "training"
+
+
+@dataclass
+class Forecast(Rates):
+    """One epoch, in the terms of :class:`~pyg_graphzero.loader.stats.LoaderStats`.
+
+    Attributes:
+        batches: Of the epoch.
+        nodes: Sampled nodes of all batches.
+        edges: Sampled edges.
+        rows: Asked for of columns that are not in memory whole; the next fields are of these, too.
+        hits: Of those rows, found in memory.
+        reads: Requests to the disk.
+        read_bytes: What they read.
+        useful_bytes: Of that, in rows asked for.
+        sample: Seconds spent sampling, summed over threads.
+        gather: Seconds spent gathering rows, summed over threads.
+        read: Seconds during which rows are read.
+        elapsed: Wall time, in seconds.
+        binds: What decides it: ``"disk (random reads)"``, ``"disk (bandwidth)"``,
+            ``"CPU (sampling)"``, ``"CPU (gathering)"`` or ``"training"``.
+    """
+
+    batches: int
+    nodes: int
+    edges: int
+    rows: int = 0
+    hits: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    useful_bytes: int = 0
+    sample: float = 0.0
+    gather: float = 0.0
+    read: float = 0.0
+    elapsed: float = 0.0
+    binds: str = SAMPLING
+
+
+@dataclass
+class Window:
+    """What one window of batches reads.
+
+    Attributes:
+        count: How many batches are in it.
+        counts: Their rows, hits, reads, bytes read, and of those bytes of rows asked for.
+        num_bytes: What those rows take in memory.
+        plan: Seconds it took to plan that.
+    """
+
+    count: int = 0
+    counts: list[int] = field(default_factory=lambda: [0] * 5)
+    num_bytes: int = 0
+    plan: float = 0.0
+
+
+@dataclass
+class Case:
+    """What does not change from one forecast to the next.
+
+    Attributes:
+        contents: The store.
+        graph: What is sampled from.
+        accesses: Which rows training will choose to keep.
+        traffic: Batches to rehearse.
+        batch: Size of one.
+        baseline: Bytes the process holds already.
+        disk: Its speed.
+        gather: Seconds to gather one batch, on one thread.
+        train: Seconds the consumer takes for one batch.
+    """
+
+    contents: StoreContents
+    graph: SampledGraph
+    accesses: Accesses
+    traffic: Traffic
+    batch: BatchSize
+    baseline: int
+    disk: DiskSpeed
+    gather: float = 0.0
+    train: float = 0.0
+
+    def divide(
+        self, memory: int, files: Sequence[FileSize], split: Split = DEFAULT_SPLIT
+    ) -> Division:
+        """How a budget would be divided."""
+        return divide(memory, files, self.baseline, self.batch, split)
+
+
+@dataclass
+class Rehearsal:
+    """What is read if a budget is divided in some way.
+
+    Attributes:
+        division: That way.
+        steady: Windows once everything that stays in memory is there.
+        first: Windows from an empty memory on; none unless asked for.
+        fills: Rows that stay in memory and are read once, of all batches that were rehearsed and
+            of a whole epoch.
+    """
+
+    division: Division
+    steady: list[Window] = field(default_factory=list)
+    first: list[Window] = field(default_factory=list)
+    fills: tuple[float, float] = (0.0, 0.0)
+
+
+def rehearse(
+    case: Case,
+    division: Division,
+    files: Sequence[FileSize],
+    order: Mapping[str | None, Tensor] | None = None,
+    with_first: bool = False,
+) -> Rehearsal:
+    """Plans the reads of the batches at hand, and reads nothing.
+
+    Args:
+        case: The batches, and what they are from.
+        division: How a budget is divided.
+        files: What loaders read from, and how large rows are, be it not so in the store.
+        order: By node type, where every row would lie (``[num_nodes]``) if the store were ordered
+            by how often rows are used; the first ones then stay in memory.
+        with_first: Rehearse the first epoch, too.
+    """
+    found = Rehearsal(division)
+    if division.is_whole:
+        return found
+    chosen: Mapping[str, Tensor | int] = {}
+    if order is None:
+        chosen = choose_rows(case.contents, files, division, case.accesses)
+    if with_first:
+        found.fills = _fills(case, chosen)
+    batches = _reordered(case, order)
+    for is_first in (False, True) if with_first else (False,):
+        parts = [_paged(case, file, division, chosen) for file in files if _reads(file, division)]
+        if not is_first:
+            for _, rows in parts:
+                rows.fill()
+        most = division.window_of(case.traffic.epoch)
+        windows = _windows(batches, parts, division, most, case.traffic.is_whole)
+        if is_first:
+            found.first = windows
+        else:
+            found.steady = windows
+    return found
+
+
+def _reads(file: FileSize, division: Division) -> bool:
+    return file.name in division.resident and file.kind != "indices"
+
+
+def _paged(
+    case: Case, file: FileSize, division: Division, chosen: Mapping[str, Tensor | int]
+) -> tuple[int, _core.ReadForecast]:
+    """The number of the list that a file's rows go by, and what would be read of it."""
+    column = case.contents.column(file.name)
+    bits = group_bits_of(file.row_bytes)
+    # Where rows are ordered by their use, or were, the first ones stay.
+    room = division.resident[file.name] // max(1, file.row_bytes << bits)
+    rows = chosen.get(file.name, room)
+    forecast = _core.ReadForecast(
+        column,
+        file.row_bytes if file.row_bytes != column.row_bytes else 0,
+        rows if isinstance(rows, int) else 0,
+        None if isinstance(rows, int) else engine_array(rows),
+        bits,
+        merge_gap=case.disk.merge_gap,
+    )
+    return _list_of(case, file), forecast
+
+
+def _list_of(case: Case, file: FileSize) -> int:
+    schema = case.contents.schema
+    for number, node_name in enumerate(case.graph.node_types):
+        record = schema.node_type(node_name)
+        if record is not None and file.name in record.attrs.values():
+            return number
+    for number, edge_name in enumerate(case.graph.edge_types, len(case.graph.node_types)):
+        edges = schema.edge_type(edge_name)
+        if edges is not None and file.name in (edges.edge_id, *edges.attrs.values()):
+            return number
+    raise ValueError(f"{file.name}: found in no node or edge type of the graph")
+
+
+def _reordered(case: Case, order: Mapping[str | None, Tensor] | None) -> list[list[Any]]:
+    """The lists of all batches, as the engine takes them."""
+    places = [] if order is None else [order[name] for name in case.graph.node_types]
+    batches = []
+    for lists in case.traffic.batches:
+        moved = [place[rows].to(torch.int64) for place, rows in zip(places, lists, strict=False)]
+        batches.append([engine_array(rows) for rows in (*moved, *lists[len(moved) :])])
+    return batches
+
+
+def _windows(
+    batches: list[list[Any]],
+    parts: list[tuple[int, _core.ReadForecast]],
+    division: Division,
+    most: int,
+    is_whole: bool,
+) -> list[Window]:
+    """Reads for window after window, as the pipeline does."""
+    windows: list[Window] = []
+    at = 0
+    while at < len(batches):
+        begun = perf_counter()
+        window = Window(min(most, len(batches) - at))
+        room = division.windows
+        for by, rows in parts:
+            lists = [batch[by] for batch in batches[at : at + window.count]]
+            window.count, taken, *counts = rows.read(lists, room)
+            room = max(0, room - taken)
+            window.num_bytes += taken
+            window.counts = [a + b for a, b in zip(window.counts, counts, strict=True)]
+        window.plan = perf_counter() - begun
+        at += window.count
+        windows.append(window)
+    # The last one may be cut short where an epoch's would not be.
+    is_cut = not is_whole and len(windows) > 1 and windows[-1].count < windows[0].count
+    return windows[:-1] if is_cut else windows
+
+
+def _fills(case: Case, chosen: Mapping[str, Tensor | int]) -> tuple[float, float]:
+    """How many of the chosen rows are sampled in the batches at hand, and in an epoch."""
+    owner = {f: t.name for t in case.contents.schema.node_types for f in t.attrs.values()}
+    found = [0.0, 0.0]
+    spans = (len(case.traffic.batches), case.traffic.epoch)
+    for file, rows in chosen.items():
+        counts = case.accesses.counts[owner[file]]
+        if group_bits_of(case.contents.column(file).row_bytes) > 0:
+            continue  # whole pages of small items are there after a few batches
+        used = counts[:rows] if isinstance(rows, int) else counts[rows]
+        levels = torch.bincount(used.to(torch.int64)).tolist()
+        for i, span in enumerate(spans):
+            rate = span / max(1, case.accesses.num_batches)
+            found[i] += sum(n * -math.expm1(-count * rate) for count, n in enumerate(levels))
+    return found[0], found[1]
+
+
+def forecast(case: Case, rehearsal: Rehearsal, num_workers: int, is_first: bool) -> Forecast:
+    """One epoch, from what was rehearsed of it.
+
+    Args:
+        case: What was rehearsed with.
+        rehearsal: What is read.
+        num_workers: Threads of the loader.
+        is_first: The epoch that begins with an empty memory; rehearsed ``with_first``.
+    """
+    traffic = case.traffic
+    epoch, sampled = traffic.epoch, max(1, len(traffic.batches))
+    scale = epoch / sampled
+    sample = traffic.sample * scale
+    found = Forecast(
+        epoch, round(traffic.nodes * scale), round(traffic.edges * scale),
+        sample=sample, gather=case.gather * epoch,
+    )  # fmt: skip
+    steady = rehearsal.steady
+    if rehearsal.division.is_whole or not steady or epoch == 0:
+        threads = num_workers or torch.get_num_threads()
+        cpu = (sample + found.gather) / threads
+        found.elapsed = max(cpu, case.train * epoch)
+        found.binds = _cpu_bound(found) if cpu >= case.train * epoch else TRAINING
+        return found
+    batches = sum(window.count for window in steady)
+    counts = [sum(w.counts[i] for w in steady) * epoch / batches for i in range(5)]
+    plan = sum(w.plan for w in steady) * epoch / batches
+    if is_first:
+        counts = _with_fills(rehearsal, counts, epoch)
+    found.rows, found.hits, found.reads, found.read_bytes, found.useful_bytes = map(round, counts)
+    reading = case.disk.seconds(found.reads, found.read_bytes)
+    streaming = found.read_bytes / case.disk.bytes_per_second
+    found.read = plan + reading
+    threads = max(1, num_workers)
+    cpu, train = (sample + found.gather) / threads, case.train * epoch
+    # Windows follow each other as on a belt; the first one waits for every stage in turn.
+    windows = max(1.0, epoch / (batches / len(steady)))
+    slowest = max(found.read, cpu, train)
+    first = (sample / threads + found.read + max(found.gather / threads, train)) / windows
+    found.elapsed = first + (windows - 1) / windows * slowest
+    if slowest == found.read:
+        found.binds = RANDOM_READS if reading >= 2 * streaming else BANDWIDTH
+    else:
+        found.binds = _cpu_bound(found) if slowest == cpu else TRAINING
+    return found
+
+
+def _cpu_bound(found: Forecast) -> str:
+    return SAMPLING if found.sample >= found.gather else GATHERING
+
+
+def _with_fills(rehearsal: Rehearsal, steady: list[float], epoch: int) -> list[float]:
+    """A first epoch's counts: a steady one's, and what is read once to stay in memory."""
+    pairs = list(zip(rehearsal.first, rehearsal.steady, strict=False))
+    extra = [
+        [a - b for a, b in zip(first.counts, later.counts, strict=True)] for first, later in pairs
+    ]
+    filled = -sum(counts[1] for counts in extra)  # a row that is filled in was a hit less
+    seen, whole = rehearsal.fills
+    if filled <= 0 or seen <= 0:
+        return steady
+    missing = filled * max(0.0, whole / seen - 1)
+    # Fills thin out: what one costs towards the end is what those to come cost.
+    last = extra[-1] if extra[-1][1] < 0 else [sum(column) for column in zip(*extra, strict=True)]
+    return [
+        count + sum(counts[i] for counts in extra) + missing * last[i] / -last[1]
+        for i, count in enumerate(steady)
+    ]

@@ -1,0 +1,105 @@
+"""What each of the epochs under way may use of a store's budget.
+
+One epoch has all that the budget leaves for windows and batches ahead. When a second one begins,
+the first gives up what it has read and not gathered, and from then on both have half; how far each
+is ahead follows as batches are consumed. Nobody waits for anybody, and no more is taken than there
+is: what is left to an epoch may be little for a while, never nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from weakref import WeakSet
+
+from pyg_graphzero import _core
+from pyg_graphzero.memory.budget import CONSUMER_BATCHES, WINDOWS_AHEAD, Division
+
+# Of a window, what an epoch that is alone leaves for samples of one that may begin.
+_SPARE = 4
+
+
+class Lease:
+    """What one epoch may use. Give it back when it is over.
+
+    Attributes:
+        threads: Of the engine, at least.
+        ready: Batches that may be finished and wait.
+        ready_bytes: What those take together.
+        size: Of one of its batches, in batches that the division is made for; 1 at least.
+        pending: The batches that it has asked for and not delivered.
+        pipeline: That makes them.
+    """
+
+    def __init__(
+        self, leases: Leases, threads: int, ready: int, ready_bytes: int, size: float
+    ) -> None:
+        self.threads = threads
+        self.ready = ready
+        self.ready_bytes = ready_bytes
+        self.size = size
+        self.pending: Sized = ()
+        self.pipeline: _core.Pipeline | None = None
+        self._leases = leases
+
+    @property
+    def ahead(self) -> int:
+        """Batches that it may have asked for now, those that are ready included."""
+        return self._leases.ahead(self)
+
+    @property
+    def sampled(self) -> int:
+        """Batches that wait, sampled or about to be, for windows of theirs."""
+        return max(0, len(self.pending) - self.ready)
+
+    def give_back(self) -> None:
+        """Ends it; a second time does nothing."""
+        self._leases.end(self)
+
+
+class Leases:
+    """Those of one store.
+
+    Args:
+        division: Of its budget; one that reads.
+
+    Attributes:
+        windows: Where rows are read into.
+    """
+
+    def __init__(self, division: Division) -> None:
+        self._division = division
+        # Weakly: of an epoch that failed to begin, nobody is left to give it back.
+        self._under_way: WeakSet[Lease] = WeakSet()
+        self.windows = _core.WindowRoom(division.window, division.windows)
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    def begin(self, num_workers: int, size: float = 1.0) -> Lease:
+        """A lease for an epoch that begins now; ``size`` is that of its batches, as in a lease."""
+        division, others = self._division, list(self._under_way)
+        share = division.ready / (len(others) + 1) / size
+        ready = max(1, round(share) - CONSUMER_BATCHES)
+        each = division.batches // division.ready
+        lease = Lease(self, max(1, num_workers), ready, int(ready * each * size), size)
+        self._under_way.add(lease)
+        self.windows.divide_among(len(self))
+        for other in others:
+            if other.pipeline is not None:
+                other.pipeline.give_up_windows()
+        return lease
+
+    def ahead(self, lease: Lease) -> int:
+        """How far one may be ahead now."""
+        window, number = self._division.window, len(self)
+        total = WINDOWS_AHEAD * window
+        most = total // number if number > 1 else total - window // _SPARE
+        others = (other for other in self._under_way if other is not lease)
+        left = total - sum(other.sampled * other.size for other in others)
+        return max(1, int(min(most, left) / lease.size)) + lease.ready
+
+    def end(self, lease: Lease) -> None:
+        """Leaves what a lease had to the others."""
+        if lease in self._under_way:
+            self._under_way.discard(lease)
+            self.windows.divide_among(len(self))

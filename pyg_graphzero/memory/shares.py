@@ -1,0 +1,112 @@
+"""Which way to divide a budget reads fastest: some are tried on batches, and nothing is read.
+
+What stays in memory is a hit in every epoch; what windows are read into makes them longer, so that
+batches share more reads. Which of the two is worth more depends on the graph, the seeds, the rows'
+size and the disk, and is no constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from time import perf_counter
+
+from torch import Tensor
+
+from pyg_graphzero.memory.budget import (
+    DEFAULT_SPLIT,
+    MAX_WINDOW,
+    Division,
+    FileSize,
+)
+from pyg_graphzero.memory.forecast import Case, Rehearsal, rehearse
+
+#: Shares of rows that stay in memory: from the default one as far up, or else down, as it gets
+#: better.
+UP, DOWN = (0.6, 0.75, 0.9), (0.2,)
+#: No further one is tried after so many seconds.
+SECONDS = 1.0
+# Another way must be so much faster: the batches at hand are not those to come.
+_WORTH = 0.98
+# A window that uses less of its memory, or is so much shorter than meant, was guessed wrongly.
+_OFF = 0.85
+
+
+def choose_division(
+    case: Case,
+    memory: int,
+    files: Sequence[FileSize],
+    order: Mapping[str | None, Tensor] | None = None,
+) -> Division:
+    """Divides a budget the way that takes the disk least time for a batch.
+
+    The default split is kept where batches are fewer than one of its windows. How many batches a
+    window may be of is not decided by the epoch at hand: it may be a short one, and others follow.
+
+    Args:
+        case: Batches, and what they are from.
+        memory: The budget in bytes.
+        files: What loaders read from.
+        order: As :func:`~pyg_graphzero.memory.forecast.rehearse` takes it.
+
+    Raises:
+        MemoryBudgetError: The budget is too small for one batch.
+    """
+    begun = perf_counter()
+    batches = case.traffic.batches[:MAX_WINDOW]
+    few = replace(case, traffic=replace(case.traffic, batches=batches))
+    split = DEFAULT_SPLIT
+    best = case.divide(memory, files, split)
+    reads_rows = any(f.kind != "indices" and f.name in best.resident for f in files)
+    if not reads_rows or len(batches) < best.window_of(case.traffic.epoch):
+        return best
+
+    def try_out(share: float) -> tuple[float, Division]:
+        nonlocal split
+        split = replace(split, resident=share)
+        division = case.divide(memory, files, split)
+        found = rehearse(few, division, files, order)
+        if _is_off(found, case.traffic.epoch):
+            # What the batches of a window share decides how many fit into one.
+            split = replace(split, new=_new_rows(found, files, case.batch.nodes))
+            division = case.divide(memory, files, split)
+            found = rehearse(few, division, files, order)
+        return seconds_per_batch(case, found), division
+
+    least, best = try_out(DEFAULT_SPLIT.resident)
+    for shares in (UP, DOWN):
+        is_better = False
+        for share in shares:
+            if perf_counter() - begun > SECONDS:
+                return best
+            seconds, division = try_out(share)
+            if seconds > least * _WORTH:
+                break
+            least, best, is_better = seconds, division, True
+        if is_better:
+            break
+    return best
+
+
+def seconds_per_batch(case: Case, found: Rehearsal) -> float:
+    """What the disk takes for one batch, in epochs after the first."""
+    batches = sum(window.count for window in found.steady)
+    reads, num_bytes = (sum(window.counts[i] for window in found.steady) for i in (2, 3))
+    return case.disk.seconds(reads, num_bytes) / max(1, batches)
+
+
+def _is_off(found: Rehearsal, epoch: int) -> bool:
+    window, division = found.steady[0], found.division
+    most = division.window_of(epoch)
+    is_short = window.count < _OFF * most
+    could_be_longer = division.window < MAX_WINDOW and window.num_bytes < _OFF * division.windows
+    return is_short or could_be_longer
+
+
+def _new_rows(found: Rehearsal, files: Sequence[FileSize], nodes: int) -> float:
+    """Of the rows of a batch, the share that a window has to read for it."""
+    window = found.steady[0]
+    rows = sum(
+        f.row_bytes for f in files if f.kind != "indices" and f.name in found.division.resident
+    )
+    return window.num_bytes / max(1, window.count * nodes * rows)

@@ -1,0 +1,1 @@
+"""A store as PyG sees it: `Data`, `FeatureStore` and `GraphStore`."""

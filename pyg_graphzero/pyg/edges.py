@@ -1,0 +1,116 @@
+"""A store's topologies as PyG's ``GraphStore``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import EdgeAttr, GraphStore
+from torch_geometric.data.graph_store import EdgeLayout
+
+from pyg_graphzero.store.columns import look_up
+from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import as_tensor
+
+if TYPE_CHECKING:
+    from pyg_graphzero.pyg.stores import Store
+
+
+class DiskGraphStore(GraphStore):
+    """PyG's ``GraphStore`` over a store's topologies, held as CSC.
+
+    ``csc()`` and ``csr()`` return the original edge id of every entry as the permutation; ``coo()``
+    lists edges in the order of their ids. What is not CSC is built in memory, and not kept:
+    ``store=True`` has nothing to add, since every layout can be had of the one that is stored.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.__dict__["store"] = store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _graph_store, (self.store,)
+
+    def get_all_edge_attrs(self) -> list[EdgeAttr]:
+        """One CSC entry per edge type, with its size."""
+        contents = self.store._contents
+        return [
+            EdgeAttr(
+                edge_type=t.name,
+                layout=EdgeLayout.CSC,
+                is_sorted=True,
+                size=(contents.topology(t.name).num_src, contents.topology(t.name).num_dst),
+            )
+            for t in contents.schema.edge_types
+        ]
+
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
+        contents = self.store._contents
+        if contents.schema.edge_type(edge_attr.edge_type) is None:
+            return None
+        if edge_attr.layout == EdgeLayout.COO:
+            row, col = contents.edge_index(edge_attr.edge_type)
+            return row, col
+        if edge_attr.layout == EdgeLayout.CSR:
+            row, col, _ = self._edge_to_layout(_csc_attr(self, edge_attr.edge_type), EdgeLayout.CSR)
+            return row, col
+        indptr, indices, _ = contents.user_csc(edge_attr.edge_type)
+        return indices.to(torch.int64), indptr
+
+    def _edge_to_layout(
+        self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        contents = self.store._contents
+        if layout == EdgeLayout.COO:
+            row, col = contents.edge_index(attr.edge_type)
+            return row, col, None
+        # Never to be put back: that would replace the topology, and drop its edge attributes.
+        row, col, perm = super()._edge_to_layout(attr, layout, store=False)
+        *_, slots = contents.user_csc(attr.edge_type)
+        if slots is not None:
+            perm = slots if perm is None else slots[perm]
+        edge_id = contents.edge_id(attr.edge_type)
+        if edge_id is not None:
+            edge_id = edge_id.to(torch.int64)
+            perm = edge_id if perm is None else edge_id[perm]
+        return row, col, perm
+
+    def _put_edge_index(self, edge_index: tuple[Any, Any], edge_attr: EdgeAttr) -> bool:
+        name = edge_attr.edge_type
+        contents = self.store._contents
+        src_type, dst_type = (None, None) if name is None else (name[0], name[2])
+        num_src = contents.node_type(src_type).num_nodes
+        num_dst = contents.node_type(dst_type).num_nodes
+        if edge_attr.size is not None and tuple(edge_attr.size) != (num_src, num_dst):
+            raise ValueError(
+                f"edge type {name!r}: size: found {tuple(edge_attr.size)}, expected "
+                f"{(num_src, num_dst)}"
+            )
+        row, col = (as_tensor(part, "edge_index").to(torch.int64) for part in edge_index)
+        if edge_attr.layout == EdgeLayout.CSR:
+            row = torch.repeat_interleave(torch.arange(row.numel() - 1), row.diff())
+        elif edge_attr.layout == EdgeLayout.CSC:
+            col = torch.repeat_interleave(torch.arange(col.numel() - 1), col.diff())
+        ends = (contents.rank(src_type), row), (contents.rank(dst_type), col)
+        row, col = (ids if rank is None else look_up(rank, ids) for rank, ids in ends)
+        chunk = EdgeChunk(row, col)
+        self.store._edit(lambda editor: editor.put_edges(name, [chunk], num_src, num_dst))
+        return True
+
+    def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
+        self.store._contents.edge_type(edge_attr.edge_type)
+        self.store._edit(lambda editor: editor.remove_edge_type(edge_attr.edge_type))
+        return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.store.path)!r})"
+
+
+def _csc_attr(graph_store: DiskGraphStore, edge_type: EdgeType | None) -> EdgeAttr:
+    return next(a for a in graph_store.get_all_edge_attrs() if a.edge_type == edge_type)
+
+
+def _graph_store(store: Store) -> DiskGraphStore:
+    return store.graph_store

@@ -1,0 +1,249 @@
+"""A store's attributes as PyG's ``FeatureStore``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import FeatureStore, TensorAttr
+from torch_geometric.data.feature_store import _FieldStatus
+
+from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
+from pyg_graphzero.store.columns import (
+    EncodedRows,
+    decoded,
+    gather,
+    look_up,
+    permuted,
+)
+from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.util.arguments import as_row_index, as_tensor
+
+if TYPE_CHECKING:
+    from pyg_graphzero.pyg.stores import Store
+    from pyg_graphzero.store.editor import StoreEditor
+
+# PyG's group name for the edge attributes of a homogeneous graph.
+HOMOGENEOUS_EDGES = (None, None)
+
+
+@dataclass
+class DiskTensorAttr(TensorAttr):
+    """PyG's ``TensorAttr`` that also takes an ``ndarray`` index (PyG's compares it elementwise)."""
+
+    def is_set(self, key: str) -> bool:
+        """Whether ``key`` was given a value."""
+        return getattr(self, key) is not _FieldStatus.UNSET
+
+    @classmethod
+    def cast(cls, *args: Any, **kwargs: Any) -> DiskTensorAttr:
+        """One of these from what PyG's methods are called with, a plain ``TensorAttr`` included."""
+        if len(args) == 1 and not kwargs and type(args[0]) is TensorAttr:
+            return cls(args[0].group_name, args[0].attr_name, args[0].index)
+        if args == (None,) and not kwargs:
+            return cls(None)  # the group of a homogeneous store; PyG would return None
+        return super().cast(*args, **kwargs)
+
+
+class _ReplacedRows(Rows):
+    """Rows of a column with some of them replaced, of which the last counts."""
+
+    def __init__(self, table: Tensor | EncodedRows, places: Tensor, value: Tensor) -> None:
+        super().__init__(table.shape, table.dtype)
+        self.table = table
+        self.places, order = places.sort(stable=True)
+        last = torch.ones(len(order), dtype=torch.bool)
+        last[:-1] = self.places[1:] != self.places[:-1]
+        self.places, self.order = self.places[last], order[last]
+        self.value = value
+
+    def read(self, begin: int, end: int) -> Tensor:
+        rows = self.table[begin:end].clone()
+        first, last = torch.searchsorted(self.places, torch.tensor([begin, end])).tolist()
+        rows[self.places[first:last] - begin] = self.value[self.order[first:last]]
+        return rows
+
+
+class DiskFeatureStore(FeatureStore):
+    """PyG's ``FeatureStore`` over a store's attributes.
+
+    ``group_name`` is the node type (None in a homogeneous store) or, for edge attributes, the edge
+    type (``(None, None)``); rows of edge attributes are numbered by original edge id.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(tensor_attr_cls=DiskTensorAttr)
+        self.__dict__["store"] = store
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _feature_store, (self.store,)
+
+    def _locate(self, attr: TensorAttr) -> NodeTypeSchema | EdgeTypeSchema:
+        """The type that an attribute is of."""
+        contents = self.store._contents
+        group = attr.group_name
+        if isinstance(group, (tuple, list)):
+            name = None if tuple(group) == HOMOGENEOUS_EDGES else tuple(group)
+            return contents.edge_type(name)
+        return contents.node_type(group)
+
+    def _find(self, attr: TensorAttr) -> tuple[NodeTypeSchema | EdgeTypeSchema, str]:
+        record = self._locate(attr)
+        files = dict(record.attrs)
+        if isinstance(record, NodeTypeSchema):
+            files.update(record.index_sets)
+        if attr.attr_name not in files:
+            raise MissingAttributeError(
+                f"{self.store.path}: attribute {attr.attr_name!r} of {attr.group_name!r}: "
+                f"expected one of {sorted(files)}"
+            )
+        return record, files[attr.attr_name]
+
+    def _get_tensor(self, attr: TensorAttr) -> Tensor:
+        record, file = self._find(attr)
+        contents = self.store._contents
+        table = contents.rows(file)
+        index = attr.index
+        position: Tensor | None = None
+        if isinstance(record, EdgeTypeSchema):
+            position = contents.edge_position(record.name)
+        elif attr.attr_name in record.attrs:
+            if index is None:
+                return contents.node_column(record.name, attr.attr_name)
+            position = contents.rank(record.name)
+        if index is None:
+            return decoded(table) if position is None else permuted(table, position)
+        if isinstance(index, (slice, int)):
+            if position is None:
+                return table[index]
+            count = position[index].numel()  # refuses what is no index
+            bounds = index if isinstance(index, slice) else slice(index % len(position), None)
+            first, _, step = bounds.indices(len(position))
+            rows = look_up(position, first + step * torch.arange(count))
+            return table[int(rows)] if isinstance(index, int) else gather(table, rows)
+        rows = as_row_index(index, table.size(0))
+        return gather(table, rows if position is None else look_up(position, rows))
+
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
+        try:
+            _, file = self._find(attr)
+        except MissingAttributeError:
+            return None
+        if attr.index is not None:
+            return tuple(self._get_tensor(attr).shape)
+        return tuple(self.store._contents.column(file).shape)
+
+    def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
+        record = self._locate(attr)
+        if isinstance(record, NodeTypeSchema):
+            column = self.store._columns.get((record.name, attr.attr_name))
+            if column is not None:
+                column.put_tensor(tensor, attr.index)
+                return True
+        self._check_no_index_set(record, attr)
+        value: Any = as_tensor(tensor, f"attribute {attr.attr_name!r}")
+        if attr.index is not None:
+            value = self._replaced(attr, value)
+
+        def change(editor: StoreEditor) -> None:
+            rows, contents = value, self.store._contents
+            if isinstance(record, EdgeTypeSchema):
+                order = contents.edge_id(record.name)
+            else:
+                order = contents.order(record.name)
+            # Other lengths are about to be refused.
+            if isinstance(rows, Tensor) and order is not None and rows.shape[:1] == order.shape:
+                rows = permuted(rows.contiguous(), order)
+            if isinstance(record, EdgeTypeSchema):
+                editor.put_edge_attr(record, attr.attr_name, rows)
+            else:
+                editor.put_node_attr(record, attr.attr_name, rows)
+
+        self.store._edit(change)
+        return True
+
+    def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
+        """Replaces an attribute, or the rows that ``index`` names, in one atomic step.
+
+        The column is written anew, a slab at a time, whatever its size; until it is there, and if
+        that fails, readers have the old one.
+
+        Args:
+            tensor: All rows, or those of ``index``, which are converted to the column's dtype.
+            *args: What PyG's ``TensorAttr`` is made of.
+            **kwargs: Likewise.
+
+        Raises:
+            MissingAttributeError: There is no such attribute.
+            IndexError: ``index`` names a row that there is not.
+            ValueError: The shape is another.
+            OSError: The disk is full or fails.
+        """
+        attr = DiskTensorAttr.cast(*args, **kwargs)
+        self._find(attr)
+        return bool(self.put_tensor(tensor, attr))
+
+    def _check_no_index_set(
+        self, record: NodeTypeSchema | EdgeTypeSchema, attr: TensorAttr
+    ) -> None:
+        if isinstance(record, NodeTypeSchema) and attr.attr_name in record.index_sets:
+            raise UnsupportedError(
+                f"{self.store.path}: {attr.attr_name!r} of {attr.group_name!r}: found an index "
+                "set, expected an attribute; index sets are written by conversion alone"
+            )
+
+    def _replaced(self, attr: TensorAttr, value: Tensor) -> _ReplacedRows:
+        """The rows of an attribute as they lie on disk, some of them replaced."""
+        record, file = self._find(attr)
+        contents = self.store._contents
+        table = contents.rows(file)
+        num_rows, what = table.size(0), f"{self.store.path}: attribute {attr.attr_name!r}"
+        index = attr.index
+        if isinstance(index, (slice, int)):
+            found = range(num_rows)[index]
+            chosen = range(found, found + 1) if isinstance(found, int) else found
+            rows = chosen.start + chosen.step * torch.arange(len(chosen))
+        else:
+            rows = as_row_index(index, num_rows)
+        bad = (rows < 0) | (rows >= num_rows)
+        if bad.any():
+            at = int(bad.nonzero()[0, 0])
+            raise IndexError(
+                f"{what}: index[{at}]: found row {int(rows[at])}, expected 0 <= row < {num_rows}"
+            )
+        shape = (rows.numel(), *table.shape[1:])
+        try:
+            value = value.to(table.dtype).expand(shape)
+        except RuntimeError:
+            raise ValueError(
+                f"{what}: found shape {list(value.shape)}, expected {list(shape)}"
+            ) from None
+        if isinstance(record, EdgeTypeSchema):
+            position = contents.edge_position(record.name)
+        else:
+            position = contents.rank(record.name)
+        return _ReplacedRows(table, rows if position is None else look_up(position, rows), value)
+
+    def _remove_tensor(self, attr: TensorAttr) -> bool:
+        record, _ = self._find(attr)
+        self._check_no_index_set(record, attr)
+        self.store._edit(lambda editor: editor.remove_attr(record, attr.attr_name))
+        return True
+
+    def get_all_tensor_attrs(self) -> list[TensorAttr]:
+        """The node attributes, fresh objects each time (PyG's loaders write on them)."""
+        return [
+            DiskTensorAttr(group_name=t.name, attr_name=attr)
+            for t in self.store._contents.schema.node_types
+            for attr in t.attrs
+        ]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.store.path)!r})"
+
+
+def _feature_store(store: Store) -> DiskFeatureStore:
+    return store.feature_store

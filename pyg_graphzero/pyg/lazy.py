@@ -1,0 +1,299 @@
+"""What a storage on disk holds: tensors over mapped files, and tensors that are built on demand.
+
+What PyG wants in another order than the disk has it (``edge_index``, edge attributes, everything in
+an optimized store) is built when it is first asked for; the loaders never ask. What a script sets,
+changes and deletes is its own copy's alone, and travels with it when it is pickled; the rest
+travels as the path of the store.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data.storage import BaseStorage
+from typing_extensions import Self
+
+from pyg_graphzero.store.columns import EncodedRows, decoded, is_written
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
+
+# What a mapping is of: all of a homogeneous store, one of its types, or what belongs to the graph.
+Origin = tuple[str, Any]
+
+
+class OnDemand:
+    """A tensor that is built at its first use.
+
+    Attributes:
+        shape: Its shape.
+        dtype: Its dtype.
+        rows: What to gather from without building: the same rows over the mapped file, by CSC
+            slot if they are edges'; None where there is no such column.
+        rank: For nodes, the row of every one in ``rows``; None where it is the node's number.
+    """
+
+    def __init__(
+        self,
+        shape: list[int],
+        dtype: torch.dtype,
+        build: Callable[[], Tensor],
+        rows: Tensor | EncodedRows | None = None,
+        rank: Tensor | None = None,
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.rows = rows
+        self.rank = rank
+        self._build = build
+        self._tell = tell
+        self._value: Tensor | None = None
+        self._version = 0
+
+    @property
+    def is_built(self) -> bool:
+        """Whether somebody has used it, and so may have changed it."""
+        return self._value is not None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether somebody has written to it in place."""
+        return self._value is not None and is_written(self._value, self._version)
+
+    @torch.inference_mode(False)  # what is built stays, and counts the writes to it
+    def value(self) -> Tensor:
+        """The tensor itself.
+
+        Raises:
+            DoesNotFitError: It is large, and the store was opened with ``strict=True``.
+        """
+        if self._value is None:
+            if self._tell is not None:
+                self._tell(prod(self.shape) * self.dtype.itemsize)
+            self._value = self._build()
+            self._version = self._value._version
+        return self._value
+
+    def copy(self) -> Tensor:
+        """The tensor as it is now; one that was not used before is not kept either."""
+        return self._build() if self._value is None else self._value
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OnDemand:
+        out = copy.copy(self)
+        # What was built and not changed can be built again.
+        out._value = copy.deepcopy(self._value, memo) if self.is_changed else None
+        out._version = -1 if self.is_changed else 0
+        return out
+
+    def __repr__(self) -> str:
+        return f"OnDemand({self.shape}, {self.dtype})"
+
+
+class LazyMapping(MutableMapping[str, Any]):
+    """The dictionary of a PyG storage: reading a key builds an ``OnDemand`` value.
+
+    Not a ``dict``, whose values C code reads as they are.
+
+    Args:
+        contents: The store.
+        origin: What of it this is.
+
+    Attributes:
+        levels: ``"node"``, ``"edge"`` or ``"other"`` by key, for what is as the store has it.
+    """
+
+    def __init__(self, contents: StoreContents, origin: Origin) -> None:
+        self.contents = contents
+        self.origin = origin
+        self.levels: dict[str, str] = {}
+        self._values: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, contents: StoreContents, kind: str, name: Any = None) -> Self:
+        """All that a store has of a type."""
+        out = cls(contents, (kind, name))
+        if kind in ("store", "node"):
+            _fill_nodes(out, contents, name)
+        if kind == "edge":
+            _fill_edges(out, contents, name)
+        if kind == "store":
+            for edge_type in contents.schema.edge_types:
+                _fill_edges(out, contents, edge_type.name)
+        if kind in ("store", "graph"):
+            _fill_loose(out, contents, contents.schema.graph_attrs)
+        return out
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._values[key]
+        return value.value() if isinstance(value, OnDemand) else value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._values[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        del self._values[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._values  # the mixin's would build the value
+
+    def __repr__(self) -> str:
+        return repr(self._values)
+
+    def put(self, key: str, value: Any, level: str) -> None:
+        """Sets what the store has under a key."""
+        self._values[key] = value
+        self.levels[key] = level
+
+    def raw(self, key: str) -> Any:
+        """The value as it is, not built."""
+        return self._values.get(key)
+
+    def raw_items(self) -> list[tuple[str, Any]]:
+        """All pairs, nothing built."""
+        return list(self._values.items())
+
+    def is_on_disk(self, key: str) -> bool:
+        """Whether the value is the store's still, and takes no memory."""
+        value = self._values[key]
+        if isinstance(value, OnDemand):
+            return not value.is_built
+        return isinstance(value, Tensor) and self.contents.file_of(value) is not None
+
+    def mapped_anew(self, key: str) -> Any:
+        """The store's value for a copy that writes to this one do not show in; None for others."""
+        value = self._values[key]
+        if isinstance(value, OnDemand):
+            return copy.deepcopy(value)
+        return self.contents.copy_of(value) if isinstance(value, Tensor) else None
+
+    def __copy__(self) -> LazyMapping:
+        out = LazyMapping(self.contents, self.origin)
+        out.levels.update(self.levels)
+        out._values.update(self._values)
+        return out
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LazyMapping:
+        out = copy.copy(self)
+        for key, value in self._values.items():
+            anew = None if id(value) in memo else self.mapped_anew(key)
+            if anew is not None:
+                memo[id(value)] = anew
+            out._values[key] = copy.deepcopy(value, memo)
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        before = LazyMapping.of(self.contents, *self.origin)
+        changed = {
+            key: value.value() if isinstance(value, OnDemand) else value
+            for key, value in self._values.items()
+            if key not in before or self._differs(value, before.raw(key))
+        }
+        keys = None if list(self) == list(before) else list(self)
+        levels = None if self.levels == before.levels else self.levels
+        return _mapping_again, (self.contents, self.origin, changed, keys, levels)
+
+    def _differs(self, value: Any, before: Any) -> bool:
+        if isinstance(value, OnDemand):
+            return value.is_changed
+        if isinstance(value, Tensor) and isinstance(before, Tensor):
+            file = self.contents.file_of(value)
+            return file is None or file != self.contents.file_of(before)
+        # What is no tensor is a number or text.
+        return type(value) is not type(before) or value != before
+
+
+def _mapping_again(
+    contents: StoreContents,
+    origin: Origin,
+    changed: dict[str, Any],
+    keys: list[str] | None,
+    levels: dict[str, str] | None,
+) -> LazyMapping:
+    out = LazyMapping.of(contents, *origin)
+    out.update(changed)
+    if keys is not None:
+        out._values = {key: out._values[key] for key in keys}
+    if levels is not None:
+        out.levels = levels
+    return out
+
+
+def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
+    """The items of any PyG storage, ``OnDemand`` values not built."""
+    mapping = storage._mapping
+    return mapping.raw_items() if isinstance(mapping, LazyMapping) else list(mapping.items())
+
+
+def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None) -> None:
+    record, rank = contents.node_type(name), contents.rank(name)
+    for attr, file in record.attrs.items():
+        rows = contents.rows(file)
+        value: Any = rows
+        if rank is not None or isinstance(rows, EncodedRows):
+            build = partial(contents.node_column, name, attr)
+            tell = partial(_tell_column, contents, name, attr)
+            value = OnDemand(list(rows.shape), rows.dtype, build, rows, rank, tell)
+        mapping.put(attr, value, "node")
+    for index, file in record.index_sets.items():
+        mapping.put(index, contents.view(file), "other")
+    _fill_loose(mapping, contents, record.others)
+    mapping.put("num_nodes", record.num_nodes, "other")
+
+
+def _fill_edges(mapping: LazyMapping, contents: StoreContents, name: EdgeType | None) -> None:
+    record = contents.edge_type(name)
+    shape = [2, record.num_edges]
+    build: Callable[[], Tensor] = partial(contents.edge_index, name)
+    tell = partial(_tell_edges, contents, name)
+    mapping.put("edge_index", OnDemand(shape, torch.int64, build, tell=tell), "edge")
+    for attr, file in record.attrs.items():
+        rows = contents.rows(file)
+        value: Any = rows
+        if record.edge_id is not None or isinstance(rows, EncodedRows):
+            build = partial(contents.edge_column, name, attr)
+            tell = partial(_tell_column, contents, name, attr)
+            value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell=tell)
+        mapping.put(attr, value, "edge")
+    _fill_loose(mapping, contents, record.others)
+
+
+def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str, Any]) -> None:
+    """What has no row per node or edge."""
+    for key, entry in entries.items():
+        if "file" in entry:
+            mapping.put(key, decoded(contents.rows(entry["file"])), "other")
+        else:
+            mapping.put(key, entry["value"], "other")
+
+
+def _tell_column(contents: StoreContents, name: Any, attr: str, num_bytes: int) -> None:
+    instead = (
+        "loaders gather the rows of a batch without it; for some rows, "
+        f"store.feature_store.get_tensor(…, attr_name={attr!r}, index=…)"
+    )
+    contents.tell_use(called(name, attr), num_bytes, instead)
+
+
+def _tell_edges(contents: StoreContents, name: Any, num_bytes: int) -> None:
+    instead = (
+        "loaders sample without it; reverse edges, self-loops and sorting out duplicates are "
+        "options of gz.convert(), and a split of edges is a mask over their numbers"
+    )
+    contents.tell_use(called(name, "edge_index"), num_bytes, instead)
+
+
+def called(name: Any, key: str) -> str:
+    """What a user calls an attribute of a type; of a homogeneous graph, if that is None."""
+    return f"data.{key}" if name is None else f"data[{name!r}].{key}"

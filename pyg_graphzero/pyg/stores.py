@@ -1,0 +1,333 @@
+"""``gz.open`` and what it returns: a store, with PyG's FeatureStore and GraphStore over it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from pyg_graphzero.errors import ClosedStoreError, ReadOnlyStoreError
+from pyg_graphzero.memory.budget import Division
+from pyg_graphzero.pyg.data import open_data
+from pyg_graphzero.pyg.edges import DiskGraphStore
+from pyg_graphzero.pyg.features import DiskFeatureStore
+from pyg_graphzero.store import unpublished
+from pyg_graphzero.store.column_writer import Column, create_column
+from pyg_graphzero.store.columns import in_memory
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.editor import StoreEditor
+from pyg_graphzero.store.ids import StringIds, lookup
+from pyg_graphzero.store.info import info
+from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.store.unpublished import Unpublished
+from pyg_graphzero.store.verify import VerifyReport, verify
+
+
+def open(
+    path: str | os.PathLike[str],
+    mode: str = "r",
+    *,
+    keep_half: bool | Collection[str] = False,
+    memory: int | str | None = None,
+    processes: int = 1,
+    strict: bool = False,
+) -> Store:
+    """Opens a store. Costs milliseconds and no memory, whatever the size.
+
+    Args:
+        path: The store's directory.
+        mode: ``"r"``, or ``"r+"`` to add and remove columns through PyG's ``put_*`` and
+            ``remove_*``; one process at a time may hold it so.
+        keep_half: Attributes stored as float16 or bfloat16 for float32 that are left in half
+            precision: names (``"x"``, ``"paper.x"``), or True for all.
+        memory: What this process may keep in memory, in bytes or such as ``"8GB"`` (10⁹) and
+            ``"8GiB"`` (2³⁰): what it takes already, and what the store's loaders take for rows,
+            topologies and batches. What a model and its training take comes on top. None: what it
+            takes already and four fifths of what the machine and its cgroups leave. Loaders keep
+            what fits in memory and read the rest from disk, ahead and in large pieces; batches
+            are the same.
+        processes: How many processes of this machine share ``memory``, each with the store open:
+            under torchrun, ``LOCAL_WORLD_SIZE``. Each gets its part; files that are held whole are
+            in memory once for all, and counted so.
+        strict: What would bring a large part of the store into memory (more than a tenth of the
+            budget: ``data.edge_index``, a transform) is a ``DoesNotFitError``, not a
+            ``MemoryUseWarning``.
+
+    Raises:
+        MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``. That
+            a batch does not is said when a loader begins.
+        FileNotFoundError: There is no store.
+        FormatError: A file is damaged, cut short, or of another format version; an adopted file
+            was moved or changed.
+        StoreInUseError: ``"r+"`` while somebody else has it open so; it is a BlockingIOError.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> store = gz.open(example_store)
+        >>> store.data().num_nodes
+        4
+    """
+    return Store(path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict)
+
+
+class Store:
+    """An opened store. Use as a context manager, or call ``close()``.
+
+    Pickles by path. Tensors and data objects taken from it stay valid after ``close()``.
+
+    Attributes:
+        path: The store's directory.
+        feature_store: PyG's ``FeatureStore`` over the attributes.
+        graph_store: PyG's ``GraphStore`` over the topologies.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        keep_half: bool | Collection[str] = False,
+        memory: int | str | None = None,
+        processes: int = 1,
+        strict: bool = False,
+    ) -> None:
+        if mode not in ("r", "r+"):
+            raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
+        # Where a link leads by now: it may lead elsewhere later.
+        self.path = Path(os.path.realpath(path))
+        self.mode = mode
+        self.keep_half = keep_half
+        self.memory = memory
+        self.processes = processes
+        self.strict = strict
+        self._open_contents: StoreContents | None = self._open()
+        self._open_contents.check_budget()
+        self._editor: StoreEditor | None = None
+        self._turn = threading.RLock()  # changes come one after the other
+        # Those that are being written, by node type and name.
+        self._columns: dict[tuple[str | None, str], Column] = {}
+        if mode == "r+":
+            self._editor = StoreEditor(self.path, self._open_contents.schema)
+            try:
+                self._refresh()  # what another writer changed before this one had the lock
+                self._editor.sweep()
+            except BaseException:
+                self._editor.close()
+                raise
+        self.feature_store = DiskFeatureStore(self)
+        self.graph_store = DiskGraphStore(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = ("keep_half", "memory", "processes", "strict")
+        remake = partial(Store, **{name: getattr(self, name) for name in options})
+        return remake, (self.path, "r")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._open_contents is None:
+            return f"Store({str(self.path)!r}, closed)"
+        nodes = sum(t.num_nodes for t in self._contents.schema.node_types)
+        edges = sum(t.num_edges for t in self._contents.schema.edge_types)
+        return f"Store({str(self.path)!r}, num_nodes={nodes}, num_edges={edges})"
+
+    def _open(self) -> StoreContents:
+        return StoreContents(self.path, self.keep_half, self.memory, self.processes, self.strict)
+
+    def _refresh(self) -> None:
+        self._open_contents = self._open()
+        if self._editor is not None:
+            self._editor.use(self._open_contents.schema)
+
+    @property
+    def _contents(self) -> StoreContents:
+        if self._open_contents is None:
+            raise ClosedStoreError(f"{self.path}: the store was closed; open it again")
+        return self._open_contents
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close()`` was called."""
+        return self._open_contents is None
+
+    def close(self) -> None:
+        """Lets go of the files. Tensors taken from the store stay valid.
+
+        Columns that are being written stay unpublished, with what was committed of them.
+        """
+        for column in list(self._columns.values()):
+            column._end("the store was closed; open it again, and create_column(resume=True)")
+        self._open_contents = None
+        if self._editor is not None:
+            self._editor.close()
+            self._editor = None
+
+    @property
+    def division(self) -> Division | None:
+        """How the budget is divided; None before a loader has begun."""
+        pager = self._contents.pager
+        return None if pager is None else pager.division
+
+    @property
+    def is_hetero(self) -> bool:
+        """Whether node and edge types have names."""
+        return self._contents.schema.is_hetero
+
+    @property
+    def node_types(self) -> list[str | None]:
+        """Names of the node types; ``[None]`` in a homogeneous store."""
+        return [t.name for t in self._contents.schema.node_types]
+
+    @property
+    def edge_types(self) -> list[EdgeType | None]:
+        """Names of the edge types; ``[None]`` in a homogeneous store."""
+        return [t.name for t in self._contents.schema.edge_types]
+
+    def num_nodes(self, node_type: str | None = None) -> int:
+        """Number of nodes of a type; of all types if none is given for a heterogeneous store."""
+        if node_type is None and self.is_hetero:
+            return sum(t.num_nodes for t in self._contents.schema.node_types)
+        return self._contents.node_type(node_type).num_nodes
+
+    def num_edges(self, edge_type: EdgeType | None = None) -> int:
+        """Number of edges of a type; of all types if none is given."""
+        if edge_type is None:
+            return sum(t.num_edges for t in self._contents.schema.edge_types)
+        return self._contents.edge_type(edge_type).num_edges
+
+    def data(self, cls: type | None = None) -> Any:
+        """The graph as PyG ``Data`` or ``HeteroData`` whose tensors lie on disk.
+
+        Args:
+            cls: A subclass of these that it should be of too, for its methods; its constructor
+                is not called. Batches of the loaders are then of this class.
+
+        Raises:
+            TypeError: ``cls`` is no such class.
+        """
+        return open_data(self._contents, cls)
+
+    def ids(self, node_type: str | None = None) -> Tensor | StringIds:
+        """The user's id of every row: ``int64 [num_nodes]`` or a sequence of strings."""
+        record = self._contents.node_type(node_type)
+        if record.ids is None:
+            return torch.arange(record.num_nodes)
+        if record.id_offsets is None:
+            return self._contents.view(record.ids)
+        offsets = self._contents.view(record.id_offsets)
+        name = str(self.path / record.id_offsets)
+        return StringIds(offsets, self._contents.view(record.ids), name)
+
+    def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
+        """Rows (``int64 [len(ids)]``) of the user's ids; an error names the first missing one."""
+        record = self._contents.node_type(node_type)
+        known = None if record.ids is None else self.ids(node_type)
+        return lookup(known, ids, record.num_nodes)
+
+    def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+        """Reads everything against its checksums; see ``pyg_graphzero.store.verify.verify``."""
+        return verify(self._contents.path, progress)
+
+    def info(self) -> dict[str, Any]:
+        """What the store holds, as plain dictionaries; see :func:`.info.info`."""
+        return info(self._contents)
+
+    def nodes_in_order(
+        self, node_type: str | None = None, start: int = 0, stop: int | None = None
+    ) -> Tensor:
+        """Nodes in the order in which their rows lie on disk.
+
+        Args:
+            node_type: Whose; None in a homogeneous store.
+            start: The first row.
+            stop: Behind the last row; None: all. Both as in a slice.
+
+        Returns:
+            ``int64 [stop - start]``: the node of every row, which is its own number unless the
+            store was optimized.
+        """
+        rows = range(self._contents.node_type(node_type).num_nodes)[start:stop]
+        order = self._contents.order(node_type)
+        if order is None:
+            return torch.arange(rows.start, max(rows.start, rows.stop))
+        return in_memory(order[rows.start : rows.stop], torch.int64)
+
+    def create_column(
+        self,
+        name: str,
+        width: int | tuple[int, ...],
+        *,
+        node_type: str | None = None,
+        dtype: torch.dtype = torch.float32,
+        encoding: str | None = None,
+        resume: bool = False,
+        note: dict[str, Any] | None = None,
+    ) -> Column:
+        """Begins a node attribute that is written row by row, larger than memory if need be.
+
+        The store must be open with ``mode="r+"``. Nobody sees the attribute before
+        ``Column.publish()``. One of the same name that was begun before and never published is
+        replaced.
+
+        Args:
+            name: Of the attribute.
+            width: Items of a row, or the shape of one; ``()`` for one value.
+            node_type: Whose; None in a homogeneous store.
+            dtype: Of the rows that are given and read.
+            encoding: ``"float16"`` or ``"bfloat16"``: store float32 so.
+            resume: Go on with the column of that name that was begun before, if there is one:
+                what was committed of it is written already.
+            note: What to keep with the column until it is published (JSON); a resumed one must
+                have the same.
+
+        Raises:
+            ReadOnlyStoreError: The store is open for reading.
+            ValueError: The name is taken; or what is to be resumed has another shape, dtype,
+                encoding or note.
+            OSError: The disk is full or fails.
+        """
+        with self._turn:
+            return create_column(self, name, width, node_type, dtype, encoding, resume, note)
+
+    def drafts(self) -> list[Unpublished]:
+        """The columns that were begun and are not published."""
+        return unpublished.find(self.path, self._contents.schema)
+
+    def publish_columns(self, drafts: Sequence[Unpublished]) -> None:
+        """Makes attributes of columns that are complete, all of them in one atomic step.
+
+        Raises:
+            ReadOnlyStoreError: The store is open for reading.
+            ValueError: A name was taken meanwhile.
+            OSError: The disk is full or fails; they can be published later.
+        """
+        self._edit(lambda editor: editor.publish(drafts))
+
+    def _require_editor(self) -> StoreEditor:
+        self._contents  # noqa: B018 - a closed store says so
+        if self._editor is None:
+            raise ReadOnlyStoreError(
+                f"{self.path}: the store is open for reading; use gz.open(path, mode='r+')"
+            )
+        return self._editor
+
+    def _edit(self, change: Callable[[StoreEditor], None]) -> None:
+        """Applies one change to an open ``"r+"`` store and looks at the result."""
+        with self._turn:
+            editor = self._require_editor()
+            try:
+                change(editor)
+            finally:
+                self._refresh()  # also after a failure, which leaves the store as it was
+                editor.sweep()

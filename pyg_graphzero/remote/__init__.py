@@ -1,1 +1,0 @@
-"""PyG's ``FeatureStore`` and ``GraphStore`` over a store."""

@@ -1,0 +1,510 @@
+"""The topology a sampler walks, from a store or a graph in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, FeatureStore, GraphStore, HeteroData
+from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_stores
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import FormatError, UnsupportedError
+from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
+from pyg_graphzero.pyg.edges import DiskGraphStore
+from pyg_graphzero.pyg.features import DiskFeatureStore
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.store.columns import (
+    decoded,
+    engine_array,
+    gather,
+    in_memory,
+    look_up,
+    permuted,
+)
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.edge_order import EdgeOrder, comparable_times, rank_edges
+from pyg_graphzero.store.schema import EdgeType
+
+
+@dataclass
+class SampledGraph:
+    """Node types with sizes, edge types with CSC.
+
+    Homogeneous graphs have the one node type None and at most the one edge type None. Topologies
+    speak of rows: nodes by their number on disk, which an optimized store has in another order than
+    the user. ``rows`` and ``nodes`` lead from the one to the other.
+
+    Attributes:
+        node_types: Number of nodes by type.
+        edge_types: The edge types, in sampling order.
+        backward: Edges are walked from source to destination.
+        contents: The store that holds the topologies, or None.
+        arrays: ``(indptr, indices)`` by edge type where they are in memory.
+        edge_ids: ``int32`` or ``int64 [num_edges]``, the original edge id of every CSC slot; None
+            where slots are ids.
+        orders: Times and weights by edge type.
+        node_times: Comparable times of the nodes by type, where the time attribute is theirs; in
+            the user's order.
+        float_times: Whether times are compared as floats; None without times.
+        paged: Neighbours (``ColumnFile.of_indices``) by edge type of a store, where memory holds a
+            part of them only; by default they are mapped. Not pickled: what another process may
+            keep in memory is decided there.
+        window: For how many batches paged neighbours are read at once, and how many bytes.
+    """
+
+    node_types: dict[str | None, int]
+    edge_types: list[EdgeType | None]
+    backward: bool = False
+    contents: StoreContents | None = None
+    arrays: dict[EdgeType | None, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    edge_ids: dict[EdgeType | None, Tensor | None] = field(default_factory=dict)
+    orders: dict[EdgeType | None, EdgeOrder] = field(default_factory=dict)
+    node_times: dict[str | None, Tensor] = field(default_factory=dict)
+    float_times: bool | None = None
+    paged: dict[EdgeType | None, _core.PagedRows] = field(default_factory=dict)
+    window: tuple[int, int] = (16, 64 << 20)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What lies in the store's files is found again there, not pickled.
+        held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
+        return {**self.__dict__, "edge_ids": held, "paged": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.contents is not None:
+            for name in self.edge_types:
+                if name not in self.arrays:
+                    self.edge_ids[name] = self.contents.edge_id(name)
+
+    def rank(self, name: str | None) -> Tensor | None:
+        """The row of every node of a type; None where that is the node itself."""
+        contents = self.contents
+        if contents is None or contents.schema.node_type(name) is None:
+            return None
+        return contents.rank(name)
+
+    def order(self, name: str | None) -> Tensor | None:
+        """The node of every row of a type; None where that is the row itself."""
+        contents = self.contents
+        if contents is None or contents.schema.node_type(name) is None:
+            return None
+        return contents.order(name)
+
+    def rows(self, name: str | None, nodes: Tensor, what: str = "node", threads: int = 0) -> Tensor:
+        """The rows of the user's nodes, ``int64 [n]`` both.
+
+        Raises:
+            IndexError: One of them is no node; calls it ``what`` and its position.
+        """
+        rank = self.rank(name)
+        if rank is None:
+            return nodes
+        outside = (nodes < 0) | (nodes >= rank.numel())
+        if outside.any():
+            at = int(outside.nonzero()[0, 0])
+            raise IndexError(
+                f"{what} {at}: found node {int(nodes[at])}, expected 0 <= node < {rank.numel()}"
+            )
+        return look_up(rank, nodes, threads)
+
+    def nodes(self, name: str | None, rows: Tensor, threads: int = 0) -> Tensor:
+        """The user's nodes in some rows, ``int64 [n]`` both."""
+        order = self.order(name)
+        return rows if order is None else look_up(order, rows, threads)
+
+    def ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
+        """The node types an edge type is walked from (neighbours) and to (frontier)."""
+        if name is None:
+            return None, None
+        return (name[2], name[0]) if self.backward else (name[0], name[2])
+
+    def on_disk(self, name: EdgeType | None) -> bool:
+        """Whether slots of an edge type are those of the store's files."""
+        return self.contents is not None and name not in self.arrays
+
+    def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
+        """``indptr`` and ``indices`` of an edge type, by rows."""
+        if name in self.arrays:
+            return self.arrays[name]
+        assert self.contents is not None
+        return self.contents.csc(name)
+
+    def bounds(self, name: EdgeType | None) -> Tensor:
+        """``indptr`` in memory, for who walks over all of it; see ``StoreContents.bounds``."""
+        if name in self.arrays:
+            return self.arrays[name][0]
+        assert self.contents is not None
+        return self.contents.bounds(name)
+
+    def sources(self, name: EdgeType | None) -> Tensor:
+        """``indices`` in memory (``int64``), likewise; see ``StoreContents.sources``."""
+        if name in self.arrays:
+            return in_memory(self.arrays[name][1], torch.int64)
+        assert self.contents is not None
+        return self.contents.sources(name)
+
+    def neighborhoods(self, name: EdgeType | None, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The first slot of each row's neighbours, and how many there are: ``int64 [n]`` both.
+
+        Raises:
+            FormatError: They are not among the edges.
+        """
+        indptr, indices = self.csc(name)
+        first, last = gather(indptr, rows), gather(indptr, rows + 1)
+        bad = (first < 0) | (last < first) | (last > indices.numel())
+        if bad.any():
+            on_disk = self.contents if self.on_disk(name) else None
+            path = f"edge type {name}" if on_disk is None else on_disk.topology(name).path
+            row = int(rows[bad][0])
+            expected = f"numbers that rise from 0 to {indices.numel()}"
+            raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
+        return first, last - first
+
+    def builder(self) -> _core.SamplerBuilder:
+        """What the engine's samplers over these arrays are built from."""
+        position = {name: i for i, name in enumerate(self.node_types)}
+        builder = _core.SamplerBuilder(list(self.node_types.values()))
+        for i, name in enumerate(self.edge_types):
+            src_type, dst_type = self.ends(name)
+            src, dst = position[src_type], position[dst_type]
+            if name in self.arrays:
+                indptr, indices = self.arrays[name]
+                num_src = self.node_types[src_type]
+                builder.add_arrays(src, dst, indptr, indices, num_src, f"edge type {name}")
+            else:
+                assert self.contents is not None
+                builder.add_file(src, dst, self.contents.topology(name), self.paged.get(name))
+            if name in self.orders:
+                order = self.orders[name]
+                builder.set_order(i, order.slots, order.times, order.cumulative)
+        return builder
+
+    def in_slots(self, name: EdgeType | None, value: Any, what: str) -> Tensor:
+        """An edge attribute in CSC order, from what a storage holds of it."""
+        if isinstance(value, OnDemand):
+            if self.on_disk(name) and not value.is_built and value.rows is not None:
+                return decoded(value.rows)
+            value = value.value()
+        rows = torch.as_tensor(value).detach().cpu()
+        num_edges = self.csc(name)[1].numel()
+        if rows.dim() == 0 or rows.size(0) != num_edges:
+            raise ValueError(
+                f"{what} of {name}: found shape {list(rows.shape)}, expected {num_edges} edges"
+            )
+        ids = self.edge_ids.get(name)
+        return rows if ids is None else gather(rows, in_memory(ids, torch.int64))
+
+
+def resolve(data: Any) -> Any:
+    """What was given as a graph, as ``Data`` or ``HeteroData``; stores of others as a pair.
+
+    Raises:
+        TypeError: It is none of the inputs that they take.
+    """
+    if isinstance(data, Store):
+        return data.data()
+    if isinstance(data, (Data, HeteroData)):
+        return data
+    if isinstance(data, (tuple, list)) and len(data) == 2:
+        features, graph = data
+        ours = isinstance(features, DiskFeatureStore) and isinstance(graph, DiskGraphStore)
+        if ours and features.store.path == graph.store.path:
+            return features.store.data()
+        if isinstance(features, FeatureStore) and isinstance(graph, GraphStore):
+            return features, graph
+    raise TypeError(
+        f"data: found {type(data).__name__}, expected a Store, its .data(), a pair of feature "
+        "store and graph store, or Data or HeteroData in memory"
+    )
+
+
+@dataclass(frozen=True)
+class EdgePermutation:
+    """Original edge ids by CSC slot, for whoever indexes a permutation of all edges.
+
+    Attributes:
+        sampler: Whose samples have the slots.
+        name: The edge type.
+    """
+
+    sampler: Any
+    name: EdgeType | None
+
+    def __getitem__(self, slots: Tensor) -> Tensor:
+        ids: Tensor = self.sampler.original_edge_ids(self.name, slots.to("cpu", torch.int64))
+        return ids.to(slots.device)
+
+    def to(self, device: Any) -> EdgePermutation:
+        """Itself; ids are delivered where the slots are."""
+        return self
+
+
+def graph_of(data: Any, backward: bool = False) -> SampledGraph:
+    """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
+
+    In memory, and to walk backwards, the edges are sorted once; features are not touched.
+
+    Raises:
+        UnsupportedError: An edge type has no ``edge_index``.
+        IndexError: An edge names a node that is not there.
+        ValueError: Somebody changed the number of nodes of an optimized store.
+    """
+    node_types = {name: int(store.num_nodes) for name, store in node_storages(data).items()}
+    contents = contents_of(data)
+    graph = SampledGraph(node_types, [], backward, contents)
+    for node_type, count in node_types.items():
+        rank = graph.rank(node_type)
+        if rank is not None and rank.numel() != count:
+            raise ValueError(
+                f"num_nodes of {node_type!r}: found {count}, expected {rank.numel()}: the rows of "
+                "an optimized store are in an order of these nodes"
+            )
+    for name, store in edge_storages(data).items():
+        edge_index = dict(raw_items(store)).get("edge_index")
+        if edge_index is None:
+            edge_index = _adjacency(store)
+        if edge_index is None:
+            if name is None:
+                continue  # a homogeneous graph without edges
+            raise UnsupportedError(f"edge type {name}: found neither edge_index nor adj_t")
+        graph.edge_types.append(name)
+        if isinstance(edge_index, OnDemand) and not edge_index.is_built and not backward:
+            assert contents is not None
+            graph.edge_ids[name] = contents.edge_id(name)
+            continue
+        if isinstance(edge_index, OnDemand):
+            edge_index = edge_index.value()
+        row, col = plain(torch.as_tensor(edge_index, device="cpu")).to(torch.int64).contiguous()
+        src, dst = graph.ends(name)
+        if backward:
+            row, col = col, row
+        row, col = graph.rows(src, row), graph.rows(dst, col)
+        # By way of NumPy, as engine_array() says.
+        indptr, order = _core.sort_by_destination(
+            engine_array(row), engine_array(col), node_types[src], node_types[dst]
+        )
+        is_sorted = torch.equal(order, torch.arange(order.numel()))
+        graph.arrays[name] = (indptr, row if is_sorted else gather(row, order))
+        graph.edge_ids[name] = None if is_sorted else order
+    return graph
+
+
+def graph_of_stores(feature_store: FeatureStore, graph_store: GraphStore) -> SampledGraph:
+    """The graph of somebody else's stores; its edges are fetched once, as CSC.
+
+    Raises:
+        ValueError: The stores do not say how many nodes a type has.
+    """
+    edge_attrs = graph_store.get_all_edge_attrs()
+    names = list(dict.fromkeys(attr.edge_type for attr in edge_attrs))
+    rows, colptrs, ids = graph_store.csc()
+    node_types: dict[str | None, int] = {}
+    if names == [None]:
+        rows, colptrs, ids = {None: rows}, {None: colptrs}, {None: ids}
+        sizes = [max(attr.size) for attr in edge_attrs if attr.size is not None]
+        if not sizes:
+            raise ValueError("graph store: found no size, expected one in its edge attributes")
+        node_types[None] = max(sizes)
+    else:
+        groups = [attr.group_name for attr in feature_store.get_all_tensor_attrs()]
+        ends = [end for name in names for end in (name[0], name[2])]
+        for node_type in dict.fromkeys([g for g in groups if isinstance(g, str)] + ends):
+            count = num_nodes_of_stores(feature_store, graph_store, node_type)
+            node_types[node_type] = int(count)
+    graph = SampledGraph(node_types, names)
+    for name in names:
+        src, dst = graph.ends(name)
+        colptr = colptrs[name].to(torch.int64).cpu()
+        # A store that sizes its CSC by the largest id leaves trailing nodes out.
+        missing = node_types[dst] + 1 - colptr.numel()
+        colptr = torch.cat([colptr, colptr[-1:].expand(max(missing, 0))]).contiguous()
+        row = rows[name].to(torch.int64).cpu().contiguous()
+        rises = colptr.numel() > 0 and bool((colptr[1:] >= colptr[:-1]).all())
+        if not (rises and colptr[0] == 0 and colptr[-1] == row.numel()):
+            raise ValueError(
+                f"edge type {name}: found a colptr that does not rise from 0 to {row.numel()}, the "
+                "number of its edges"
+            )
+        if row.numel() and not 0 <= int(row.min()) <= int(row.max()) < node_types[src]:
+            raise IndexError(
+                f"edge type {name}: found source ids from {int(row.min())} to {int(row.max())}, "
+                f"expected 0 <= id < {node_types[src]}"
+            )
+        graph.arrays[name] = (colptr, row)
+        graph.edge_ids[name] = ids[name]
+    return graph
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor itself, where PyG has wrapped one (``EdgeIndex``, ``Index``)."""
+    unwrap = getattr(tensor, "as_tensor", None)
+    return tensor if unwrap is None else unwrap()
+
+
+def _adjacency(store: Any) -> Tensor | None:
+    """COO of ``adj_t`` (a ``SparseTensor`` or torch's sparse CSR), edges in its own order."""
+    if "adj_t" not in store:
+        return None
+    adj_t = store["adj_t"]
+    if isinstance(adj_t, Tensor):
+        col, row = adj_t.to_sparse_coo().coalesce().indices()
+    else:
+        col, row, _ = adj_t.coo()
+    return torch.stack([row, col])
+
+
+def add_order(
+    graph: SampledGraph,
+    data: Any,
+    time_attr: str | None,
+    weight_attr: str | None,
+    is_sorted: bool = False,
+) -> None:
+    """Ranks the graph's edges by time and gives them weights.
+
+    Args:
+        graph: The graph of ``data``.
+        data: Where the attributes are.
+        time_attr: A node or an edge attribute. As in PyG, types without it are not restricted,
+            where others have it.
+        weight_attr: An edge attribute; types without it are drawn from uniformly.
+        is_sorted: Neighbourhoods are sorted by time already.
+
+    Raises:
+        ValueError: No type has the attribute, node and edge types both have it, or it is not one
+            value each.
+    """
+    node_times: dict[str | None, Any] = {}
+    edge_times: dict[EdgeType | None, Any] = {}
+    weights: dict[EdgeType | None, Any] = {}
+    if time_attr is not None:
+        if isinstance(data, tuple):
+            node_times, edge_times = _times_in(graph, data[0], time_attr)
+        else:
+            node_times = _node_values(data, time_attr)
+            edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
+        if bool(node_times) == bool(edge_times):
+            found = "both node and edge types" if node_times else "no node or edge type"
+            raise ValueError(
+                f"time_attr={time_attr!r}: found it in {found}, expected one of the two"
+            )
+        values = [*node_times.values(), *edge_times.values()]
+        graph.float_times = any(torch.as_tensor(v).dtype.is_floating_point for v in values)
+    if weight_attr is not None:
+        weights = _edge_values(graph, data, weight_attr)
+        if not weights:
+            raise ValueError(f"weight_attr={weight_attr!r}: found in no edge type")
+
+    as_float = bool(graph.float_times)
+    for node_type, value in node_times.items():
+        what, count = f"{time_attr!r} of {node_type}", graph.node_types[node_type]
+        if len(value) != count:
+            raise ValueError(f"{what}: found {len(value)} times, expected {count}")
+        graph.node_times[node_type] = comparable_times(torch.as_tensor(value), what, as_float)
+    for name in graph.edge_types:
+        src, _ = graph.ends(name)
+        times: Tensor | None = None
+        if name in edge_times:
+            times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
+        elif src in graph.node_times:
+            order = graph.order(src)
+            of_rows = graph.node_times[src]
+            of_rows = of_rows if order is None else permuted(of_rows, order)
+            times = gather(of_rows, graph.sources(name))
+        if times is not None or name in weights:
+            graph.orders[name] = rank_edges(
+                graph.bounds(name),
+                times,
+                weights.get(name),
+                f"edge type {name}",
+                is_sorted or _has_order(graph, data, name, time_attr),
+            )
+
+
+def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str | None) -> bool:
+    """Whether the store has the neighbourhoods of an edge type sorted by these very times."""
+    if not graph.on_disk(name) or graph.backward:
+        return False
+    assert graph.contents is not None
+    record = graph.contents.edge_type(name)
+    if attr is None or record.time_order != attr:
+        return False
+    if attr in record.attrs:
+        file, storage = record.attrs[attr], edge_storages(data)[name]
+    else:
+        source = None if name is None else name[0]
+        file, storage = graph.contents.node_type(source).attrs[attr], node_storages(data)[source]
+    value = dict(raw_items(storage)).get(attr)
+    if isinstance(value, OnDemand):
+        return not value.is_built
+    return isinstance(value, Tensor) and graph.contents.file_of(value) == file
+
+
+def _times_in(
+    graph: SampledGraph, feature_store: FeatureStore, time_attr: str
+) -> tuple[dict[str | None, Any], dict[EdgeType | None, Tensor]]:
+    """The times of nodes and of edges in somebody else's store, fetched whole.
+
+    The graph says whose they are: of a homogeneous one the groups may have any name, as in PyG.
+    """
+    nodes: dict[str | None, Any] = {}
+    edges: dict[EdgeType | None, Tensor] = {}
+    is_hetero = None not in graph.node_types
+    found = [a for a in feature_store.get_all_tensor_attrs() if a.attr_name == time_attr]
+    if not is_hetero and len(found) > 1:
+        groups = [attr.group_name for attr in found]
+        raise ValueError(
+            f"time_attr={time_attr!r}: found it in the groups {groups} of a homogeneous graph, "
+            "expected one"
+        )
+    for attr in found:
+        group, attr.index = attr.group_name, None
+        times = feature_store.get_tensor(attr)
+        if not is_hetero:
+            is_of_edges = isinstance(group, tuple) or _is_of_edges(graph, times, time_attr)
+            group = None
+        else:
+            is_of_edges = isinstance(group, tuple)
+        if not is_of_edges:
+            nodes[group] = times
+        elif group in graph.edge_types:
+            edges[group] = graph.in_slots(group, times, time_attr)
+    return nodes, edges
+
+
+def _is_of_edges(graph: SampledGraph, times: Any, time_attr: str) -> bool:
+    """Whether there is a time for every edge; where there are as many nodes, PyG's name decides."""
+    counts = graph.node_types[None], sum(graph.csc(name)[1].numel() for name in graph.edge_types)
+    if counts[0] == counts[1]:
+        return time_attr != "time"
+    return len(times) == counts[1]
+
+
+def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
+    """A node attribute by node type, for those that have it; in the user's order."""
+    found: dict[str | None, Any] = {}
+    for name, store in node_storages(data).items():
+        # Of one type of several it may have the wrong length, which is said later.
+        if attr in store and (name is not None or store.is_node_attr(attr)):
+            value = dict(raw_items(store))[attr]
+            found[name] = value.copy() if isinstance(value, OnDemand) else value
+    return found
+
+
+def _edge_values(
+    graph: SampledGraph, data: Any, attr: str, may_be_node_level: bool = False
+) -> dict[EdgeType | None, Tensor]:
+    """An edge attribute in CSC order, for the edge types that have it."""
+    found = {}
+    stores = edge_storages(data)
+    for name in graph.edge_types:
+        if attr not in stores[name]:
+            continue
+        if name is None and may_be_node_level and not stores[name].is_edge_attr(attr):
+            continue
+        found[name] = graph.in_slots(name, dict(raw_items(stores[name]))[attr], attr)
+    return found

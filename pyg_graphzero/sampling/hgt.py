@@ -1,0 +1,117 @@
+"""HGT sampling as a PyG ``BaseSampler``, over a store or a graph in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch_geometric.data import HeteroData
+from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NodeSamplerInput
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.sampling.graph import graph_of, resolve
+from pyg_graphzero.sampling.sampler import GraphSampler, Prepared, Seeds
+from pyg_graphzero.store.columns import engine_array
+
+
+class HGTSampler(GraphSampler):
+    """Samples about as many nodes of every type, and all edges among them.
+
+    Every sampled node gives each of its ``n`` in-neighbours by an edge type ``1 / n`` of budget; a
+    hop adds ``num_samples`` nodes of each type, drawn without replacement in proportion to budget
+    squared (Hu et al. 2020, "Heterogeneous Graph Transformer", Algorithms 1 and 2). As in
+    torch-sparse, a hop's nodes of all types are drawn before any of them adds to a budget, and of a
+    node with more than 50 neighbours by one edge type only 50, drawn at random, get budget. Edges
+    among sampled nodes are complete all the same. A batch is a function of its key alone.
+
+    Args:
+        data: A heterogeneous ``Store``, its ``.data()``, or ``HeteroData`` in memory.
+        num_samples: Nodes to add per hop: a list for every node type, or a dict of lists of equal
+            length by node type; types that are not in it get no nodes besides seeds.
+        num_threads: Threads inside one batch; 0 uses as many as torch does.
+
+    Raises:
+        TypeError: The graph is homogeneous.
+        ValueError: A negative count, an unknown node type, lists of different length.
+
+    Example:
+        >>> import torch
+        >>> from pyg_graphzero.sampling.hgt import HGTSampler
+        >>> from torch_geometric.data import HeteroData
+        >>> from torch_geometric.sampler import NodeSamplerInput
+        >>> data = HeteroData()
+        >>> data["author"].x, data["paper"].x = torch.eye(3), torch.eye(2)
+        >>> data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2], [0, 0, 1]])
+        >>> sampler = HGTSampler(data, {"author": [1]})
+        >>> seeds = NodeSamplerInput(None, torch.tensor([1]), None, "paper")
+        >>> out = sampler.sample_from_nodes(seeds)
+        >>> out.node["author"].tolist(), out.num_sampled_nodes["author"]
+        ([2], [0, 1])
+    """
+
+    def __init__(self, data: Any, num_samples: Any, num_threads: int = 0) -> None:
+        data = resolve(data)
+        if not isinstance(data, HeteroData):
+            raise TypeError(
+                f"data: found {type(data).__name__}, expected a heterogeneous graph; for a "
+                "homogeneous one use gz.loader.NeighborLoader"
+            )
+        super().__init__(graph_of(data), True, num_threads)
+        self.num_samples = num_samples
+
+    def _build(self) -> _core.HgtSampler:
+        return _core.HgtSampler(self.graph.builder())
+
+    @property
+    def num_samples(self) -> dict[str, list[int]]:
+        """Nodes to add per hop, by node type."""
+        return self._num_samples
+
+    @num_samples.setter
+    def num_samples(self, value: Any) -> None:
+        types = [str(name) for name in self.graph.node_types]
+        given = value if isinstance(value, Mapping) else dict.fromkeys(types, value)
+        for name, counts in given.items():
+            if name not in types:
+                raise ValueError(f"num_samples: found node type {name!r}, expected some of {types}")
+            if not isinstance(counts, (list, tuple)):
+                raise ValueError(
+                    f"num_samples of {name!r}: found {counts!r}, expected a list of counts"
+                )
+            for hop, k in enumerate(counts):
+                if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+                    raise ValueError(
+                        f"num_samples[{hop}] of {name!r}: found {k!r}, expected a count or 0"
+                    )
+        lengths = {name: len(counts) for name, counts in given.items()}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(
+                f"num_samples: found {lengths} hops, expected the same number for every node type"
+            )
+        hops = max(lengths.values(), default=0)
+        self._num_samples = {name: list(given.get(name, [0] * hops)) for name in types}
+
+    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
+        """How the engine makes batches: samples, and gathers what ``plan`` says."""
+        return _core.Recipe.hgt(
+            self._engine, list(self._num_samples.values()), plan, self.graph.window
+        )
+
+    def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
+        """What to sample around seed nodes; their times are passed on, not looked at."""
+        number, nodes = self._seeds(inputs.input_type, inputs.node)
+        seeds: Seeds = [(number, engine_array(nodes), None)]
+        return Prepared(seeds, lambda sampled: (inputs.input_id, inputs.time))
+
+    def sample_from_edges(
+        self, inputs: EdgeSamplerInput, neg_sampling: Any = None
+    ) -> HeteroSamplerOutput:
+        """Not there, as in PyG.
+
+        Raises:
+            UnsupportedError: Always.
+        """
+        raise UnsupportedError(
+            "HGT sampling starts from nodes; around edges use gz.loader.LinkNeighborLoader"
+        )

@@ -1,0 +1,96 @@
+"""Negative edges that are not edges of the graph. PyG's may be."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import NegativeSampling
+
+from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.store.columns import gather
+from pyg_graphzero.store.schema import EdgeType
+
+# A node that this many draws found no partner for is taken to have none.
+_ROUNDS = 100
+
+
+def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tensor) -> Tensor:
+    """Which pairs are edges, in time proportional to the degrees of ``dst``.
+
+    Args:
+        graph: The graph, walked forward.
+        name: The edge type.
+        src: ``int64 [n]``, the user's nodes.
+        dst: Likewise.
+
+    Returns:
+        ``bool [n]``.
+    """
+    src_type, dst_type = graph.ends(name)
+    src, dst = graph.rows(src_type, src), graph.rows(dst_type, dst)
+    indices = graph.csc(name)[1]
+    first, degree = graph.neighborhoods(name, dst)
+    pair = torch.repeat_interleave(torch.arange(dst.numel()), degree)
+    slots = torch.arange(pair.numel()) - (degree.cumsum(0) - degree)[pair] + first[pair]
+    hits = gather(indices, slots).to(torch.int64) == src[pair]
+    found = torch.zeros(dst.numel(), dtype=torch.bool)
+    found[pair[hits]] = True
+    return found
+
+
+class NonEdgeSampling(NegativeSampling):
+    """PyG's ``NegativeSampling`` for one batch, drawing destinations again where it hit an edge.
+
+    Args:
+        base: What to draw, and how many.
+        graph: The graph, walked forward.
+        name: The edge type.
+        src: Sources of the batch's positive edges, ``int64 [n]``.
+        disjoint: How PyG lays out triplets: negative j belongs to positive j mod n if disjoint,
+            else to positive j div amount.
+
+    Raises:
+        ValueError: The graph has no such edge type.
+    """
+
+    def __init__(
+        self,
+        base: NegativeSampling,
+        graph: SampledGraph,
+        name: EdgeType | None,
+        src: Tensor,
+        disjoint: bool,
+    ) -> None:
+        super().__init__(base.mode, base.amount, base.src_weight, base.dst_weight)
+        if name not in graph.edge_types:
+            raise ValueError(
+                f"exclude_edges: found edge type {name}, expected one of {graph.edge_types}: of "
+                "another it is not known which pairs are edges"
+            )
+        self.graph = graph
+        self.name = name
+        if self.is_triplet():
+            amount = int(self.amount)
+            src = src.repeat(amount) if disjoint else src.repeat_interleave(amount)
+        self.src = src
+
+    def sample(self, num_samples: int, endpoint: str, num_nodes: int | None = None) -> Tensor:
+        """Draws one end of the negatives; PyG asks for sources first.
+
+        Raises:
+            ValueError: A source has an edge to every destination that can be drawn.
+        """
+        drawn = super().sample(num_samples, endpoint, num_nodes)
+        if endpoint == "src":
+            self.src = drawn
+            return drawn
+        todo = torch.arange(num_samples)
+        for _ in range(_ROUNDS):
+            todo = todo[are_edges(self.graph, self.name, self.src[todo], drawn[todo])]
+            if todo.numel() == 0:
+                return drawn
+            drawn[todo] = super().sample(todo.numel(), endpoint, num_nodes)
+        raise ValueError(
+            f"negatives: found none for source node {int(self.src[todo[0]])} in {_ROUNDS} draws: "
+            "it has edges to (nearly) all destinations; use negatives that may be edges"
+        )

@@ -1,0 +1,393 @@
+"""Tensors over `.gd` and `.gl` files, and rows gathered from any tensor."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.store.encoding import ColumnEncoder
+
+if TYPE_CHECKING:
+    from pyg_graphzero.store.rows import Rows
+
+# Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
+# fmt: off
+DTYPE_NAMES = (
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
+    "complex64", "complex128", "uint16", "uint32", "uint64", "complex32", "float8_e4m3fn",
+    "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+)
+# fmt: on
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name) for name in DTYPE_NAMES if hasattr(torch, name)
+}
+_NAME_OF = {dtype: name for name, dtype in DTYPES.items()}
+
+# Rows are handed to the writer in pieces of about this many bytes.
+_WRITE_BYTES = 32 << 20
+# Rows are compared in pieces of about this many bytes.
+_COMPARED_BYTES = 16 << 20
+# Rows that are decoded by one call where all of a column are.
+_DECODED_ROWS = 1 << 18
+# Numbers that are inverted at a time, in 24 bytes each.
+_INVERTED_ROWS = 1 << 20
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The format's name of a torch dtype, e.g. ``"float32"``."""
+    if dtype not in _NAME_OF:
+        raise UnsupportedError(f"dtype: found {dtype}, expected one of {', '.join(DTYPES)}")
+    return _NAME_OF[dtype]
+
+
+def _as_bytes(tensor: Tensor) -> Tensor:
+    """A contiguous tensor's memory as ``uint8``, one-dimensional."""
+    if tensor.numel() == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+@dataclass(frozen=True)
+class EncodedRows:
+    """Rows of ``float32`` that are stored in fewer bytes and decoded when they are gathered.
+
+    Attributes:
+        stored: ``[num_rows, ...]`` of ``float16``, ``bfloat16`` or ``int8``, over the mapped file.
+        scale: For ``int8``: ``float32``, one for each item of a row.
+        zero_point: Likewise; an item is ``code * scale + zero_point``.
+    """
+
+    stored: Tensor
+    scale: Tensor | None = None
+    zero_point: Tensor | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of the rows, stored and decoded alike."""
+        return self.stored.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the decoded rows."""
+        return torch.float32
+
+    def size(self, dim: int) -> int:
+        """Length of one dimension."""
+        return self.stored.size(dim)
+
+    def decoded(self) -> Tensor:
+        """All rows, in memory."""
+        return self[:]
+
+    def __getitem__(self, index: int | slice) -> Tensor:
+        if isinstance(index, int):
+            return gather(self, torch.tensor([range(len(self.stored))[index]]))[0]
+        begin, end, stride = index.indices(len(self.stored))
+        count = len(range(begin, end, stride))
+        out = torch.empty((count, *self.shape[1:]))
+        rows = row_table(self)
+        if rows is None:
+            return out
+        # By pieces: an index of all rows might need more memory than the rows themselves.
+        for first in range(0, count, _DECODED_ROWS):
+            part = out[first : first + _DECODED_ROWS]
+            _gather_into(part, rows, begin + stride * torch.arange(first, first + len(part)))
+        return out
+
+
+def is_written(tensor: Tensor, version: int = 0) -> bool:
+    """Whether somebody has written to a tensor in place since its version was ``version``.
+
+    Inference tensors do not count their writes: each is taken for written to.
+    """
+    return tensor.is_inference() or tensor._version > version
+
+
+@torch.inference_mode(False)  # a view counts the writes to it, wherever it was made
+def view_column(column: _core.Column) -> Tensor:
+    """The column as a tensor whose memory is the file, of what is stored.
+
+    Writing to it in place changes this process's copy of the touched pages, never the file.
+
+    Args:
+        column: An opened column.
+
+    Returns:
+        A tensor of the column's shape and dtype. It keeps the file mapped as long as it lives.
+
+    Raises:
+        FormatError: The file was cut short since it was opened.
+        UnsupportedError: The installed torch lacks the column's dtype.
+    """
+    if column.dtype not in DTYPES:
+        raise UnsupportedError(
+            f"{column.path}: dtype: found {column.dtype}, which torch {torch.__version__} lacks"
+        )
+    dtype = DTYPES[column.dtype]
+    shape = list(column.shape)
+    if column.data_bytes == 0:
+        return torch.empty(shape, dtype=dtype)
+    raw, writable = column.view()
+    if not writable:
+        warnings.warn(
+            f"{column.path}: strict memory overcommit (vm.overcommit_memory=2) refuses a "
+            "copy-on-write map: this tensor is read-only, and writing to it in place will crash. "
+            "Use .clone() before changing it.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    flat = raw.view(dtype)
+    if not shape:
+        return flat.reshape(())
+    inner = [1] * len(shape)
+    for d in range(len(shape) - 2, 0, -1):
+        inner[d] = inner[d + 1] * shape[d + 1]
+    inner[0] = column.row_stride // dtype.itemsize
+    return flat.as_strided(shape, inner)
+
+
+def copy_changed_rows(view: Tensor, copy: Tensor) -> None:
+    """Writes to ``copy``, another view of the same column, the rows that differ in ``view``.
+
+    Only these, because pages that are written to are in memory from then on.
+    """
+    if view.dim() == 0:
+        copy.copy_(view)
+    if view.dim() == 0 or view.numel() == 0:
+        return
+    rows = max(1, _COMPARED_BYTES // (view[0].numel() * view.itemsize))
+    parts = (_bytes_of_rows(each).split(rows) for each in (view, copy))
+    for now, before in zip(*parts, strict=True):
+        changed = (now != before).any(1)
+        before[changed] = now[changed]
+
+
+def _bytes_of_rows(table: Tensor) -> Tensor:
+    """``uint8 [num_rows, bytes of a row]`` over the same memory; rows must be contiguous."""
+    table = table.detach()
+    return (table.unsqueeze(-1) if table.dim() == 1 else table.flatten(1)).view(torch.uint8)
+
+
+def column_rows(column: _core.Column, stored: Tensor) -> Tensor | EncodedRows:
+    """What :func:`gather` takes to give a column's rows as they were meant.
+
+    Args:
+        column: An opened column.
+        stored: Its view.
+    """
+    if not column.is_encoded:
+        return stored
+    if stored.dtype != torch.int8:
+        return EncodedRows(stored)
+    return EncodedRows(stored, torch.tensor(column.scale), torch.tensor(column.zero_point))
+
+
+def decoded(rows: Tensor | EncodedRows) -> Tensor:
+    """All rows as a tensor: the same one, or ``float32`` in memory."""
+    return rows if isinstance(rows, Tensor) else rows.decoded()
+
+
+def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
+    """``indptr`` (``int64 [num_dst + 1]``), ``indices`` (``uint32`` or ``int64 [num_edges]``)."""
+    indptr, indices = topology.view()
+    dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
+    empty = torch.empty(0, dtype=dtype)
+    return indptr.view(torch.int64), indices.view(dtype) if topology.num_edges else empty
+
+
+def write_column(
+    path: str | os.PathLike[str],
+    value: Tensor | Rows | ColumnEncoder,
+    progress: Callable[[int], object] | None = None,
+) -> None:
+    """Writes a column as a `.gd` file and syncs it.
+
+    Args:
+        path: The new file.
+        value: A CPU tensor of any shape and dtype; or rows, encoded or not, of which a slab at a
+            time is read.
+        progress: Called with the number of bytes of each piece written.
+    """
+    engine = value.engine if isinstance(value, ColumnEncoder) else None
+    dtype = dtype_name(value.dtype)
+    writer = _core.ColumnWriter(os.fspath(path), dtype, list(value.shape), engine)
+    for piece in _slabs(value) if isinstance(value, Tensor) else value.slabs():
+        writer.append(_as_bytes(piece.contiguous()))
+        if progress is not None:
+            progress(piece.numel() * piece.element_size())
+    writer.finish()
+
+
+def _slabs(value: Tensor) -> Iterator[Tensor]:
+    if value.numel():
+        rows = value.reshape(1, -1) if value.dim() == 0 else value
+        row_bytes = max(1, rows[0].numel() * rows.element_size())
+        yield from rows.split(max(1, _WRITE_BYTES // row_bytes))
+
+
+def gather(table: Tensor | EncodedRows, index: Tensor, num_threads: int = 0) -> Tensor:
+    """Rows of a tensor or of an encoded column, mapped or in memory, copied by all threads.
+
+    Args:
+        table: A CPU tensor ``[num_rows, ...]``, whose rows may be padded apart; or encoded rows.
+        index: ``int64 [n]`` on the CPU.
+        num_threads: 0 uses as many as torch does.
+
+    Returns:
+        A contiguous tensor ``[n, ...]`` of the table's dtype; ``float32`` for encoded rows.
+
+    Raises:
+        IndexError: An index is outside ``0 <= i < num_rows``.
+        OSError: The table's file was truncated under its map.
+    """
+    rows = row_table(table)
+    if rows is None:
+        if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < table.size(0):
+            raise IndexError(f"index: found a row outside 0 <= row < {table.size(0)}")
+        if index.numel() == 0 or isinstance(table, EncodedRows):  # no rows, or rows without items
+            return torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
+        return table.detach().index_select(0, index)
+    out = torch.empty((index.numel(), *table.shape[1:]), dtype=table.dtype)
+    _gather_into(out, rows, index, num_threads)
+    return out
+
+
+def look_up(numbers: Tensor, index: Tensor, num_threads: int = 0) -> Tensor:
+    """Items of a column that are numbers of its rows, as in a permutation.
+
+    Args:
+        numbers: ``int32`` or ``int64 [num_rows]``, mapped or in memory.
+        index: ``int64 [n]``.
+        num_threads: 0 uses as many as torch does.
+
+    Returns:
+        ``int64 [n]``.
+
+    Raises:
+        IndexError: An index is outside ``0 <= i < num_rows``.
+        FormatError: An item is.
+    """
+    column = row_table(numbers)
+    if column is None or index.numel() == 0:
+        return gather(numbers, index).to(torch.int64)
+    return _core.gather_int64(column, engine_array(index.contiguous()), num_threads)
+
+
+def inverse(numbers: Tensor, begin: int, end: int) -> Tensor | None:
+    """Where the numbers from ``begin`` to ``end - 1`` are in a permutation, by a pass over it.
+
+    Args:
+        numbers: ``int32`` or ``int64 [n]``, mapped or in memory.
+        begin: The first number.
+        end: Behind the last one.
+
+    Returns:
+        ``int32 [end - begin]``, ``int64`` where places do not fit; None if one is not there.
+
+    Raises:
+        OSError: The file of the numbers was truncated under its map.
+    """
+    count = numbers.numel()
+    places = np.full(end - begin, -1, np.int32 if count <= 1 << 31 else np.int64)
+    for first in range(0, count, _INVERTED_ROWS):
+        index = torch.arange(first, min(first + _INVERTED_ROWS, count))
+        part = look_up(numbers, index, num_threads=1).numpy()
+        at = np.flatnonzero((part >= begin) & (part < end))
+        places[part[at] - begin] = at + first
+    return None if places.size and places.min() < 0 else torch.from_numpy(places)
+
+
+def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """What torch may walk over: a tensor itself, or a copy of one that lies in a mapped file.
+
+    Under torch a file that is cut short, or a disk that fails, would kill the process.
+
+    Args:
+        table: A tensor.
+        dtype: Of the result; None: the table's.
+
+    Raises:
+        OSError: The table's file was truncated under its map.
+    """
+    rows = row_table(table) if _core.is_mapped(table.data_ptr()) else None
+    if rows is None:
+        return table if dtype is None else table.to(dtype)
+    out = torch.empty(tuple(table.shape), dtype=dtype or table.dtype)
+    for first in range(0, len(table), _DECODED_ROWS):
+        piece = out[first : first + _DECODED_ROWS]
+        index = torch.arange(first, first + len(piece))
+        if piece.dtype == table.dtype:
+            _gather_into(piece, rows, index)
+        else:
+            piece.copy_(gather(table, index))
+    return out
+
+
+def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
+    """As many rows as there are, by a column of their numbers; ``float32`` for encoded rows.
+
+    Args:
+        table: See :func:`gather`.
+        index: ``int32`` or ``int64 [num_rows]``.
+
+    Raises:
+        FormatError: A number is none of a row.
+    """
+    out = torch.empty(tuple(table.shape), dtype=table.dtype)
+    rows = row_table(table)
+    if rows is None:
+        return gather(table, in_memory(index, torch.int64))
+    # By pieces: the index as int64 might need more memory than the rows themselves.
+    for first, piece in enumerate(out.split(_DECODED_ROWS)):
+        begin = first * _DECODED_ROWS
+        _gather_into(piece, rows, look_up(index, torch.arange(begin, begin + len(piece))))
+    return out
+
+
+def _gather_into(out: Tensor, rows: _core.RowTable, index: Tensor, num_threads: int = 0) -> None:
+    if out.numel():
+        flat = out.view(index.numel(), -1).view(torch.uint8)
+        _core.gather_rows(rows, engine_array(index.contiguous()), engine_array(flat), num_threads)
+
+
+def row_table(table: Tensor | EncodedRows) -> _core.RowTable | None:
+    """A tensor's rows, or encoded ones, as the engine gathers from them, over the same memory.
+
+    None where rows are not bytes in a row of main memory, and where there are none.
+    """
+    stored = table.stored if isinstance(table, EncodedRows) else table
+    if stored.dim() == 0 or stored.numel() == 0 or not stored.is_cpu:
+        return None
+    if stored.layout != torch.strided or stored.is_conj() or stored.is_neg():
+        return None
+    if not stored[0].is_contiguous():
+        return None
+    items = stored.detach().unsqueeze(-1) if stored.dim() == 1 else stored.detach().flatten(1)
+    if items.stride(1) != 1:
+        return None
+    raw = engine_array(items.view(torch.uint8))
+    if isinstance(table, Tensor):
+        return _core.RowTable(raw)
+    scale, zero_point = (
+        None if numbers is None else engine_array(numbers)
+        for numbers in (table.scale, table.zero_point)
+    )
+    return _core.RowTable(raw, dtype_name(stored.dtype), scale, zero_point)
+
+
+def engine_array(tensor: Tensor) -> Any:
+    """The memory of a CPU tensor, as an engine call should be given it.
+
+    A tensor is handed over by its ``__dlpack__``, which is Python code; a Ctrl-C that falls in
+    there is lost, because the bindings take any exception for "not supported". NumPy's is C code.
+    """
+    return tensor.numpy()

@@ -1,0 +1,477 @@
+"""The opened files of a store, checked against its schema; what every view and sampler holds on to.
+
+Opening reads headers only. An object here outlives the ``Store`` it came from, and pickles by path.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import (
+    DoesNotFitError,
+    FormatError,
+    MemoryBudgetError,
+    MemoryUseWarning,
+    MissingAttributeError,
+)
+from pyg_graphzero.memory.budget import READER_BYTES
+from pyg_graphzero.store import schema
+from pyg_graphzero.store.adopted import open_adopted
+from pyg_graphzero.store.columns import (
+    EncodedRows,
+    column_rows,
+    copy_changed_rows,
+    decoded,
+    gather,
+    in_memory,
+    inverse,
+    is_written,
+    look_up,
+    permuted,
+    view_column,
+    view_topology,
+)
+from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.unpublished import Unpublished
+from pyg_graphzero.util.memory import free_memory, parse_size, taken
+
+# What a store takes of the memory that is free, where its user names no budget.
+_DEFAULT_SHARE = 0.8
+# What somebody brings into memory who takes more of the budget than this is told so.
+_LARGE_SHARE = 0.1
+
+
+def _frames_to_script() -> int:
+    """How far above whoever calls this the script is, below which are PyG and this package."""
+    frame, count = sys._getframe(1), 1
+    within = ("pyg_graphzero", "torch_geometric", "torch", "copy")
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in within:
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+class StoreContents:
+    """Columns and topologies of one store directory.
+
+    Views are made once per column and shared, so that what one sees another sees.
+
+    Args:
+        path: The store's directory.
+        keep_half: Attributes (``"x"``, ``"paper.x"``) that are float16 or bfloat16 for float32 and
+            are to be left so; True for all.
+        memory: What the process may keep in memory, in bytes or such as ``"8GB"``; None takes most
+            of what the machine and its cgroups leave.
+        processes: How many share that memory, and have the store open.
+        strict: To bring a large part of the store into memory is an error, not a warning.
+        drafts: Columns that are complete and not published, to be attributes here all the same.
+
+    Attributes:
+        memory: The budget of this process in bytes.
+        is_memory_given: It was named by the user.
+        pager: What keeps loaders within it, once one is needed; see :mod:`.memory.pager`.
+
+    Raises:
+        ValueError: ``keep_half`` names what is no such attribute, or ``memory`` is no size.
+        FileNotFoundError: No store at ``path``.
+        FormatError: A file contradicts the format or the schema.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        keep_half: bool | Collection[str] = False,
+        memory: int | str | None = None,
+        processes: int = 1,
+        strict: bool = False,
+        drafts: Sequence[Unpublished] = (),
+    ) -> None:
+        if processes < 1:
+            raise ValueError(f"processes: found {processes}, expected 1 or more")
+        self.path = path
+        self.processes = processes
+        self.keep_half = keep_half
+        self.strict = strict
+        self.is_memory_given = memory is not None
+        self._given_memory = memory
+        self.pager: Any = None
+        self.schema = schema.load(path)
+        schema.check_files(path, self.schema)
+        self._drafts = tuple(drafts)
+        for draft in drafts:
+            draft.join(self.schema)
+        self._columns: dict[str, _core.Column] = {}
+        self._topologies: dict[EdgeType | None, _core.Topology] = {}
+        self._views: dict[str, Tensor] = {}
+        self._files: Any = WeakTensorKeyDictionary()  # by view, others' than those above too
+        self._told: set[str] = set()
+        self._left_half: set[str] = set()
+        self._positions: dict[EdgeType | None, Tensor] = {}
+        for node_type in self.schema.node_types:
+            self._open_node_type(node_type)
+        for edge_type in self.schema.edge_types:
+            self._open_edge_type(edge_type)
+        for entries in self.schema.loose:
+            for entry in entries.values():
+                if "file" in entry:
+                    self._open_column(entry["file"], None)
+        self._leave_half()
+        self._set_budget(memory)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = self.keep_half, self._given_memory, self.processes, self.strict, self._drafts
+        return StoreContents, (self.path, *options)
+
+    def __deepcopy__(self, memo: object) -> StoreContents:
+        return self  # the files never change
+
+    def _set_budget(self, memory: int | str | None) -> None:
+        if memory is None:
+            share = int(_DEFAULT_SHARE * free_memory()) // self.processes
+            self.memory = taken() + share
+        else:
+            self.memory = parse_size(memory, "memory") // self.processes
+
+    def check_budget(self) -> None:
+        """Refuses a budget that is too small for any loader.
+
+        Raises:
+            MemoryBudgetError: Not even the tables that are always in memory fit.
+        """
+        tables = sum(8 * t.num_dst for t in self._topologies.values()) // self.processes
+        used = taken()
+        least = used + tables + READER_BYTES
+        if self.is_memory_given and self.memory < least:
+            each = "" if self.processes == 1 else f" for each of {self.processes} processes"
+            raise MemoryBudgetError(
+                f"memory={self._given_memory!r}: found {self.memory / 1e6:,.0f} MB{each}, expected "
+                f"more than {least / 1e6:,.0f} MB: the process takes {used / 1e6:,.0f} MB already, "
+                f"and the neighbourhoods' bounds of {self.path} {tables / 1e6:,.0f} MB"
+            )
+
+    def _open_column(self, file: str, rows: int | None, *numbers: str) -> None:
+        """Opens a column of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
+        if file in self.schema.adopted:
+            column = open_adopted(self.path, file, self.schema.adopted[file])
+        else:
+            column = _core.Column.open(str(self.path / file))
+        if rows is not None and list(column.shape[:1]) != [rows]:
+            raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
+        if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
+            found = f"{column.dtype} {list(column.shape)}"
+            expected = f"{' or '.join(numbers)} [any]"
+            raise FormatError.of(column.path, "dtype, shape", found, expected)
+        self._columns[file] = column
+
+    def _open_node_type(self, record: NodeTypeSchema) -> None:
+        for file in record.attrs.values():
+            self._open_column(file, record.num_nodes)
+        for file in record.index_sets.values():
+            self._open_column(file, None, "int64")
+        if record.id_offsets is not None:
+            self._open_column(record.id_offsets, record.num_nodes + 1, "int64")
+        if record.ids is not None:
+            text = record.id_offsets is not None
+            rows, dtype = (None, "uint8") if text else (record.num_nodes, "int64")
+            self._open_column(record.ids, rows, dtype)
+        for column in (record.order, record.rank):
+            if column is not None:
+                self._open_column(column, record.num_nodes, "int32", "int64")
+
+    def _open_edge_type(self, record: EdgeTypeSchema) -> None:
+        topology = _core.Topology.open(str(self.path / record.topology))
+        src = self.node_type(None if record.name is None else record.name[0]).num_nodes
+        dst = self.node_type(None if record.name is None else record.name[2]).num_nodes
+        found = (topology.num_src, topology.num_dst, topology.num_edges)
+        if found != (src, dst, record.num_edges):
+            raise FormatError.of(
+                topology.path, "num_src, num_dst, num_edges", found, (src, dst, record.num_edges)
+            )
+        self._topologies[record.name] = topology
+        for file in record.attrs.values():
+            self._open_column(file, record.num_edges)
+        if record.edge_id is not None:
+            self._open_column(record.edge_id, record.num_edges, "int32", "int64")
+
+    def _leave_half(self) -> None:
+        """Finds the columns that ``keep_half`` is about."""
+        half: dict[str, set[str]] = {}
+        types: list[NodeTypeSchema | EdgeTypeSchema] = []
+        types += self.schema.node_types
+        types += self.schema.edge_types
+        for t in types:
+            owner = ",".join(t.name) if isinstance(t.name, tuple) else t.name
+            for attr, file in t.attrs.items():
+                if self._columns[file].is_encoded and self._columns[file].dtype != "int8":
+                    half[file] = {attr, f"{owner}.{attr}"}
+        if isinstance(self.keep_half, bool):
+            self._left_half = set(half) if self.keep_half else set()
+            return
+        if isinstance(self.keep_half, str):
+            raise ValueError(f"keep_half={self.keep_half!r}: expected True or a list of names")
+        wanted = set(self.keep_half)
+        self._left_half = {file for file, names in half.items() if names & wanted}
+        missing = sorted(wanted.difference(*half.values()))
+        if missing:
+            raise ValueError(
+                f"keep_half names {missing[0]!r}, which {self.path} has not in half precision "
+                f"for float32"
+            )
+
+    def node_type(self, name: str | None) -> NodeTypeSchema:
+        """The node type called ``name``; MissingAttributeError if there is none."""
+        record = self.schema.node_type(name)
+        if record is None:
+            names = [t.name for t in self.schema.node_types]
+            raise MissingAttributeError(f"{self.path}: node type {name!r}: expected one of {names}")
+        return record
+
+    def edge_type(self, name: EdgeType | None) -> EdgeTypeSchema:
+        """The edge type called ``name``; MissingAttributeError if there is none."""
+        record = self.schema.edge_type(name)
+        if record is None:
+            names = [t.name for t in self.schema.edge_types]
+            raise MissingAttributeError(f"{self.path}: edge type {name!r}: expected one of {names}")
+        return record
+
+    @property
+    def columns(self) -> list[str]:
+        """The files of all columns."""
+        return list(self._columns)
+
+    def column(self, file: str) -> _core.Column:
+        """The opened column in ``file``, a name from the schema."""
+        return self._columns[file]
+
+    def topology(self, name: EdgeType | None) -> _core.Topology:
+        """The opened topology of an edge type."""
+        self.edge_type(name)
+        return self._topologies[name]
+
+    def view(self, file: str) -> Tensor:
+        """What is stored in ``file``, as a tensor over the mapped file."""
+        if file not in self._views:
+            self._views[file] = self._new_view(file)
+        return self._views[file]
+
+    def _new_view(self, file: str) -> Tensor:
+        view = view_column(self._columns[file])
+        self._files[view] = file
+        return view
+
+    def file_of(self, stored: Tensor) -> str | None:
+        """The file that a tensor is a view of and as good as; None where it was written to."""
+        if stored.requires_grad or is_written(stored):
+            return None
+        file: str | None = self._files.get(stored)
+        return file
+
+    def copy_of(self, view: Tensor) -> Tensor | None:
+        """Another view of a view's file, with what was written to that; None if it is no view.
+
+        From then on, writes to the one do not show in the other. In memory is what was written.
+        """
+        if view not in self._files or view.requires_grad:
+            return None
+        copy = self._new_view(self._files[view])
+        if is_written(view):
+            copy_changed_rows(view, copy)
+        return copy
+
+    def tell_use(self, what: str, num_bytes: int, instead: str) -> None:
+        """Says that so much is about to be in memory, if it is a large part of the budget.
+
+        Args:
+            what: What, as its user calls it; each is told once.
+            num_bytes: How much.
+            instead: What to do instead, half a sentence.
+
+        Raises:
+            DoesNotFitError: The store was opened with ``strict=True``.
+        """
+        if num_bytes <= _LARGE_SHARE * self.memory or what in self._told:
+            return
+        message = (
+            f"{self.path}: {what}: found {num_bytes / 1e6:,.0f} MB to be in memory, expected at "
+            f"most a tenth of the budget of {self.memory / 1e6:,.0f} MB; {instead}"
+        )
+        if self.strict:
+            raise DoesNotFitError(message)
+        self._told.add(what)
+        hint = "gz.open(strict=True) makes this an error"
+        warnings.warn(f"{message} ({hint})", MemoryUseWarning, stacklevel=_frames_to_script())
+
+    def rows(self, file: str) -> Tensor | EncodedRows:
+        """The column in ``file`` as it was meant: its view, or rows to be decoded."""
+        if file in self._left_half:
+            return self.view(file)
+        return column_rows(self._columns[file], self.view(file))
+
+    def order(self, name: str | None) -> Tensor | None:
+        """The node of every row (``int32`` or ``int64``), None if rows are numbered as nodes."""
+        file = self.node_type(name).order
+        return None if file is None else self.view(file)
+
+    def rank(self, name: str | None) -> Tensor | None:
+        """The row of every node (``int32`` or ``int64``), None if rows are numbered as nodes."""
+        file = self.node_type(name).rank
+        return None if file is None else self.view(file)
+
+    def node_column(self, name: str | None, attr: str) -> Tensor:
+        """A node attribute in the order of nodes; in memory unless it lies so on disk.
+
+        Raises:
+            DoesNotFitError: There is not enough memory for that.
+        """
+        rows = self.rows(self.node_type(name).attrs[attr])
+        rank = self.rank(name)
+        if isinstance(rows, Tensor) and rank is None:
+            return rows
+        needed, free = math.prod(rows.shape) * rows.dtype.itemsize, free_memory()
+        if needed > free:
+            group = "" if name is None else f"group_name={name!r}, "
+            raise DoesNotFitError(
+                f"{self.path}: attribute {attr!r}: found {free:,} bytes of memory free, expected "
+                f"{needed:,} for all rows in the order of nodes, which is not theirs on disk; read "
+                f"some: store.feature_store.get_tensor({group}attr_name={attr!r}, index=nodes)"
+            )
+        return decoded(rows) if rank is None else permuted(rows, rank)
+
+    def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
+        """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file, by rows."""
+        return view_topology(self.topology(name))
+
+    def _ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
+        return (None, None) if name is None else (name[0], name[2])
+
+    def user_csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """``indptr`` and ``indices`` by nodes, and the slot that each entry lies in.
+
+        Slots are None where they are the entries' own numbers. What lies otherwise on disk is built
+        in memory.
+        """
+        indptr, indices = self.csc(name)
+        src, dst = self._ends(name)
+        rank = self.rank(dst)
+        slots: Tensor | None = None
+        if rank is None:
+            self.topology(name).check_bounds()
+            indices = self.sources(name)
+        else:
+            row, bounds = look_up(rank, torch.arange(rank.numel())), self.bounds(name)
+            first, degree = gather(bounds, row), gather(bounds.diff(), row)
+            indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
+            slots = torch.arange(indices.numel())
+            if int(indptr[-1]) != slots.numel():
+                file = self.path / str(self.node_type(dst).rank)
+                expected = (
+                    f"each of 0 … {row.numel() - 1} once; run `graphzero verify` on the store"
+                )
+                raise FormatError.of(file, "rows", "rows that repeat", expected)
+            slots += torch.repeat_interleave(first - indptr[:-1], degree)
+            indices = gather(self.sources(name), slots)
+        return indptr, self._nodes(src, indices), slots
+
+    def sources(self, name: EdgeType | None) -> Tensor:
+        """``indices`` in memory (``int64``), checked, for who gathers or writes by them.
+
+        Raises:
+            FormatError: One of them is no source.
+        """
+        return self.checked_sources(name, in_memory(self.csc(name)[1], torch.int64))
+
+    def checked_sources(self, name: EdgeType | None, rows: Tensor) -> Tensor:
+        """``rows``, some of the ``indices``.
+
+        Raises:
+            FormatError: One of them is no source.
+        """
+        topology = self.topology(name)
+        if rows.numel() and not 0 <= int(rows.min()) <= int(rows.max()) < topology.num_src:
+            expected = f"0 <= node < {topology.num_src}; run `graphzero verify` on the store"
+            raise FormatError.of(topology.path, "indices", "something else", expected)
+        return rows
+
+    def bounds(self, name: EdgeType | None, first: int = 0, last: int | None = None) -> Tensor:
+        """``indptr`` from row ``first`` to ``last``, both included, in memory and checked.
+
+        Raises:
+            FormatError: They are no numbers that rise from 0 to the number of edges.
+            OSError: They cannot be read.
+        """
+        topology = self.topology(name)
+        return topology.bounds(first, topology.num_dst if last is None else last)
+
+    def bounds_at(self, name: EdgeType | None, rows: Tensor) -> Tensor:
+        """``indptr`` at some rows (``int64``, rising), in memory; raises as :meth:`bounds`."""
+        topology = self.topology(name)
+        found = gather(self.csc(name)[0], rows)
+        rises = bool((found[1:] >= found[:-1]).all())
+        if found.numel() and not (rises and found[0] >= 0 and found[-1] <= topology.num_edges):
+            expected = f"numbers that rise from 0 to {topology.num_edges}"
+            expected += "; run `graphzero verify` on the store"
+            raise FormatError.of(topology.path, "indptr", "something else", expected)
+        return found
+
+    def edge_id(self, name: EdgeType | None) -> Tensor | None:
+        """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical."""
+        file = self.edge_type(name).edge_id
+        return None if file is None else self.view(file)
+
+    def edge_position(self, name: EdgeType | None) -> Tensor | None:
+        """CSC slots by original edge id (``int32`` or ``int64``), None if identical.
+
+        Costs 4 bytes an edge (8 beyond 2³¹ edges), once.
+        """
+        if self.edge_id(name) is None:
+            return None
+        if name not in self._positions:
+            self._positions[name] = self.edge_slots(name, 0, self.edge_type(name).num_edges)
+        return self._positions[name]
+
+    def edge_slots(self, name: EdgeType | None, begin: int, end: int) -> Tensor:
+        """CSC slots of the edge ids from ``begin`` to ``end - 1``, by a pass over the ids.
+
+        REQUIRES that slots are not the ids.
+        """
+        ids, record = self.edge_id(name), self.edge_type(name)
+        assert ids is not None
+        slots = inverse(ids, begin, end)
+        if slots is None:
+            raise FormatError.of(
+                self.path / str(record.edge_id),
+                "rows",
+                "edge ids that repeat or are out of range",
+                f"each of 0 … {ids.numel() - 1} once; run `graphzero verify` on the store",
+            )
+        return slots
+
+    def edge_index(self, name: EdgeType | None) -> Tensor:
+        """COO ``int64 [2, num_edges]`` in the order of original edge ids, built in memory."""
+        degrees = self.bounds(name).diff()
+        row = self.sources(name)
+        col = torch.repeat_interleave(torch.arange(degrees.numel()), degrees)
+        position = self.edge_position(name)
+        if position is not None:
+            row, col = permuted(row, position), permuted(col, position)
+        ends = zip((row, col), self._ends(name), strict=True)
+        return torch.stack([self._nodes(end, rows) for rows, end in ends])
+
+    def _nodes(self, name: str | None, rows: Tensor) -> Tensor:
+        order = self.order(name)
+        return rows if order is None else look_up(order, rows)
+
+    def edge_column(self, name: EdgeType | None, attr: str) -> Tensor:
+        """An edge attribute in the order of original edge ids; copied unless that is CSC order."""
+        rows = self.rows(self.edge_type(name).attrs[attr])
+        position = self.edge_position(name)
+        return decoded(rows) if position is None else permuted(rows, position)

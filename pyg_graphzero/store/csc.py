@@ -1,0 +1,284 @@
+"""COO to CSC: the seam between readers, which yield chunks of edges, and the files of a store."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.store.columns import dtype_name
+from pyg_graphzero.store.rows import describe
+
+_ID_DTYPES = ("int64", "int32", "uint64", "uint32")
+# More edges than anybody has, where nobody knows how many there will be.
+_MANY = 1 << 40
+
+
+@dataclass
+class EdgeChunk:
+    """Some edges, in input order.
+
+    Attributes:
+        src: ``int64``, ``int32``, ``uint64`` or ``uint32 [n]``, an array or a tensor.
+        dst: Likewise.
+        columns: Payload by name, ``[n, ...]`` each, NumPy arrays or tensors; the same names, dtypes
+            and row shapes in every chunk.
+    """
+
+    src: Any
+    dst: Any
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class CscOptions:
+    """What becomes of the edges of one type.
+
+    Edges are numbered in input order. The options apply in this order and renumber what is left:
+    self-loops are removed, reverse edges are appended behind the originals (self-loops have none),
+    duplicates of a (source, destination) pair collapse onto their first occurrence, missing
+    self-loops are appended. Neighbourhoods are in the order of edge numbers, or by time first.
+
+    Attributes:
+        bipartite: Sources and destinations are nodes of different types, so that an edge between
+            equal ids is no self-loop.
+        undirected: Append the reverse of every edge, with the same payload.
+        coalesce: How to join the payload of duplicates: one of ``first``, ``sum``, ``mean``,
+            ``min``, ``max``; None keeps duplicates.
+        self_loops: ``keep``, ``remove``, or ``add`` (one for every node that has none; payload 1).
+        time_attr: Sort neighbourhoods by this column, where there is one of that name.
+        source_times: Else by these, ``int64 [num_src]``.
+    """
+
+    bipartite: bool = False
+    undirected: bool = False
+    coalesce: str | None = None
+    self_loops: str = "keep"
+    time_attr: str | None = None
+    source_times: Tensor | None = None
+
+
+@dataclass
+class BuildRoom:
+    """What a build may use.
+
+    Attributes:
+        memory: Bytes for buffers.
+        directory: For scratch files, which nobody sees: they have no name.
+        marks: Notes which nodes have edges, for sources and destinations.
+        reading: Called with the number of edges of each chunk read.
+        sorting: Called with what is done and what there is to do; may raise to cancel.
+        num_threads: 0 uses as many as torch does.
+    """
+
+    memory: int
+    directory: Path
+    marks: tuple[_core.NodeMarks | None, _core.NodeMarks | None] = (None, None)
+    reading: Callable[[int], object] = lambda count: None
+    sorting: Callable[[int, int], object] = lambda done, total: None
+    num_threads: int = 0
+
+
+@dataclass
+class Csc:
+    """The files of one edge type, and what is in them.
+
+    Attributes:
+        num_edges: Number of edges.
+        topology: The ``.gl`` file.
+        edge_id: The edge's number for every slot; None where that is ``0 … num_edges - 1``.
+        columns: Payload in CSC order.
+        time_order: The attribute that neighbourhoods are sorted by.
+        dtypes: Of every column, a tensor without rows that has its dtype and row shape.
+        stats: What the engine counted.
+    """
+
+    num_edges: int
+    topology: Path
+    edge_id: Path | None
+    columns: dict[str, Path]
+    time_order: str | None
+    dtypes: dict[str, Tensor]
+    stats: dict[str, Any]
+
+
+class CscBuild:
+    """One edge type on its way into its files.
+
+    Args:
+        first: A chunk of the stream: says which columns there are.
+        num_src: Number of source nodes.
+        num_dst: Number of destination nodes.
+        num_edges: At least as many as the stream has; None if unknown.
+        options: What becomes of the edges.
+        room: What the build may use.
+
+    Raises:
+        ValueError: An option that does not apply.
+    """
+
+    def __init__(
+        self,
+        first: EdgeChunk,
+        num_src: int,
+        num_dst: int,
+        num_edges: int | None,
+        options: CscOptions,
+        room: BuildRoom,
+    ) -> None:
+        self.dtypes = {k: _without_rows(as_rows(v)) for k, v in first.columns.items()}
+        has_time = options.time_attr in self.dtypes
+        source_times = None if has_time else options.source_times
+        self.time_order = options.time_attr if has_time or source_times is not None else None
+        self._room = room
+        self._engine = _core.CscBuilder(
+            num_src=num_src,
+            num_dst=num_dst,
+            max_edges=_MANY if num_edges is None else num_edges,
+            columns=[
+                (name, dtype_name(rows.dtype), list(rows.shape[1:]), _one(rows.dtype))
+                for name, rows in self.dtypes.items()
+            ],
+            src_marks=room.marks[0],
+            dst_marks=room.marks[1],
+            bipartite=options.bipartite or num_src != num_dst,
+            undirected=options.undirected,
+            coalesce=options.coalesce or "",
+            self_loops=options.self_loops,
+            time_column=list(self.dtypes).index(str(options.time_attr)) if has_time else -1,
+            source_times=source_times,
+            room=room.memory,
+            directory=str(room.directory),
+            num_threads=room.num_threads,
+        )
+
+    @property
+    def record_bytes(self) -> int:
+        """What one edge takes while it waits."""
+        return self._engine.record_bytes
+
+    @property
+    def keep_bytes(self) -> int:
+        """How many bytes of edges may wait in memory; from there on all wait in scratch files."""
+        return self._engine.keep_bytes
+
+    def append(self, chunk: EdgeChunk) -> None:
+        """Adds edges.
+
+        Raises:
+            IndexError: Names the first edge whose id is not a node.
+            ValueError: The columns are not those of the first chunk.
+        """
+        columns = {name: as_rows(value) for name, value in chunk.columns.items()}
+        found = {k: describe(v) for k, v in columns.items()}
+        expected = {k: describe(v) for k, v in self.dtypes.items()}
+        if found != expected:
+            raise ValueError(f"edge attributes: found {found}, expected {expected}")
+        rows = [_bytes(value) for value in columns.values()]
+        self._engine.append(_ids(chunk.src), _ids(chunk.dst), rows)
+        self._room.reading(len(chunk.src))
+
+    def finish(self, place: Callable[[str, str], Path]) -> Csc:
+        """Writes the files.
+
+        Args:
+            place: Gives the path of a new file, by name and suffix.
+        """
+        topology, edge_id = place("topology", ".gl"), place("edge_id", ".gd")
+        columns: dict[str, Path] = {}
+        for name in self.dtypes:
+            columns[name] = place(name, ".gd")
+        stats = self._engine.finish(
+            str(topology),
+            str(edge_id),
+            [str(path) for path in columns.values()],
+            self._room.sorting,
+        )
+        trivial = stats.pop("ids_are_slots")
+        if trivial:
+            edge_id.unlink()
+        return Csc(
+            stats["num_edges"],
+            topology,
+            None if trivial else edge_id,
+            columns,
+            self.time_order,
+            self.dtypes,
+            stats,
+        )
+
+
+def build_csc(
+    chunks: Iterable[EdgeChunk],
+    num_src: int,
+    num_dst: int,
+    place: Callable[[str, str], Path],
+    room: BuildRoom,
+    num_edges: int | None = None,
+    options: CscOptions | None = None,
+) -> Csc:
+    """Sorts a stream of edges by destination into files, in bounded memory.
+
+    Args:
+        chunks: The edges.
+        num_src: Number of source nodes.
+        num_dst: Number of destination nodes.
+        place: Gives the path of a new file, by name and suffix.
+        room: What the build may use.
+        num_edges: At least as many as the stream has; None if unknown.
+        options: What becomes of the edges.
+
+    Raises:
+        IndexError: Names the first edge whose id is not a node.
+        ValueError: An option that does not apply.
+        OSError: Names the scratch or store file that cannot be written.
+    """
+    stream = iter(chunks)
+    first = next(stream, EdgeChunk(np.empty(0, np.int64), np.empty(0, np.int64)))
+    build = CscBuild(first, num_src, num_dst, num_edges, options or CscOptions(), room)
+    for chunk in chain([first], stream):
+        build.append(chunk)
+    return build.finish(place)
+
+
+def as_rows(value: Any) -> Tensor:
+    """A column of a chunk as a tensor over the same memory, for reading only."""
+    if isinstance(value, Tensor):
+        return value
+    array = np.asarray(value)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    with warnings.catch_warnings():
+        # What pyarrow parsed or NumPy mapped is read-only, and is only read here.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+def _without_rows(rows: Tensor) -> Tensor:
+    return torch.empty((0, *rows.shape[1:]), dtype=rows.dtype)
+
+
+def _bytes(rows: Tensor) -> np.ndarray:
+    """The memory of a column."""
+    if rows.numel() == 0:
+        return np.empty(0, np.uint8)
+    flat = rows.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1)
+    return flat.view(torch.uint8).numpy()
+
+
+def _one(dtype: torch.dtype) -> bytes:
+    return _bytes(torch.ones(1).to(dtype)).tobytes()
+
+
+def _ids(value: Any) -> np.ndarray:
+    """Ids as the engine takes them; copied only where their dtype is none of its own."""
+    ids = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    ids = ids.astype(ids.dtype.newbyteorder("="), copy=False)
+    return ids if ids.dtype.name in _ID_DTYPES else ids.astype(np.int64)

@@ -1,0 +1,433 @@
+"""Rows of an input, read a slab at a time: what every reader hands on, whatever its size.
+
+Nothing here maps a file: pages of a map count as the process's memory, which is what a budget is
+about. Rows are read by system call into memory of the slab's size.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_graphzero.errors import InputError
+from pyg_graphzero.util.reading import reading
+
+# Rows are read in pieces of about this many bytes.
+SLAB_BYTES = 32 << 20
+# Of a stream, at once.
+_READ_BYTES = 1 << 20
+
+# Makes the path of a temporary file from a name for it, as `Workspace.file` does.
+Spool = Callable[[str], Path]
+
+
+class Rows(ABC):
+    """A table of one dtype, ``[num_rows, ...]``, that may be read any number of times.
+
+    Args:
+        shape: With the number of rows first.
+        dtype: Of the tensors that come out.
+    """
+
+    def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
+        self.shape = tuple(shape)
+        self.dtype = dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return prod(self.shape[1:]) * self.dtype.itemsize
+
+    @abstractmethod
+    def read(self, begin: int, end: int) -> Tensor:
+        """Rows ``begin … end - 1``, contiguous; the caller must not write to them.
+
+        Raises:
+            InputError: The input is damaged, or shorter than it said.
+        """
+
+    def slabs(self, num_rows: int | None = None) -> Iterator[Tensor]:
+        """All rows in order, in pieces of ``num_rows`` (or of about 32 MiB)."""
+        step = num_rows or max(1, SLAB_BYTES // max(1, self.row_bytes))
+        for begin in range(0, len(self), step):
+            yield self.read(begin, min(begin + step, len(self)))
+
+    def columns(self) -> list[Rows]:
+        """The columns of a matrix ``[num_rows, k]``, each a table ``[num_rows]``."""
+
+        def pick(column: int) -> Rows:
+            return MappedRows(
+                self, self.shape[:1], self.dtype, lambda slab, _: slab[:, column].contiguous()
+            )
+
+        return [pick(column) for column in range(self.shape[1])]
+
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """The few rows of a matrix ``[k, n]``, each a table ``[n]``.
+
+        Args:
+            spool: Makes a temporary file, which rows that can only be read forwards need.
+        """
+        return self.to_file(spool("rows")).vectors(spool)
+
+    def to_file(self, path: Path) -> FileRows:
+        """These rows in a file of their own, written here."""
+        with open(path, "wb") as file:
+            for slab in self.slabs():
+                file.write(as_bytes(slab))
+        return FileRows(path, 0, self.shape, self.dtype)
+
+
+class ArrayRows(Rows):
+    """Rows that are in memory already.
+
+    Args:
+        value: A dense CPU tensor ``[num_rows, ...]``.
+        path: The file it was loaded from, if it was, for messages.
+    """
+
+    def __init__(self, value: Tensor, path: Path | None = None) -> None:
+        super().__init__(value.shape, value.dtype)
+        self.value = value
+        self.path = path
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return self.value[begin:end].contiguous()
+
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """See :meth:`Rows.vectors`."""
+        return [ArrayRows(row, self.path) for row in self.value]
+
+
+def origin(table: object, name: str) -> Path:
+    """For messages: the file of a table, or ``<name>`` for what is in memory only."""
+    path: Path | None = getattr(table, "path", None)
+    return path or Path(f"<{name}>")
+
+
+class FileRows(Rows):
+    """Rows that lie one after another in a file: `.npy`, stored `.npz` members, raw binary.
+
+    Args:
+        path: The file.
+        offset: Where the first row starts, in bytes.
+        shape: With the number of rows first.
+        dtype: How rows are stored.
+        swapped: In the byte order that is not this machine's.
+
+    Raises:
+        InputError: The file is too short for that many rows.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        offset: int,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        swapped: bool = False,
+    ) -> None:
+        super().__init__(shape, dtype)
+        self.path = path
+        self.offset = offset
+        self.swapped = swapped
+        self._check(path.stat().st_size)
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        out = np.empty((end - begin) * self.row_bytes, dtype=np.uint8)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._fill(fd, out.data, self.offset + begin * self.row_bytes)
+        finally:
+            os.close(fd)
+        return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
+
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """See :meth:`Rows.vectors`."""
+        return [
+            FileRows(
+                self.path,
+                self.offset + row * self.row_bytes,
+                self.shape[1:],
+                self.dtype,
+                self.swapped,
+            )
+            for row in range(len(self))
+        ]
+
+    def _fill(self, fd: int, view: memoryview, at: int) -> None:
+        while len(view):
+            count = os.preadv(fd, [view], at)
+            if count == 0:
+                self._check(os.fstat(fd).st_size)
+            view, at = view[count:], at + count
+
+    def _check(self, size: int) -> None:
+        needed = self.offset + prod(self.shape) * self.dtype.itemsize
+        if size < needed:
+            raise InputError(
+                self.path, "file", f"{size} bytes", f"{needed} or more, for {len(self)} rows"
+            )
+
+
+class FortranRows(FileRows):
+    """Rows of a matrix that lies in its file column by column, as NumPy's Fortran order has it."""
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        width = self.dtype.itemsize
+        inner = self.shape[:0:-1]
+        out = np.empty((prod(inner), (end - begin) * width), dtype=np.uint8)
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for column, part in enumerate(out):
+                self._fill(fd, part.data, self.offset + (column * len(self) + begin) * width)
+        finally:
+            os.close(fd)
+        slab = _typed(out.reshape(-1), (*inner, end - begin), self.dtype, self.swapped)
+        return slab.permute(*range(slab.dim() - 1, -1, -1)).contiguous()
+
+    def columns(self) -> list[Rows]:
+        """See :meth:`Rows.columns`."""
+        return self._transposed().vectors(no_spool)
+
+    def vectors(self, spool: Spool) -> list[Rows]:
+        """See :meth:`Rows.vectors`."""
+        return self._transposed().columns()
+
+    def _transposed(self) -> FileRows:
+        return FileRows(self.path, self.offset, self.shape[::-1], self.dtype, self.swapped)
+
+
+def no_spool(name: str) -> Path:
+    """The :data:`Spool` of what needs none."""
+    raise AssertionError(f"{name}: a temporary file is not expected to be needed here")
+
+
+class StreamRows(Rows):
+    """Rows that can only be read forwards, such as a deflated member of an archive.
+
+    Going back starts again from the first row.
+
+    Args:
+        path: The input, for messages.
+        where: The part of it, for messages.
+        open_stream: Starts a stream at the first byte of the first row.
+        shape: With the number of rows first.
+        dtype: How rows are stored.
+        swapped: In the byte order that is not this machine's.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        where: str,
+        open_stream: Callable[[], BinaryIO],
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        swapped: bool = False,
+    ) -> None:
+        super().__init__(shape, dtype)
+        self.path = path
+        self.where = where
+        self.swapped = swapped
+        self._open = open_stream
+        self._stream: BinaryIO | None = None
+        self._at = 0  # the row the stream stands at
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        if begin < self._at:
+            self._close()
+        if self._stream is None:
+            self._stream = self._open()
+        step = max(1, SLAB_BYTES // max(1, self.row_bytes))
+        try:
+            while self._at < begin:
+                self._take(min(step, begin - self._at))
+            out = self._take(end - begin)
+        except BaseException:
+            self._close()
+            raise
+        if self._at == len(self):
+            self._close()
+        return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
+
+    def _close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._at = None, 0
+
+    def _take(self, num_rows: int) -> np.ndarray:
+        assert self._stream is not None
+        out = np.empty(num_rows * self.row_bytes, dtype=np.uint8)
+        view = out.data
+        while len(view):
+            # A read at a time, so that what the stream decompresses is not held twice.
+            with reading(self.path, self.where, "undamaged data"):
+                part = self._stream.read(min(len(view), _READ_BYTES))
+            if not part:
+                done = self._at + (len(out) - len(view)) // max(1, self.row_bytes)
+                raise InputError(
+                    self.path, self.where, f"an end after {done} rows", f"{len(self)} rows"
+                )
+            view[: len(part)] = part
+            view = view[len(part) :]
+        self._at += num_rows
+        return out
+
+
+class MappedRows(Rows):
+    """Rows of another table through a function, row for row.
+
+    Args:
+        base: What is read.
+        shape: Of the result, with as many rows.
+        dtype: Of the result.
+        function: Slab and the number of its first row to slab.
+    """
+
+    def __init__(
+        self,
+        base: Rows,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        function: Callable[[Tensor, int], Tensor],
+    ) -> None:
+        super().__init__(shape, dtype)
+        self.base = base
+        self.function = function
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        return self.function(self.base.read(begin, end), begin)
+
+
+class StackedRows(Rows):
+    """Tables ``[num_rows]`` side by side, as the columns of a matrix.
+
+    Args:
+        parts: One or more, of one length; of several dtypes the matrix has what NumPy makes of
+            them, so that no value is lost.
+    """
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        dtypes = {part.dtype for part in parts}
+        dtype = parts[0].dtype
+        if len(dtypes) > 1:
+            common = np.result_type(*(torch.empty(0, dtype=each).numpy() for each in dtypes))
+            dtype = torch.from_numpy(np.empty(0, common)).dtype
+        super().__init__((len(parts[0]), len(parts)), dtype)
+        self.parts = parts
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        columns = [part.read(begin, end).to(self.dtype) for part in self.parts]
+        return torch.stack(columns, dim=1)
+
+    def columns(self) -> list[Rows]:
+        """See :meth:`Rows.columns`."""
+        return list(self.parts)
+
+
+class ChainRows(Rows):
+    """Tables that follow one another, such as the files of a directory.
+
+    Args:
+        parts: One or more, of one dtype and row shape.
+    """
+
+    def __init__(self, parts: Sequence[Rows]) -> None:
+        self.starts = np.cumsum([0, *(len(part) for part in parts)]).tolist()
+        super().__init__((self.starts[-1], *parts[0].shape[1:]), parts[0].dtype)
+        self.parts = parts
+
+    def part_of(self, row: int) -> tuple[int, int]:
+        """The part that holds ``row``, and the row's number in it."""
+        part = bisect_right(self.starts, row) - 1
+        return part, row - self.starts[part]
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        first = min(self.part_of(begin)[0], len(self.parts) - 1)
+        pieces: list[Tensor] = []
+        for part, start in zip(self.parts[first:], self.starts[first:], strict=False):
+            if start >= end and pieces:
+                break
+            pieces.append(part.read(max(begin - start, 0), min(end - start, len(part))))
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+class ScatterRows(Rows):
+    """One value in all rows but a few, which are kept in memory.
+
+    Args:
+        num_rows: Number of rows.
+        index: Rows that have a value of their own, ``int64 [n]``; of a row named twice the last
+            value counts.
+        values: Theirs, ``[n]``.
+        fill: That of all others.
+    """
+
+    def __init__(self, num_rows: int, index: Tensor, values: Tensor, fill: float) -> None:
+        super().__init__((num_rows,), values.dtype)
+        order = index.argsort(stable=True)
+        order = order[torch.cat([index[order].diff() != 0, torch.ones(min(len(order), 1)) > 0])]
+        self._index, self._values, self._fill = index[order].numpy(), values[order], fill
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        out = torch.full((end - begin,), self._fill, dtype=self.dtype)
+        first, last = np.searchsorted(self._index, (begin, end))
+        out[torch.from_numpy(self._index[first:last]) - begin] = self._values[first:last]
+        return out
+
+
+class RangeRows(Rows):
+    """True in rows ``first … last - 1``, false in all others: ``bool [num_rows]``."""
+
+    def __init__(self, num_rows: int, first: int, last: int) -> None:
+        super().__init__((num_rows,), torch.bool)
+        self._first, self._last = first, last
+
+    def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
+        rows = torch.arange(begin, end)
+        return (rows >= self._first) & (rows < self._last)
+
+
+def describe(value: Any) -> str:
+    """Dtype and row shape of rows, a tensor or an array: ``"float32[128]"``."""
+    shape = ", ".join(map(str, value.shape[1:]))
+    name = str(value.dtype).removeprefix("torch.")
+    return f"{name}[{shape}]" if shape else name
+
+
+def as_bytes(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor of any dtype, for writing to a file."""
+    if tensor.numel() == 0:
+        return memoryview(b"")
+    return tensor.reshape(-1).view(torch.uint8).numpy().data
+
+
+def _typed(data: np.ndarray, shape: Sequence[int], dtype: torch.dtype, swapped: bool) -> Tensor:
+    """Bytes as they lie in the file as a tensor."""
+    if swapped and dtype.itemsize > 1:
+        width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+        data = data.reshape(-1, width)[:, ::-1].reshape(-1)
+    raw = torch.from_numpy(np.ascontiguousarray(data))
+    return raw.view(dtype).view(tuple(shape)) if raw.numel() else torch.empty(shape, dtype=dtype)

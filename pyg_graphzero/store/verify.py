@@ -1,0 +1,149 @@
+"""Reading a whole store against its checksums, and naming what is bad."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import FormatError, StoreInUseError
+from pyg_graphzero.store import schema, unpublished
+from pyg_graphzero.store.adopted import adopted_path, open_adopted
+from pyg_graphzero.store.columns import look_up, view_column
+from pyg_graphzero.store.schema import NodeTypeSchema, StoreSchema
+from pyg_graphzero.util.locks import StoreLock
+
+_BLOCKS_PER_STEP = 64
+_ROWS_PER_STEP = 1 << 20
+
+
+@dataclass
+class VerifyReport:
+    """What verify() read and found.
+
+    Attributes:
+        files: Number of files checked, adopted ones not among them.
+        blocks: Number of blocks checked.
+        bytes: Number of bytes read.
+        adopted: Files that the store refers to; there are no checksums of all their rows, so only
+            their size and fingerprint are checked.
+        bad: One line per fault: file, block, offset, found and expected checksum.
+        leftovers: Files that a writer which died has left and that nothing names; each says whether
+            it was deleted, for which nobody may have the store open for writing.
+    """
+
+    files: int = 0
+    blocks: int = 0
+    bytes: int = 0
+    adopted: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+    leftovers: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is bad."""
+        return not self.bad
+
+    def __str__(self) -> str:
+        head = f"{self.files} files, {self.blocks} blocks, {self.bytes:,} bytes: "
+        notes = [f"{path}: adopted, size and fingerprint checked" for path in self.adopted]
+        notes += self.leftovers
+        verdict = ["all good"] if self.ok else [f"{len(self.bad)} bad", *self.bad]
+        return head + "\n".join([*verdict, *notes])
+
+
+def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+    """Checks every header, size and block checksum of the store at ``path``, and orders of nodes.
+
+    Args:
+        path: The store's directory.
+        progress: Called with (bytes read so far, bytes in all).
+
+    Raises:
+        FileNotFoundError: No store at ``path``.
+        FormatError: `store.json` itself cannot be read; faults of other files are reported.
+        OSError: A read failed.
+    """
+    store = schema.load(path)
+    total = sum(record.bytes for record in store.files.values())
+    report, seen = VerifyReport(), 0
+    for name, record in store.files.items():
+        report.files += 1
+        seen += record.bytes
+        file = str(path / name)
+        try:
+            schema.check_file(path, name, record)
+            count, table_faults = _core.count_blocks(file)
+            for first in range(0, count, _BLOCKS_PER_STEP):
+                for block, offset, size, detail in _core.verify_blocks(
+                    file, first, _BLOCKS_PER_STEP
+                ):
+                    report.bad.append(
+                        f"{file}: block {block} (offset {offset}, {size} bytes): {detail}"
+                    )
+                if progress is not None:
+                    progress(seen - record.bytes + min(first << 20, record.bytes), total)
+            report.bad += [f"{file}: {detail}" for *_, detail in table_faults]
+            report.blocks += count
+            report.bytes += record.bytes
+        except FormatError as error:
+            report.bad.append(str(error))
+    for node_type in store.node_types:
+        if node_type.order is not None and node_type.rank is not None and report.ok:
+            report.bad += _bad_orders(path, node_type)
+    for name, adopted in store.adopted.items():
+        report.adopted.append(str(adopted_path(path, adopted)))
+        try:
+            open_adopted(path, name, adopted)
+        except FormatError as error:
+            report.bad.append(str(error))
+    report.leftovers = _swept(path, store)
+    if progress is not None:
+        progress(total, total)
+    return report
+
+
+def _swept(path: Path, store: StoreSchema) -> list[str]:
+    """Deletes what dead writers have left, where that can be told from what a living one writes."""
+    left = unpublished.leftovers(path, store)
+    if not left:
+        return []
+    try:
+        with StoreLock(path):
+            swept = unpublished.sweep(path, schema.load(path))
+    except StoreInUseError:
+        return []
+    except OSError as error:
+        return [f"{file}: left by a writer that died, not deleted ({error})" for file in left]
+    return [f"{file}: left by a writer that died, deleted" for file in swept]
+
+
+def _bad_orders(path: Path, node_type: NodeTypeSchema) -> list[str]:
+    """Where an order and the ranks of a node type are not each other's inverse; the first place."""
+    assert node_type.order is not None
+    assert node_type.rank is not None
+    try:
+        order, rank = (
+            view_column(_core.Column.open(str(path / name)))
+            for name in (node_type.order, node_type.rank)
+        )
+        where, count = path / node_type.order, node_type.num_nodes
+        for file, column in ((node_type.order, order), (node_type.rank, rank)):
+            if list(column.shape) != [count] or column.dtype not in (torch.int32, torch.int64):
+                found, expected = f"{column.dtype} {list(column.shape)}", f"integers [{count}]"
+                return [str(FormatError.of(path / file, "dtype, shape", found, expected))]
+        for begin in range(0, count, _ROWS_PER_STEP):
+            nodes = order[begin : begin + _ROWS_PER_STEP].to(torch.int64)
+            rows = torch.arange(begin, begin + nodes.numel())
+            outside = (nodes < 0) | (nodes >= count)
+            bad = outside | (look_up(rank, nodes.masked_fill(outside, 0)) != rows)
+            if bad.any():
+                at = int(bad.nonzero()[0, 0])
+                expected = f"a node whose rank is {begin + at}"
+                return [str(FormatError.of(where, f"row {begin + at}", int(nodes[at]), expected))]
+    except FormatError as error:
+        return [str(error)]
+    return []

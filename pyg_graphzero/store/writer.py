@@ -1,0 +1,459 @@
+"""Writing stores: the only way one comes into being.
+
+A new store is written to a sibling directory, synced, and renamed into place: a kill at any instant
+leaves the old store or none. How an existing one changes is in :mod:`pyg_graphzero.store.editor`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from pyg_graphzero import _core
+from pyg_graphzero.store import schema
+from pyg_graphzero.store.adopted import adopt
+from pyg_graphzero.store.columns import write_column
+from pyg_graphzero.store.csc import (
+    BuildRoom,
+    Csc,
+    CscOptions,
+    EdgeChunk,
+    build_csc,
+)
+from pyg_graphzero.store.encoding import ColumnEncoder, EncodingLoss
+from pyg_graphzero.store.rows import ArrayRows, FileRows, Rows
+from pyg_graphzero.store.schema import (
+    EdgeType,
+    EdgeTypeSchema,
+    FileRecord,
+    NodeTypeSchema,
+    StoreSchema,
+)
+from pyg_graphzero.util.arguments import as_tensor, check_index_set
+from pyg_graphzero.util.locks import StoreLock, make_scratch, remove_abandoned
+from pyg_graphzero.util.names import locate
+from pyg_graphzero.util.workspace import Workspace
+
+
+def _safe(name: str) -> str:
+    """``name`` as a file name; what is lost is harmless, since the schema keeps the real one."""
+    return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
+
+
+class FileSet:
+    """Writes column and topology files of one store and records them in its schema."""
+
+    def __init__(self, directory: Path, store: StoreSchema) -> None:
+        self.directory = directory
+        self.schema = store
+        self._placed: set[Path] = set()
+
+    def _place(self, folder: str, name: str, suffix: str) -> Path:
+        """A path in ``folder`` that was not given before."""
+        locate(self.directory, folder, folder=True).mkdir(exist_ok=True)
+        stem, n = f"{folder}/{_safe(name)}", 1
+        while (path := self.directory / (stem + (f"-{n}" if n > 1 else "") + suffix)) and (
+            path in self._placed or os.path.lexists(path)
+        ):
+            n += 1
+        self._placed.add(path)
+        return path
+
+    def _record(self, path: Path) -> str:
+        return self.add(path.relative_to(self.directory).as_posix(), None)
+
+    def add(self, file: str, loss: EncodingLoss | None) -> str:
+        """Records a file that is written and synced; ``loss`` is what encoding has cost."""
+        path = self.directory / file
+        cost = None if loss is None else loss.to_dict()
+        self.schema.files[file] = FileRecord(path.stat().st_size, schema.header_hash(path), cost)
+        return file
+
+    @contextmanager
+    def _placing(self, folder: str) -> Iterator[Callable[[str, str], Path]]:
+        """Hands out paths in ``folder``; should writing fail, none of them is left."""
+        placed: list[Path] = []
+
+        def place(name: str, suffix: str) -> Path:
+            placed.append(self._place(folder, name, suffix))
+            return placed[-1]
+
+        try:
+            yield place
+        except BaseException:
+            for path in placed:
+                path.unlink(missing_ok=True)
+            raise
+
+    def made(self, folder: str, name: str, suffix: str, write: Callable[[Path], object]) -> str:
+        """Has a file written and synced by somebody else."""
+        with self._placing(folder) as place:
+            path = place(name, suffix)
+            write(path)
+        return self._record(path)
+
+    def column(
+        self,
+        folder: str,
+        name: str,
+        value: Tensor | Rows | ColumnEncoder,
+        progress: Callable[[int], object] | None = None,
+    ) -> str:
+        """Writes and syncs a column; see ``StoreWriter.add_node_attr``."""
+        with self._placing(folder) as place:
+            path = place(name, ".gd")
+            write_column(path, value, progress)
+        loss = value.loss() if isinstance(value, ColumnEncoder) else None
+        return self.add(path.relative_to(self.directory).as_posix(), loss)
+
+    def place(self, folder: str, name: str) -> str:
+        """The name of a column file that is about to be created, which nothing else has."""
+        path = self._place(folder, name, ".gd")
+        self._placed.discard(path)
+        return path.relative_to(self.directory).as_posix()
+
+    def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
+        """Refers to rows in a file that is not the store's; returns the name they have here."""
+        stem, n = f"{folder}/{_safe(name)}", 1
+        while (file := f"{stem}{f'-{n}' if n > 1 else ''}.adopted") in self.schema.adopted:
+            n += 1
+        self.schema.adopted[file] = adopt(store, rows)
+        return file
+
+    def edges(
+        self,
+        name: EdgeType | None,
+        chunks: Iterable[EdgeChunk],
+        num_src: int,
+        num_dst: int,
+        num_edges: int | None = None,
+        options: CscOptions | None = None,
+        room: BuildRoom | None = None,
+    ) -> tuple[EdgeTypeSchema, Csc]:
+        """Writes and syncs the files of an edge type; see ``StoreWriter.add_edge_type``."""
+        room = room or BuildRoom(Workspace(self.directory).room, self.directory)
+        with self._placing(edge_folder(name)) as place:
+            csc = build_csc(chunks, num_src, num_dst, place, room, num_edges, options)
+        record = EdgeTypeSchema(
+            name=name,
+            num_edges=csc.num_edges,
+            topology=self._record(csc.topology),
+            edge_id=None if csc.edge_id is None else self._record(csc.edge_id),
+            attrs={attr: self._record(path) for attr, path in csc.columns.items()},
+            time_order=csc.time_order,
+        )
+        return record, csc
+
+    def sync_folders(self) -> None:
+        """Has the names of all files on the device."""
+        for name in {Path(f).parent.as_posix() for f in self.schema.files}:
+            _core.sync_directory(str(self.directory / name))
+
+
+def node_folder(name: str | None) -> str:
+    """Where the columns of a node type lie."""
+    return "node" if name is None else f"node-{_safe(name)}"
+
+
+def edge_folder(name: EdgeType | None) -> str:
+    """Where the files of an edge type lie."""
+    return "edge" if name is None else f"edge-{_safe('--'.join(name))}"
+
+
+class StoreWriter:
+    """Writes a new store, all or nothing. Use as a context manager.
+
+    Args:
+        path: The store's directory; its parent must exist.
+        is_hetero: Whether types have names. Homogeneous stores use ``None`` for both.
+        force: Replace an existing store (open readers of it keep reading the old one).
+        replaced: The lock on the store that is to be replaced, if the caller has it; it is released
+            when the writer is done.
+
+    Raises:
+        FileExistsError: ``path`` exists and ``force`` is not given, or is not a store.
+        StoreInUseError: Somebody has the store that is to be replaced open for writing.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        is_hetero: bool,
+        force: bool = False,
+        replaced: StoreLock | None = None,
+    ) -> None:
+        self._target = Path(os.path.realpath(path))  # a link stays, what it leads to is replaced
+        self._force = force
+        self._replaced = replaced
+        if not self._target.parent.is_dir():
+            raise FileNotFoundError(2, "the parent directory does not exist", str(self._target))
+        if self._target.exists():
+            if not force:
+                raise FileExistsError(17, "already exists (force replaces it)", str(self._target))
+            if not (self._target / schema.SCHEMA_FILE).exists():
+                raise FileExistsError(
+                    17, "exists and is not a store, so it is not replaced", str(self._target)
+                )
+            # From now on: columns that somebody adds meanwhile would be lost.
+            self._replaced = replaced or StoreLock(self._target)
+        remove_abandoned(self._target, "partial")
+        self._lock: _core.LockFile | None
+        self._scratch, self._lock = make_scratch(self._target, "partial")
+        self._schema = StoreSchema(
+            is_hetero=is_hetero, created_by=f"pyg_graphzero {version('pyg_graphzero')}"
+        )
+        self._files = FileSet(self._scratch, self._schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.abort()
+
+    def _node_type(self, name: str | None) -> NodeTypeSchema:
+        node_type = self._schema.node_type(name)
+        if node_type is None:
+            raise KeyError(f"node type {name!r} was not added")
+        return node_type
+
+    def _edge_type(self, name: EdgeType | None) -> EdgeTypeSchema:
+        edge_type = self._schema.edge_type(name)
+        if edge_type is None:
+            raise KeyError(f"edge type {name!r} was not added")
+        return edge_type
+
+    def add_node_type(self, name: str | None, num_nodes: int) -> None:
+        """Declares a node type; ``name`` is None in a homogeneous store."""
+        if (name is None) == self._schema.is_hetero:
+            raise ValueError(
+                f"node type {name!r} in a store with is_hetero={self._schema.is_hetero}"
+            )
+        if self._schema.node_type(name) is not None:
+            raise ValueError(f"node type {name!r} was added before")
+        self._schema.node_types.append(NodeTypeSchema(name, int(num_nodes)))
+
+    def add_node_attr(
+        self,
+        node_type: str | None,
+        attr: str,
+        value: Any,
+        progress: Callable[[int], object] | None = None,
+        encoding: str | None = None,
+    ) -> EncodingLoss | None:
+        """Writes a node column.
+
+        Args:
+            node_type: Whose it is.
+            attr: Its name.
+            value: Tensor, array or rows ``[num_nodes, ...]`` of any stored dtype.
+            progress: Called with the number of bytes of each piece read or written; see
+                :func:`pyg_graphzero.store.encoding.work_bytes` for how many they are.
+            encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
+
+        Returns:
+            What encoding has cost; None without it.
+        """
+        record = self._node_type(node_type)
+        what = f"node attribute {attr!r} of {node_type!r}"
+        rows = checked_rows(value, record.num_nodes, what)
+        encoder: ColumnEncoder | None = None
+        if encoding is not None:
+            table = rows if isinstance(rows, Rows) else ArrayRows(rows)
+            rows = encoder = ColumnEncoder(table, encoding, what, progress)
+        record.attrs[attr] = self._files.column(node_folder(node_type), attr, rows, progress)
+        return None if encoder is None else encoder.loss()
+
+    def adopt_node_attr(self, node_type: str | None, attr: str, rows: FileRows) -> None:
+        """Refers to the rows of a node column where they are."""
+        record = self._node_type(node_type)
+        checked_rows(rows, record.num_nodes, f"node attribute {attr!r} of {node_type!r}")
+        folder = node_folder(node_type)
+        record.attrs[attr] = self._files.adopt(folder, attr, self._target, rows)
+
+    def add_index_set(self, node_type: str | None, name: str, index: Any) -> None:
+        """Writes a named list of node ids, e.g. ``train_idx``: integers ``[any]``."""
+        record = self._node_type(node_type)
+        tensor = check_index_set(as_tensor(index, name), record.num_nodes, name)
+        record.index_sets[name] = self._files.column(node_folder(node_type), name, tensor)
+
+    def add_node_ids(self, node_type: str | None, ids: Any) -> None:
+        """Writes the user's id of every row: ``int64 [num_nodes]`` (also as rows), or strings."""
+        record = self._node_type(node_type)
+        folder = node_folder(node_type)
+        if isinstance(ids, Rows):
+            rows = checked_rows(ids, record.num_nodes, f"ids of {node_type!r}")
+            record.ids = self._files.column(folder, "ids", rows)
+            return
+        if isinstance(ids, Tensor) or (isinstance(ids, np.ndarray) and ids.dtype.kind in "iu"):
+            tensor = checked_rows(ids, record.num_nodes, f"ids of {node_type!r}").to(torch.int64)
+            record.ids = self._files.column(folder, "ids", tensor)
+            return
+        offsets, text = _encode_strings(ids)
+        checked_rows(offsets[1:], record.num_nodes, f"ids of {node_type!r}")
+        record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
+        record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
+
+    def add_node_order(self, node_type: str | None, order: Tensor, rank: Tensor) -> None:
+        """Says that rows, attributes and edges lie in another order than nodes.
+
+        Args:
+            node_type: Whose.
+            order: The node of every row, ``int32`` or ``int64 [num_nodes]``.
+            rank: The row of every node, likewise.
+        """
+        record, folder = self._node_type(node_type), node_folder(node_type)
+        what = f"order of {node_type!r}"
+        record.order = self._files.column(
+            folder, "order", checked_rows(order, record.num_nodes, what)
+        )
+        record.rank = self._files.column(folder, "rank", checked_rows(rank, record.num_nodes, what))
+
+    def set_optimized(self, record: dict[str, Any]) -> None:
+        """Says what the order of the rows is good for."""
+        self._schema.optimized = record
+
+    def add_edge_type(
+        self,
+        edge_type: EdgeType | None,
+        chunks: Iterable[EdgeChunk],
+        num_edges: int | None = None,
+        options: CscOptions | None = None,
+        room: BuildRoom | None = None,
+    ) -> Csc:
+        """Writes the topology and the columns of a stream of edges, sorted by destination.
+
+        Args:
+            edge_type: None in a homogeneous store.
+            chunks: The edges, by rows of their node types.
+            num_edges: At least as many as the stream has; None if unknown.
+            options: What becomes of the edges.
+            room: What sorting may use; by default half of the memory that is free.
+
+        Raises:
+            IndexError: Names the first edge whose id is not a node.
+        """
+        if (edge_type is None) == self._schema.is_hetero:
+            raise ValueError(
+                f"edge type {edge_type!r} in a store with is_hetero={self._schema.is_hetero}"
+            )
+        if self._schema.edge_type(edge_type) is not None:
+            raise ValueError(f"edge type {edge_type!r} was added before")
+        src = self._node_type(None if edge_type is None else edge_type[0])
+        dst = self._node_type(None if edge_type is None else edge_type[2])
+        options = options or CscOptions(bipartite=src is not dst)
+        record, csc = self._files.edges(
+            edge_type, chunks, src.num_nodes, dst.num_nodes, num_edges, options, room
+        )
+        self._schema.edge_types.append(record)
+        return csc
+
+    def add_edge_attr(self, edge_type: EdgeType | None, attr: str, value: Any) -> None:
+        """Writes an edge column ``[num_edges, ...]``, rows in CSC order."""
+        record = self._edge_type(edge_type)
+        tensor = checked_rows(value, record.num_edges, f"edge attribute {attr!r} of {edge_type!r}")
+        record.attrs[attr] = self._files.column(edge_folder(edge_type), attr, tensor)
+
+    def add_graph_attr(self, attr: str, value: Any, owner: str | EdgeType | None = None) -> None:
+        """Stores a tensor of any shape, or a number, string, bool or None.
+
+        Args:
+            attr: Its name.
+            value: The tensor or value.
+            owner: The node or edge type that it belongs to as a whole; None for the graph.
+        """
+        entries, folder = self._schema.graph_attrs, "graph"
+        if isinstance(owner, str):
+            entries, folder = self._node_type(owner).others, node_folder(owner)
+        elif owner is not None:
+            entries, folder = self._edge_type(owner).others, edge_folder(owner)
+        if isinstance(value, (Tensor, np.ndarray)):
+            tensor = as_tensor(value, f"attribute {attr!r} of {owner or 'the graph'}")
+            entries[attr] = {"file": self._files.column(folder, attr, tensor)}
+        elif isinstance(value, (str, bool, int, float)) or value is None:
+            entries[attr] = {"value": value}
+        else:
+            raise TypeError(
+                f"graph attribute {attr!r}: found {type(value).__name__}, expected a tensor, "
+                "number, string or bool"
+            )
+
+    def finish(self) -> None:
+        """Syncs everything, writes `store.json` last, and moves the store into place."""
+        if self._lock is None:
+            raise ValueError("the writer was finished or aborted before")
+        if not self._schema.is_hetero and self._schema.node_type(None) is None:
+            raise ValueError("a homogeneous store needs its node type: add_node_type(None, n)")
+        self._files.sync_folders()
+        schema.dump(self._schema, self._scratch / schema.SCHEMA_FILE)
+        # The lock stays held, and its file stays: without it another writer of the same store would
+        # take this directory for an abandoned one.
+        self._publish()
+        self._lock = None
+        # After an exchange the scratch name holds the store that was replaced, locked as it was.
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self._release()
+
+    def _publish(self) -> None:
+        """Moves the store into place; one that is there is replaced only under its lock."""
+        if self._replaced is None or not self._replaced.is_in_place():
+            self._release()
+            try:
+                _core.publish_directory(str(self._scratch), str(self._target), False)
+            except FileExistsError:
+                if not self._force:
+                    raise
+                schema.load(self._target)  # what has come there meanwhile is a store
+                self._replaced = StoreLock(self._target)
+            else:
+                return
+        _core.publish_directory(str(self._scratch), str(self._target), True)
+
+    def _release(self) -> None:
+        if self._replaced is not None:
+            self._replaced.release()
+            self._replaced = None
+
+    def abort(self) -> None:
+        """Removes what was written; does nothing after finish()."""
+        if self._lock is not None:
+            # Should publishing have failed half-way, the name may hold the store that was there.
+            if self._lock.is_in_place():
+                shutil.rmtree(self._scratch, ignore_errors=True)
+            self._lock = None
+        self._release()
+
+
+def checked_rows(value: Any, count: int, what: str) -> Any:
+    """``value`` as a tensor, or the rows that it is; with as many as there should be."""
+    rows = value if isinstance(value, Rows) else as_tensor(value, what)
+    if len(rows.shape) == 0 or rows.shape[0] != count:
+        raise ValueError(f"{what}: found shape {list(rows.shape)}, expected {count} rows")
+    return rows
+
+
+def _encode_strings(ids: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Strings as ``int64 [n + 1]`` offsets into UTF-8 bytes."""
+    import pyarrow as pa
+
+    texts = pa.array(ids, type=pa.large_string())
+    if texts.null_count:
+        raise ValueError("ids: found a missing value, expected a string in every row")
+    if len(texts) == 0:
+        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
+    _, offsets, data = texts.buffers()
+    first = texts.offset
+    bounds = np.frombuffer(offsets, np.int64)[first : first + len(texts) + 1]
+    text = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return bounds - bounds[0], text[bounds[0] : bounds[-1]]

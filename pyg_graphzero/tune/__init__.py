@@ -1,0 +1,1 @@
+"""What makes a store faster: rows in a better order, and advice."""

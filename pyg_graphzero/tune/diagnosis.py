@@ -1,0 +1,188 @@
+"""What ``graphzero doctor`` found, as numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.memory.budget import Division, FileSize
+from pyg_graphzero.memory.forecast import BANDWIDTH, RANDOM_READS, Forecast
+from pyg_graphzero.util.disk import DiskSpeed
+
+
+@dataclass
+class Advice:
+    """One change, and what it is predicted to bring.
+
+    Attributes:
+        change: What to do.
+        epoch: The epoch after it.
+        speedup: Seconds of an epoch now, over those after it.
+    """
+
+    change: str
+    epoch: Forecast
+    speedup: float
+
+
+@dataclass
+class Diagnosis:
+    """What :func:`~pyg_graphzero.tune.doctor` found.
+
+    Attributes:
+        path: The store.
+        machine: Processor, cores, memory and limit on it, as plain data.
+        free_memory: Bytes this process may still take.
+        disk: How fast the store's disk is.
+        files: What loaders read from; its sizes.
+        seeds: What training starts from, in words.
+        num_seeds: How many these are.
+        num_neighbors: The fan-out.
+        batch_size: Seeds per batch.
+        num_workers: Threads of the loader.
+        batch_bytes: What one batch takes in memory, with its rows.
+        sampled_batches: How many were sampled for all this.
+        division: How the budget is divided.
+        epoch: A later epoch: what stays in memory is there.
+        first_epoch: The first one, which reads that, too.
+        advice: What would help, best first; empty where nothing would.
+        notes: What these figures leave out.
+    """
+
+    path: Path
+    machine: dict[str, Any]
+    free_memory: int
+    disk: DiskSpeed
+    files: list[FileSize]
+    seeds: str
+    num_seeds: int
+    num_neighbors: Any
+    batch_size: int
+    num_workers: int
+    batch_bytes: int
+    sampled_batches: int
+    division: Division
+    epoch: Forecast
+    first_epoch: Forecast
+    advice: list[Advice] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def fits(self) -> bool:
+        """Whether all that is read from stays in memory."""
+        return self.division.is_whole
+
+    @property
+    def verdict(self) -> str:
+        """What decides the time of an epoch."""
+        return f"memory is enough; {self.epoch.binds}" if self.fits else self.epoch.binds
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        value = asdict(self)
+        value |= {"path": str(self.path), "fits": self.fits, "verdict": self.verdict}
+        value["disk"] |= {"merge_gap": self.disk.merge_gap, "doubt": self.disk.doubt}
+        for shown, epoch in (("epoch", self.epoch), ("first_epoch", self.first_epoch)):
+            value[shown] |= _rates(epoch)
+        for line, advice in zip(value["advice"], self.advice, strict=True):
+            line["epoch"] |= _rates(advice.epoch)
+        return value
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [*_machine_lines(self), *_store_lines(self), *_epoch_lines(self), *_advice_lines(self)]
+        )
+
+
+def _rates(epoch: Forecast) -> dict[str, float]:
+    names = ("hit_rate", "reads_per_batch", "read_bytes_per_batch", "batches_per_second")
+    return {name: getattr(epoch, name) for name in names}
+
+
+def _machine_lines(found: Diagnosis) -> list[str]:
+    facts = found.machine
+    limit = facts["memory_limit_bytes"]
+    within = "" if limit is None else f", limited to {format_bytes(limit)}"
+    return [
+        f"machine: {facts['usable_cores']} cores, {format_bytes(facts['ram_bytes'])} of memory"
+        f"{within}, {format_bytes(found.free_memory)} free",
+        f"disk: {found.disk}",
+    ]
+
+
+def _store_lines(found: Diagnosis) -> list[str]:
+    division, total = found.division, sum(file.num_bytes for file in found.files)
+    lines = [f"store: {found.path}, loaders read from {format_bytes(total)}"]
+    for file in sorted(found.files, key=lambda each: -each.num_bytes):
+        if file.kind == "indptr":
+            continue
+        if file.name in division.held:
+            place = "in memory"
+        else:
+            place = f"{division.resident[file.name] / max(1, file.num_bytes):.0%} in memory"
+        lines.append(
+            f"  {file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes, "
+            f"{format_bytes(file.num_bytes)}: {place}"
+        )
+    lines.append(
+        f"memory: {format_bytes(division.memory)}, of which this process takes "
+        f"{format_bytes(division.baseline)} already"
+    )
+    if not division.is_whole:
+        lines.append(
+            f"  stays: {format_bytes(sum(division.held.values()))} whole, "
+            f"{format_bytes(sum(division.resident.values()))} of the rows used most; windows of "
+            f"{division.window} batches: {format_bytes(division.windows)}; batches: "
+            f"{format_bytes(division.batches + division.sampled)}"
+        )
+    return lines
+
+
+def _epoch_lines(found: Diagnosis) -> list[str]:
+    epoch, first = found.epoch, found.first_epoch
+    per = max(1, epoch.batches)
+    lines = [
+        f"epoch: {epoch.batches:,} batches of {found.batch_size:,} seeds ({found.seeds}), fan-out "
+        f"{found.num_neighbors}, num_workers={found.num_workers}",
+        f"  a batch: {epoch.nodes / per:,.0f} nodes, {epoch.edges / per:,.0f} edges, "
+        f"{format_bytes(found.batch_bytes)}; {1e3 * epoch.sample / per:.1f} ms to sample, "
+        f"{1e3 * epoch.gather / per:.1f} ms to gather, on one thread",
+    ]
+    if found.fits:
+        total = sum(file.num_bytes for file in found.files)
+        took = total / found.disk.bytes_per_second
+        lines.append(
+            f"  everything fits: {format_bytes(total)} are read once ({took:.1f} s if none of it "
+            "is in the page cache), nothing after the first touch"
+        )
+    else:
+        useful = epoch.useful_bytes / max(1, epoch.read_bytes)
+        lines.append(
+            f"  {epoch.hit_rate:.1%} of the rows are in memory; {epoch.reads_per_batch:,.0f} reads "
+            f"and {format_bytes(epoch.read_bytes_per_batch)} a batch, {useful:.0%} of that wanted"
+        )
+    cold = "" if found.fits else f", the first one {first.elapsed:.3g} s"
+    lines.append(
+        f"  {epoch.elapsed:.3g} s ({epoch.batches_per_second:.1f} batches/s){cold}; "
+        f"binds: {found.verdict}"
+    )
+    return [*lines, *(f"  note: {note}" for note in found.notes)]
+
+
+def _advice_lines(found: Diagnosis) -> list[str]:
+    if not found.advice:
+        if found.epoch.binds in (RANDOM_READS, BANDWIDTH):
+            return ["what would help: a faster disk"]
+        return ["what would help: nothing on the side of memory and disk"]
+    width = max(len(each.change) for each in found.advice)
+    lines = ["what would help:"]
+    for each in found.advice:
+        epoch = each.epoch
+        lines.append(
+            f"  {each.change:<{width}}  {each.speedup:.2f}x: {epoch.elapsed:.3g} s, "
+            f"{epoch.hit_rate:.0%} in memory, {epoch.reads_per_batch:,.0f} reads and "
+            f"{format_bytes(epoch.read_bytes_per_batch)} a batch; binds: {epoch.binds}"
+        )
+    return lines

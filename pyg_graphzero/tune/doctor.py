@@ -1,0 +1,297 @@
+"""``graphzero doctor``: what training on a store will be like on this machine, and what would help.
+
+Measures the disk, samples some batches, and rehearses their reads under the budget that is asked
+about. Nothing is written, and no features are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.memory.budget import MAX_WINDOW, FileSize
+from pyg_graphzero.memory.forecast import (
+    Case,
+    Forecast,
+    forecast,
+    rehearse,
+)
+from pyg_graphzero.memory.measure import SECONDS, Accesses, measure
+from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.shares import choose_division
+from pyg_graphzero.memory.traffic import gather_seconds, sample_traffic
+from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
+from pyg_graphzero.tune.optimize import choose_seeds
+from pyg_graphzero.util.disk import DiskSpeed, probe
+from pyg_graphzero.util.machine import machine
+from pyg_graphzero.util.memory import free_memory, taken
+
+#: Where seeds are looked for that nobody named.
+TRAINING_SETS = ("train_idx", "train_mask")
+# A change is worth a line if it saves a twentieth of the time.
+_WORTH = 1.05
+# What sampled batches may take of the memory that is free.
+_TRAFFIC_SHARE = 0.2
+# Budgets to compare with, as multiples.
+_MORE = (1.5, 2)
+# Windows that are rehearsed, where batches are many enough.
+_WINDOWS = 2
+_FLOATS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def doctor(
+    store: Store | str | os.PathLike[str],
+    *,
+    num_neighbors: Any = (15, 10, 5),
+    batch_size: int = 1024,
+    seeds: Any = None,
+    input_type: str | None = None,
+    memory: int | str | None = None,
+    num_workers: int = 2,
+    edge_ids: bool = True,
+    train_seconds: float = 0.0,
+    seconds: float = 10.0,
+    refresh: bool = False,
+    **options: Any,
+) -> Diagnosis:
+    """Predicts what an epoch of training reads and how long it takes, and what would help.
+
+    Args:
+        store: A store or its path.
+        num_neighbors: Fan-out, as loaders take it.
+        batch_size: Seeds per batch.
+        seeds: The name of an index set or mask of the store, a file of node ids, or what loaders
+            take as ``input_nodes``, as :func:`pyg_graphzero.tune.optimize` takes them; None takes
+            ``train_idx`` or ``train_mask`` if there is one, else all nodes.
+        input_type: Of the seeds, in a heterogeneous store where several types have such a set.
+        memory: The budget, as :func:`pyg_graphzero.open` takes it.
+        num_workers: Threads of the loader; 0 as loaders mean it.
+        edge_ids: Batches have ``e_id``, as by default.
+        train_seconds: What the consumer takes for a batch, if it is known.
+        seconds: How long to sample, about; more is more exact.
+        refresh: Measure the disk again, even if its speed is remembered.
+        **options: Further arguments of ``NeighborLoader`` that say how it samples.
+
+    Raises:
+        FileNotFoundError: There is no such store.
+        MemoryBudgetError: The budget is too small for one batch.
+        ValueError: Seeds that are not there, or a fan-out that does not fit.
+        IndexError: A seed is not a node.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> found = gz.doctor(example_store, num_neighbors=[2], seconds=0.1)
+        >>> found.fits, found.epoch.reads, found.advice
+        (True, 0, [])
+    """
+    path = store.path if isinstance(store, Store) else Path(os.path.abspath(store))
+    keep_half = store.keep_half if isinstance(store, Store) else False
+    processes = 1
+    if memory is None and isinstance(store, Store):
+        memory, processes = store.memory, store.processes
+    disk = probe(path, seconds=2.0, refresh=refresh)
+    with Store(path, keep_half=keep_half, memory=memory, processes=processes) as own:
+        contents, data = own._contents, own.data()
+        chosen = find_seeds(data, contents, seeds, input_type)
+        nodes = chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes)
+        loader = NeighborLoader(
+            data, num_neighbors, nodes, batch_size=batch_size, edge_ids=edge_ids, **options
+        )
+        examined = _Examination(contents, loader, disk, num_workers, train_seconds, seconds)
+        return examined.diagnose(chosen.name, num_neighbors)
+
+
+class _Examination:
+    """Samples a loader's batches once, and answers what would be if."""
+
+    def __init__(
+        self,
+        contents: StoreContents,
+        loader: Any,
+        disk: DiskSpeed,
+        num_workers: int,
+        train_seconds: float,
+        seconds: float,
+    ) -> None:
+        self.contents = contents
+        self.loader = loader
+        self.num_workers = num_workers
+        self.free = free_memory()
+        self.files = Pager(contents, contents.memory, True).files(loader)
+        baseline = taken()
+        begun = perf_counter()
+        self.accesses = measure(loader, min(SECONDS, seconds / 2))
+        batch = self.accesses.batch_size(bytes_of_rows(loader.data))
+        keeps_edges = any(file.kind == "edge" for file in self.files)
+        traffic = sample_traffic(
+            loader,
+            _WINDOWS * MAX_WINDOW,
+            max(0.0, seconds - (perf_counter() - begun)),
+            max(64 << 20, int(_TRAFFIC_SHARE * self.free)),
+            num_workers or torch.get_num_threads(),
+            keeps_edges,
+        )
+        self.case = Case(
+            contents,
+            loader._sampler.graph,
+            self.accesses,
+            traffic,
+            batch,
+            baseline,
+            disk,
+            _gather_seconds(loader, traffic.batches),
+            train_seconds,
+        )
+
+    def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
+        """Everything, in words and numbers."""
+        memory = self.contents.memory
+        division = choose_division(self.case, memory, self.files)
+        rehearsal = rehearse(self.case, division, self.files, with_first=True)
+        epoch = forecast(self.case, rehearsal, self.num_workers, is_first=False)
+        traffic = self.case.traffic
+        found = Diagnosis(
+            path=self.contents.path,
+            machine=machine(),
+            free_memory=self.free,
+            disk=self.case.disk,
+            files=self.files,
+            seeds=seeds,
+            num_seeds=len(self.loader.dataset),
+            num_neighbors=list(num_neighbors)
+            if isinstance(num_neighbors, tuple)
+            else num_neighbors,
+            batch_size=self.loader.batch_size,
+            num_workers=self.num_workers,
+            batch_bytes=self.case.batch.whole,
+            sampled_batches=len(traffic.batches),
+            division=rehearsal.division,
+            epoch=epoch,
+            first_epoch=forecast(self.case, rehearsal, self.num_workers, is_first=True),
+        )
+        found.notes = self._notes(found)
+        found.advice = self._advise(memory, epoch)
+        return found
+
+    def _notes(self, found: Diagnosis) -> list[str]:
+        notes = []
+        division, traffic = found.division, self.case.traffic
+        window = division.window_of(traffic.epoch)
+        topologies = [f for f in self.files if f.kind == "indices" and f.name in division.resident]
+        for file in topologies:
+            notes.append(
+                f"{file.name} does not fit: {format_bytes(division.resident[file.name])} of "
+                f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads of it "
+                "is not in these figures"
+            )
+        if not division.is_whole and len(traffic.batches) < min(window, traffic.epoch):
+            notes.append(
+                f"{len(traffic.batches)} batches were sampled in time, fewer than the {window} of "
+                "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
+            )
+        if not division.is_whole and found.disk.doubt:
+            notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
+        return notes
+
+    def _advise(self, memory: int, now: Forecast) -> list[Advice]:
+        """The same epoch after every change that could make a difference."""
+        advice: list[Advice] = []
+
+        def try_out(
+            change: str,
+            memory: int = memory,
+            files: Sequence[FileSize] = self.files,
+            order: Mapping[str | None, Tensor] | None = None,
+            num_workers: int = self.num_workers,
+        ) -> None:
+            division = choose_division(self.case, memory, files, order)
+            rehearsal = rehearse(self.case, division, files, order)
+            after = forecast(self.case, rehearsal, num_workers, is_first=False)
+            speedup = now.elapsed / after.elapsed if after.elapsed > 0 else 1.0
+            if speedup >= _WORTH:
+                advice.append(Advice(change, after, speedup))
+
+        cores = len(os.sched_getaffinity(0))
+        if 0 < self.num_workers < cores:
+            try_out(f"num_workers={cores}", num_workers=cores)
+        if not self.case.divide(memory, self.files).is_whole:
+            for encoding, item in (("float16", 2), ("int8", 1)):
+                smaller = [_encoded(self.contents, file, item) for file in self.files]
+                if smaller != self.files:
+                    try_out(f"{encoding} rows (convert --features {encoding})", files=smaller)
+            without = [file for file in self.files if not _is_edge_id(self.contents, file)]
+            if without != self.files:
+                try_out("edge_ids=False in the loader, if e_id is not used", files=without)
+            if all(t.order is None for t in self.contents.schema.node_types):
+                try_out("graphzero optimize", order=_ranks(self.accesses))
+            for factor in _MORE:
+                try_out(
+                    f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
+                )
+        return sorted(advice, key=lambda each: -each.speedup)
+
+
+def _gather_seconds(loader: Any, batches: Sequence[Sequence[Tensor]]) -> float:
+    """Of one batch, its rows in memory: by what its nodes' attributes are copied with."""
+    widths = bytes_of_rows(loader.data)
+    total = 0.0
+    for number, (name, num_nodes) in enumerate(loader._sampler.graph.node_types.items()):
+        count = sum(lists[number].numel() for lists in batches) / max(1, len(batches))
+        total += count * gather_seconds(num_nodes, widths[name] - 8)  # without the id
+    return total
+
+
+def _encoded(contents: StoreContents, file: FileSize, item: int) -> FileSize:
+    """A file of node attributes, were its numbers stored in so many bytes each."""
+    if file.kind != "node":
+        return file
+    column = contents.column(file.name)
+    now = _FLOATS.get(column.dtype)
+    if now is None or now <= item or len(column.shape) < 2:
+        return file
+    return replace(file, row_bytes=file.row_bytes // now * item)
+
+
+def _is_edge_id(contents: StoreContents, file: FileSize) -> bool:
+    return any(file.name == t.edge_id for t in contents.schema.edge_types)
+
+
+def _ranks(accesses: Accesses) -> dict[str | None, Tensor]:
+    """Where every node's row would lie if those used most came first."""
+    ranks = {}
+    for name, counts in accesses.counts.items():
+        order = counts.sort(descending=True, stable=True).indices
+        rank = torch.empty(len(counts), dtype=torch.int64)
+        rank[order] = torch.arange(len(counts))
+        ranks[name] = rank
+    return ranks
+
+
+def find_seeds(data: Any, contents: StoreContents, seeds: Any, input_type: str | None) -> Any:
+    """The seeds that are meant, as :func:`doctor` takes them.
+
+    Raises:
+        ValueError: A name that no node type has, or several; no seeds.
+        IndexError: A seed is not a node.
+    """
+    if seeds is None:
+        types = [t for t in contents.schema.node_types if input_type in (None, t.name)]
+        there = {name for t in types for name in (*t.index_sets, *t.attrs)}
+        seeds = next((name for name in TRAINING_SETS if name in there), None)
+        if seeds is None and contents.schema.is_hetero and input_type is None:
+            raise ValueError(
+                f"seeds: found neither {' nor '.join(TRAINING_SETS)}, expected the name of a set, "
+                f"or an input_type of {[t.name for t in types]}"
+            )
+    return choose_seeds(data, seeds, input_type)

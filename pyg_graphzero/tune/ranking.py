@@ -1,0 +1,302 @@
+"""Which rows of a graph training will ask for, and the order they should lie in for that.
+
+Found out by sampling the topology, nothing else.
+
+Degrees tell little where seeds are clustered (``docs/out-of-core.md``, "Order"); what the sampler
+itself reaches from the seeds at hand is what will be gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import NodeSamplerInput
+
+from pyg_graphzero import _core
+from pyg_graphzero.sampling.sampler import GraphSampler
+from pyg_graphzero.store.columns import engine_array
+
+# What batches that wait to be counted may take.
+_AHEAD_BYTES = 64 << 20
+# Batches asked for ahead, for each thread.
+_AHEAD = 2
+# Rows that are looked at by one call where all are.
+_PIECE = 1 << 22
+
+
+@dataclass
+class AccessCounts:
+    """How many batches asked for each row.
+
+    Rows are those on disk: in an optimized store they are not the user's node ids.
+
+    Attributes:
+        counts: By node type: ``int32 [num_nodes]``, the batches that had the row.
+        num_batches: How many there were.
+        nodes_per_batch: Their mean number of nodes, by node type.
+        edges_per_batch: Their mean number of edges, by edge type.
+        max_nodes: The most nodes that one had, by node type.
+        seconds: How long it took.
+    """
+
+    counts: dict[str | None, Tensor]
+    num_batches: int
+    nodes_per_batch: dict[str | None, float]
+    edges_per_batch: dict[Any, float]
+    max_nodes: dict[str | None, int]
+    seconds: float
+
+    def hottest(self, node_type: str | None, size: int) -> Tensor:
+        """The rows that most batches had, ascending; of equal ones, the first.
+
+        Args:
+            node_type: Whose rows.
+            size: How many.
+
+        Returns:
+            ``int64 [min(size, num_nodes)]``. Takes one byte a node besides.
+        """
+        counts = self.counts[node_type]
+        size = min(size, counts.numel())
+        least, room = _threshold(counts, size)
+        chosen = counts > least
+        ties = (counts == least).nonzero().view(-1)[:room]
+        chosen[ties] = True
+        return chosen.nonzero().view(-1)
+
+
+def count_accesses(
+    sampler: GraphSampler,
+    node_type: str | None,
+    seeds: Tensor,
+    batch_size: int,
+    *,
+    times: Tensor | None = None,
+    seconds: float | None = None,
+    epochs: float = 1.0,
+    num_threads: int = 0,
+    seed: int = 0,
+    each: Callable[[], object] = lambda: None,
+) -> AccessCounts:
+    """Samples shuffled batches, gathers nothing, and counts which rows they have.
+
+    Args:
+        sampler: Samples as training will.
+        node_type: Of the seeds; None in a homogeneous graph.
+        seeds: The nodes that training starts from, ``int64 [num_seeds]``.
+        batch_size: Seeds per batch.
+        times: The seeds' times, where the sampler needs them.
+        seconds: Stop after that long, however many batches that were (at least one).
+        epochs: How often to go over the seeds; a part of 1.0 takes that part of them.
+        num_threads: Threads that sample; 0 uses as many as torch does.
+        seed: Of the shuffle and of sampling; torch's generator is left alone.
+        each: Called after each batch.
+
+    Raises:
+        ValueError: ``batch_size`` or ``epochs`` is not positive.
+        IndexError: A seed is not a node.
+
+    Example:
+        >>> import torch, pyg_graphzero as gz
+        >>> from pyg_graphzero.tune.ranking import count_accesses
+        >>> sampler = gz.sampler.NeighborSampler(gz.open(example_store).data(), [-1])
+        >>> count_accesses(sampler, None, torch.tensor([1, 2]), 1).counts[None].tolist()
+        [2, 2, 1, 0]
+    """
+    begin = perf_counter()
+    types = sampler.graph.node_types
+    counts = {name: torch.zeros(count, dtype=torch.int32) for name, count in types.items()}
+    num_nodes, num_edges = dict.fromkeys(types, 0), dict.fromkeys(sampler.graph.edge_types, 0)
+    most, num_batches = dict.fromkeys(types, 0), 0
+    batches = shuffled(seeds, batch_size, epochs, seed)
+    for nodes, edges in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
+        for name, rows in zip(types, nodes, strict=True):
+            _core.count_rows(engine_array(rows), engine_array(counts[name]))
+            num_nodes[name] += rows.numel()
+            most[name] = max(most[name], rows.numel())
+        for edge_type, count in zip(num_edges, edges, strict=True):
+            num_edges[edge_type] += count
+        num_batches += 1
+        each()
+        if seconds is not None and perf_counter() - begin >= seconds:
+            break
+    return AccessCounts(
+        counts,
+        num_batches,
+        {name: total / max(num_batches, 1) for name, total in num_nodes.items()},
+        {name: total / max(num_batches, 1) for name, total in num_edges.items()},
+        most,
+        perf_counter() - begin,
+    )
+
+
+def shuffled(seeds: Tensor, batch_size: int, epochs: float, seed: int) -> Iterator[Tensor]:
+    """Positions of the seeds of every batch, in a new order each epoch.
+
+    Raises:
+        ValueError: ``batch_size`` or ``epochs`` is not positive.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size: found {batch_size}, expected at least 1")
+    if not epochs > 0:
+        raise ValueError(f"epochs: found {epochs}, expected more than 0")
+    generator = torch.Generator().manual_seed(seed)
+    left = -int(-seeds.numel() * epochs // 1)
+    while left > 0:
+        order = torch.randperm(seeds.numel(), generator=generator)[:left]
+        yield from order.split(batch_size)
+        left -= order.numel()
+
+
+def sampled(
+    sampler: GraphSampler,
+    node_type: str | None,
+    seeds: Tensor,
+    batches: Iterator[Tensor],
+    times: Tensor | None = None,
+    num_threads: int = 0,
+    seed: int = 0,
+) -> Iterator[tuple[list[Tensor], list[int]]]:
+    """Samples batches, made ahead by the engine's threads.
+
+    Args:
+        sampler: Samples.
+        node_type: Of the seeds.
+        seeds: ``int64 [num_seeds]``.
+        batches: Positions of the seeds of each batch.
+        times: The seeds' times, where the sampler needs them.
+        num_threads: 0 uses as many as torch does.
+        seed: Of sampling.
+
+    Yields:
+        The rows by node type, and the numbers of edges by edge type.
+    """
+    recipe = sampler.recipe()
+    pipeline = _core.Pipeline(_core.num_threads(num_threads), _AHEAD_BYTES)
+    ahead = _AHEAD * _core.num_threads(num_threads)
+    number = 0
+    try:
+        is_done = False
+        while True:
+            while not is_done and pipeline.num_pending < ahead:
+                index = next(batches, None)
+                is_done = index is None
+                if index is not None:
+                    of_seeds = None if times is None else times[index]
+                    inputs = NodeSamplerInput(index, seeds[index], of_seeds, node_type)
+                    key = (seed + number) % 2**64
+                    pipeline.submit(recipe, sampler.prepare_nodes(inputs).seeds, key)
+                    number += 1
+            if pipeline.num_pending == 0:
+                return
+            batch = pipeline.next()
+            assert batch is not None  # without a timeout it waits
+            yield batch[0], [slots.numel() for _, slots in batch[2]]
+    finally:
+        pipeline.close()
+
+
+def _threshold(counts: Tensor, size: int) -> tuple[int, int]:
+    """The count that the last of the ``size`` highest has, and how many of that one are among them.
+
+    Found by bisection: sorting would take eight bytes a node.
+    """
+    low, high = 0, int(counts.max()) if counts.numel() else 0
+    while low < high:  # the lowest count that at most `size` rows are above of
+        middle = (low + high) // 2
+        if int((counts > middle).sum()) <= size:
+            high = middle
+        else:
+            low = middle + 1
+    return low, size - int((counts > low).sum())
+
+
+def number_by_first_touch(
+    sampler: GraphSampler,
+    node_type: str | None,
+    seeds: Tensor,
+    batch_size: int,
+    places: dict[str | None, Tensor],
+    *,
+    times: Tensor | None = None,
+    num_threads: int = 0,
+    seed: int = 0,
+    each: Callable[[], object] = lambda: None,
+) -> None:
+    """Samples around the seeds in their order, and numbers rows as they are met.
+
+    What neighbouring seeds reach lies together by these numbers.
+
+    Args:
+        sampler: Samples as training will.
+        node_type: Of the seeds.
+        seeds: ``int64 [num_seeds]``.
+        batch_size: Seeds per batch.
+        places: By node type, ``int32`` or ``int64 [num_nodes]`` full of -1, to be filled in.
+        times: The seeds' times, where the sampler needs them.
+        num_threads: 0 uses as many as torch does.
+        seed: Of sampling.
+        each: Called after each batch.
+    """
+    next_number = dict.fromkeys(places, 0)
+    batches = iter(torch.arange(seeds.numel()).split(batch_size))
+    for nodes, _ in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
+        for name, rows in zip(places, nodes, strict=True):
+            next_number[name] = _core.number_rows(
+                engine_array(rows), engine_array(places[name]), next_number[name]
+            )
+        each()
+
+
+def order_rows(counts: Tensor, places: Tensor, hot: int) -> Tensor:
+    """The order in which rows should lie: first what is used most, then what is used together.
+
+    Rows that more than ``hot`` batches used come first, by how many these were; equals, and then
+    the other rows that were used, by first touch; then the rest as they lay.
+
+    Args:
+        counts: ``int32 [num_nodes]``, how many batches used each row.
+        places: ``int32`` or ``int64 [num_nodes]``, from ``number_by_first_touch``; filled up here.
+        hot: Counts above this are told apart.
+
+    Returns:
+        The old row of every new one, of the dtype of ``places``.
+    """
+    num_rows, pieces = counts.numel(), range(0, counts.numel(), _PIECE)
+    number = int(places.max()) + 1 if num_rows else 0
+    # Used, but not met when first touches were noted; then everything else.
+    for is_used in (True, False):
+        for begin in pieces:
+            rows = torch.arange(begin, min(begin + _PIECE, num_rows))
+            if is_used:
+                rows = rows[counts[begin : begin + _PIECE] > 0]
+            number = _core.number_rows(engine_array(rows), engine_array(places), number)
+    order = inverse(places)
+    by_touch = torch.empty_like(counts)
+    for begin in pieces:
+        piece = order[begin : begin + _PIECE].to(torch.int64)
+        by_touch[begin : begin + _PIECE] = counts[piece]
+    is_hot = by_touch > hot
+    by_count = by_touch[is_hot].sort(descending=True, stable=True).indices
+    first = order[is_hot][by_count]
+    del by_count
+    rest = order[~is_hot]
+    order[: first.numel()] = first
+    order[first.numel() :] = rest
+    return order
+
+
+def inverse(permutation: Tensor) -> Tensor:
+    """The inverse of a permutation ``[n]``, of its dtype; a piece of it at a time as ``int64``."""
+    out = torch.empty_like(permutation)
+    for begin in range(0, permutation.numel(), _PIECE):
+        piece = permutation[begin : begin + _PIECE]
+        out[piece.to(torch.int64)] = torch.arange(
+            begin, begin + piece.numel(), dtype=permutation.dtype
+        )
+    return out

@@ -1,0 +1,1 @@
+"""The ground floor: the operating system, arguments, files and their locks."""

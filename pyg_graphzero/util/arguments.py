@@ -1,0 +1,93 @@
+"""What callers give, checked and as tensors."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyg_graphzero.store.schema import NodeTypeSchema
+
+
+def as_tensor(value: Any, what: str) -> Tensor:
+    """A CPU tensor over ``value``'s memory where possible.
+
+    Args:
+        value: ``torch.Tensor`` or ``np.ndarray``.
+        what: How to call it in an error.
+
+    Raises:
+        TypeError: ``value`` is neither, or of a dtype torch does not know.
+    """
+    if isinstance(value, Tensor):
+        if value.layout != torch.strided:
+            raise TypeError(f"{what}: found a {value.layout} tensor, expected a dense one")
+        return value.detach().cpu().resolve_conj().resolve_neg()
+    if not isinstance(value, np.ndarray):
+        raise TypeError(f"{what}: found {type(value).__name__}, expected a tensor or an array")
+    native = value.astype(value.dtype.newbyteorder("="), copy=False)
+    with warnings.catch_warnings():
+        # Read-only arrays (memory-mapped .npy) are only read here.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        try:
+            return torch.from_numpy(native)
+        except TypeError:
+            raise TypeError(
+                f"{what}: found dtype {value.dtype}, expected a number or bool type"
+            ) from None
+
+
+def as_row_index(index: Any, num_rows: int) -> Tensor:
+    """A row index of any kind PyG allows, as ``int64 [n]``.
+
+    Args:
+        index: Integer tensor or array, or a boolean mask ``[num_rows]``.
+        num_rows: Number of rows.
+
+    Raises:
+        TypeError: Not an index.
+        IndexError: A mask of another length.
+    """
+    rows = torch.from_numpy(index) if isinstance(index, np.ndarray) else torch.as_tensor(index)
+    rows = rows.cpu()
+    if rows.dtype == torch.bool:
+        if rows.shape != (num_rows,):
+            raise IndexError(f"mask: found shape {list(rows.shape)}, expected [{num_rows}]")
+        return rows.nonzero().view(-1)
+    if rows.dtype.is_floating_point or rows.dtype.is_complex:
+        raise TypeError(f"index: found {rows.dtype}, expected integers or a boolean mask")
+    return rows.to(torch.int64).reshape(-1)
+
+
+def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
+    """``index`` as ``int64``, one-dimensional, every id a node.
+
+    Raises:
+        IndexError: An id is outside ``0 <= id < num_nodes``.
+        ValueError: The shape or dtype is not that of an index.
+    """
+    if index.dim() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
+        raise ValueError(
+            f"{name}: found {index.dtype} of shape {list(index.shape)}, expected integers [any]"
+        )
+    index = index.to(torch.int64)
+    bad = (index < 0) | (index >= num_nodes)
+    if bad.any():
+        at = int(bad.nonzero()[0, 0])
+        raise IndexError(f"{name}[{at}]: found {int(index[at])}, expected 0 <= id < {num_nodes}")
+    return index
+
+
+def check_new_attr(store: Path, record: NodeTypeSchema, attr: str) -> None:
+    """Raises ValueError if a node type has an attribute or an index set called ``attr``."""
+    if attr in record.attrs or attr in record.index_sets:
+        kind = "attribute" if attr in record.attrs else "index set"
+        raise ValueError(
+            f"{store}: name: found an {kind} {attr!r} of {record.name!r}, expected a name that is "
+            f"not taken; store.feature_store.remove_tensor({record.name!r}, {attr!r}, None) "
+            f"removes an attribute"
+        )

@@ -1,0 +1,194 @@
+"""How fast the disk under a file is, measured once and remembered for each device.
+
+Two figures decide how rows are read (see ``docs/out-of-core.md``): random reads a second and bytes
+a second. Measuring only reads; nothing is ever written next to the data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyg_graphzero import _core
+
+#: A gap of this many bytes is read rather than skipped where the disk could not be measured.
+DEFAULT_MERGE_GAP = 16 << 10
+#: What a gap may be, however odd the measurement.
+MIN_MERGE_GAP, MAX_MERGE_GAP = 4 << 10, 1 << 20
+#: Of a file smaller than this, the caches of the disk itself answer.
+MIN_FILE_BYTES = 64 << 20
+
+_FORMAT = 1
+# Bytes of the reads that random_iops counts.
+_PROBED_READ = 4096
+
+
+@dataclass(frozen=True)
+class DiskSpeed:
+    """What :func:`probe` found.
+
+    Attributes:
+        device: The device the file is on: number, model, size.
+        random_iops: Random reads of 4 KiB a second, ``depth`` of them under way.
+        bytes_per_second: Bytes a second of reads of 1 MiB, one after the other.
+        depth: Reads under way at the same time.
+        direct: Measured past the page cache.
+        file_bytes: Size of the file that was read.
+        remembered: The figures are those of an earlier call.
+    """
+
+    device: str
+    random_iops: float
+    bytes_per_second: float
+    depth: int
+    direct: bool
+    file_bytes: int
+    remembered: bool = False
+
+    @property
+    def doubt(self) -> str:
+        """Why the figures may not be those of the disk; empty where they are."""
+        if not self.direct:
+            return "the filesystem allows no direct reads, so the page cache may have answered"
+        if self.file_bytes < MIN_FILE_BYTES:
+            return (
+                f"the file has {self.file_bytes:,} bytes, and of less than {MIN_FILE_BYTES:,} "
+                "the disk's own cache may have answered"
+            )
+        return ""
+
+    @property
+    def merge_gap(self) -> int:
+        """The gap in bytes that takes as long to read as a further read takes."""
+        if self.doubt:
+            return DEFAULT_MERGE_GAP
+        gap = int(self.bytes_per_second / self.random_iops)
+        return min(max(gap, MIN_MERGE_GAP), MAX_MERGE_GAP)
+
+    def seconds(self, reads: float, num_bytes: float) -> float:
+        """How long reads of so many bytes together take, many of them under way.
+
+        Each read has its price besides its bytes, also where both figures were measured alone: at
+        4 KiB a read this is ``random_iops``, of reads without end ``bytes_per_second``.
+        """
+        each = max(0.0, 1 / self.random_iops - _PROBED_READ / self.bytes_per_second)
+        return reads * each + num_bytes / self.bytes_per_second
+
+    def __str__(self) -> str:
+        speed = (
+            f"{self.random_iops:,.0f} random reads/s at depth {self.depth}, "
+            f"{self.bytes_per_second / 1e6:,.0f} MB/s, gaps up to {self.merge_gap:,} bytes are read"
+        )
+        return f"{speed} ({self.doubt})" if self.doubt else speed
+
+
+def probe(
+    path: str | os.PathLike[str], *, seconds: float = 0.6, depth: int = 128, refresh: bool = False
+) -> DiskSpeed:
+    """Measures the disk under a file or store, or remembers what it measured before.
+
+    Figures are kept for each device in ``$XDG_CACHE_HOME/pyg_graphzero`` (``~/.cache`` by default),
+    unless there is a :attr:`DiskSpeed.doubt` about them, or the user has no home.
+
+    Args:
+        path: A file of at least 4 KiB, or a directory, whose largest file is read.
+        seconds: How long to measure.
+        depth: Reads under way at the same time.
+        refresh: Measure even if figures are remembered, as after a change of hardware.
+
+    Raises:
+        FileNotFoundError: There is no such file, or no file in the directory.
+        ValueError: The file is too small to measure anything.
+
+    Example:
+        >>> from pyg_graphzero.util.disk import probe
+        >>> speed = probe(example_store, seconds=0.02)
+        >>> speed.merge_gap  # the example is far too small to tell
+        16384
+    """
+    file = _largest_file(Path(path))
+    device = _device_of(file)
+    memory = _cache_file(device, depth)
+    known = None if refresh or memory is None else _remembered(memory, device)
+    if known is not None:
+        return known
+    found = _core.probe_disk(str(file), seconds, depth)
+    speed = DiskSpeed(
+        device=device,
+        random_iops=found.random_iops,
+        bytes_per_second=found.bytes_per_second,
+        depth=found.depth,
+        direct=found.direct,
+        file_bytes=found.file_bytes,
+    )
+    if memory is not None and not speed.doubt:
+        _remember(memory, speed)
+    return speed
+
+
+def _largest_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    files = [file for file in path.rglob("*") if file.is_file()]
+    if not files:
+        raise FileNotFoundError(f"{path}: found no file to measure the disk with")
+    return max(files, key=lambda file: file.stat().st_size)
+
+
+def _device_of(file: Path) -> str:
+    """A name that another disk in its place would not have."""
+    number = file.stat().st_dev
+    name = f"{os.major(number)}:{os.minor(number)}"
+    system = Path(f"/sys/dev/block/{name}")
+    if not system.exists():  # network and overlay filesystems have no device of their own
+        return " ".join([name, *_mount_of(name)])
+    disk = system.resolve()
+    if (disk / "partition").exists():
+        disk = disk.parent
+    facts = (disk / "device" / "model", disk / "size")
+    return " ".join([name, *(fact.read_text().strip() for fact in facts if fact.exists())])
+
+
+def _mount_of(number: str) -> list[str]:
+    """Filesystem type and source of the mount with this device number."""
+    mounts = Path("/proc/self/mountinfo")
+    for line in mounts.read_text().splitlines() if mounts.exists() else []:
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == number:
+            return after.split()[:2]
+    return []
+
+
+def _cache_file(device: str, depth: int) -> Path | None:
+    """Where figures are kept; None for a user without a home."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    if not home:
+        try:
+            home = str(Path.home() / ".cache")
+        except RuntimeError:  # no HOME, and a user whom the system does not know
+            return None
+    name = "".join(c if c.isalnum() else "-" for c in f"{device} depth {depth}")
+    return Path(home) / "pyg_graphzero" / f"disk-{name}.json"
+
+
+def _remembered(memory: Path, device: str) -> DiskSpeed | None:
+    try:
+        record = json.loads(memory.read_text())
+        if record.pop("format") != _FORMAT or record["device"] != device:
+            return None
+        return DiskSpeed(**{**record, "remembered": True})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # nothing there, or written by another version: measure
+
+
+def _remember(memory: Path, speed: DiskSpeed) -> None:
+    try:
+        memory.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False) as file:
+            json.dump({"format": _FORMAT, **asdict(speed)}, file)
+        os.replace(file.name, memory)
+    except OSError:
+        return  # a home that cannot be written to costs a measurement each time, no more

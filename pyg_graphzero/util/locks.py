@@ -1,0 +1,133 @@
+"""Who may change a directory: one writer at a time, of a store and of what will be one.
+
+The lock is that of the operating system on a file called ``lock``, so that it ends with its holder:
+a directory left behind by a killed process can be told from one in use.
+"""
+
+from __future__ import annotations
+
+import errno
+import gc
+import glob
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from typing_extensions import Self
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import StoreInUseError, StoreReplacedError
+from pyg_graphzero.util.names import locate
+
+LOCK_FILE = "lock"
+
+
+class StoreLock:
+    """The right to change the store at a path. Use as a context manager, or call ``release()``.
+
+    Who replaces a store holds it too, so that nobody's changes go to a store that is being deleted.
+
+    Args:
+        store: The store's directory.
+
+    Raises:
+        StoreInUseError: Somebody has it; says who.
+        FormatError: The lock is no regular file.
+        FileNotFoundError: There is no such directory.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        path = locate(store, LOCK_FILE)
+        self._lock: _core.LockFile | None = None
+        was_refused = False
+        while self._lock is None:
+            try:
+                lock = _core.LockFile.acquire(str(path))
+            except BlockingIOError:
+                if was_refused:
+                    raise StoreInUseError(
+                        errno.EAGAIN, f"the store is open for writing {_holder(path)}", str(path)
+                    ) from None
+                was_refused = True
+                gc.collect()  # a handle that nobody has any more may hold it
+                continue
+            if lock.is_in_place():  # else the store was replaced between open and lock
+                self._lock = lock
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Lets others have it."""
+        self._lock = None
+
+    def is_in_place(self) -> bool:
+        """Whether the store that is locked is still the one at the path."""
+        return self._lock is not None and self._lock.is_in_place()
+
+    def check(self) -> None:
+        """Raises StoreReplacedError if what is at the path by now is another store, or nothing."""
+        if not self.is_in_place():
+            raise StoreReplacedError(
+                errno.ESTALE,
+                "the store was moved, deleted or replaced while it was open for writing, and is "
+                "not written to; open it again",
+                str(self.store),
+            )
+
+
+def _holder(lock: Path) -> str:
+    """Which process holds a lock, as far as the system says."""
+    try:
+        status = lock.stat()
+        number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, kind, _, _, pid, file, *_ = line.split()
+            if kind != "FLOCK" or file != number:
+                continue
+            if int(pid) == os.getpid():
+                return "in this process: close the handle that has it first"
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+            return f"by process {pid} ({command.decode(errors='replace').strip()[:80]})"
+    except (OSError, ValueError):  # not on this system, or the process is gone or out of sight
+        pass
+    return "by another process"
+
+
+def make_scratch(target: Path, kind: str) -> tuple[Path, _core.LockFile]:
+    """A fresh sibling directory of ``target``, and the lock that says its writer lives.
+
+    Args:
+        target: What is being made.
+        kind: What the directory is for, ``"partial"`` (the store) or ``"scratch"``.
+    """
+    while True:
+        scratch = target.with_name(f".{target.name}.{kind}-{secrets.token_hex(4)}")
+        scratch.mkdir()
+        try:
+            lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
+        except (FileNotFoundError, BlockingIOError):
+            continue  # another writer saw it unlocked and removes it
+        except OSError:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        if lock.is_in_place():
+            return scratch, lock
+
+
+def remove_abandoned(target: Path, kind: str) -> None:
+    """Deletes such directories whose writer died: nobody holds their lock any more."""
+    for scratch in list(target.parent.glob(f".{glob.escape(target.name)}.{kind}-*")):
+        if scratch.is_symlink():
+            continue  # not made here, and leads to what is somebody else's
+        try:
+            lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
+        except (OSError, ValueError):
+            continue
+        shutil.rmtree(scratch, ignore_errors=True)
+        del lock
