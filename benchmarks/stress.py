@@ -65,7 +65,7 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
     room = int(draw.uniform(36, 110) * 1e6)
     store = gz.open(draw.choice(stores), memory=taken() + room)
     loader = loader_of(store, draw, draw.randint(0, 4), options)
-    pager = pager_of(store._contents)
+    pager = pager_of(store.contents)
     try:
         division = pager.settle(loader)
     except gz.MemoryBudgetError:

@@ -46,7 +46,7 @@ TINY: dict[str, dict[str, int]] = {
 # Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
 NO_CHUNKS: dict[str, set[str]] = {
     "store.adopted": {"_PAGE"},
-    "memory.budget": {"MAX_WINDOW", "READER_BYTES", "SMALL_ROW"},
+    "memory.budget": {"MAX_WINDOW", "SMALL_ROW"},
     "store.csc": {"_MANY"},
     "convert.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
     "convert.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
@@ -54,7 +54,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "convert.tables": {"_BUFFER_BYTES"},
     "convert.tensors": {"_MAX_HEADER"},
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
-    "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "_PROBED_READ"},
+    "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
     "inference.sums": {"_MAPPED_BYTES"},
     "loader.blocks": {"_MAPPED_BYTES"},
     "memory.measure": {"_BATCH_SIZE", "_MOST_BATCHES"},

@@ -353,7 +353,7 @@ def test_loaders_of_a_store_share_its_budget(homogeneous):
     for loader in loaders:
         torch.manual_seed(5)
         iterators.append(iter(loader))
-    pager = pager_of(store._contents)
+    pager = pager_of(store.contents)
     assert len(pager.leases) == 3
     for group in zip(*iterators, expected, strict=True):
         for batch in group[:-1]:
@@ -366,7 +366,7 @@ def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
     loader = gz.loader.NeighborLoader(store.data(), [5, 4], input_nodes=SEEDS, batch_size=200)
     for _ in range(4):
         next(iter(loader))
-    assert len(pager_of(store._contents).leases) == 0
+    assert len(pager_of(store.contents).leases) == 0
 
 
 @pytest.mark.parametrize("between_epochs", [False, True])
@@ -392,17 +392,17 @@ def test_a_pickled_store_keeps_its_budget(homogeneous):
 
 def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
     store = gz.open(homogeneous, memory="3GB", processes=3)
-    assert store._contents.memory == 10**9
+    assert store.contents.memory == 10**9
     again = pickle.loads(pickle.dumps(store))
     assert (again.memory, again.processes) == ("3GB", 3)
     data = pickle.loads(pickle.dumps(store.data()))
     assert data.__dict__["_contents"].processes == 3
     loader = gz.loader.NeighborLoader(store.data(), [5], input_nodes=SEEDS[:100], batch_size=50)
     next(iter(loader))
-    x = store._contents.column("node/x.gd").data_bytes
+    x = store.contents.column("node/x.gd").data_bytes
     assert store.division.held["node/x.gd"] == x // 3
     monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: 300 * MB)
-    free = gz.open(homogeneous, processes=3)._contents.memory - taken()
+    free = gz.open(homogeneous, processes=3).contents.memory - taken()
     assert free == pytest.approx(80 * MB, abs=5 * MB)
     with pytest.raises(ValueError, match="processes: found 0"):
         gz.open(homogeneous, processes=0)
@@ -537,7 +537,7 @@ def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop,
         store.data(), [4, 3], input_nodes=SEEDS, batch_size=batch_size, num_workers=num_workers,
         shuffle=True,
     )  # fmt: skip
-    pager = pager_of(store._contents)
+    pager = pager_of(store.contents)
     try:
         division = pager.settle(loader)
     except gz.MemoryBudgetError:

@@ -39,7 +39,7 @@ TIMES = RNG.integers(0, 40, 3000)
 def by_time(path: Path) -> torch.Tensor:
     """``[2, num_edges]``: destination and time of every slot."""
     with gz.open(path) as store:
-        contents = store._contents
+        contents = store.contents
         indptr, indices = contents.csc(None)
         dst = torch.repeat_interleave(torch.arange(indptr.numel() - 1), indptr.diff())
         attrs = contents.schema.edge_types[0].attrs
@@ -94,11 +94,11 @@ def test_changed_times_are_sorted_again(tmp_path: Path) -> None:
     batch = next(iter(loader))
     assert bool((data.time[batch.e_id] <= -20).all())
     store = gz.open(tmp_path / "s", mode="r+")
-    record = store._contents.schema.edge_types[0]
+    record = store.contents.schema.edge_types[0]
     assert record.time_order == "time"
-    store._edit(lambda editor: editor.remove_attr(editor._schema.edge_types[0], "time"))
+    store.handle.edit(lambda editor: editor.remove_attr(editor._schema.edge_types[0], "time"))
     store.close()
-    assert gz.open(tmp_path / "s")._contents.schema.edge_types[0].time_order is None
+    assert gz.open(tmp_path / "s").contents.schema.edge_types[0].time_order is None
 
 
 def test_order_by_an_attribute_that_is_not_there(tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_through_the_feature_store(path: Path) -> None:
         features.put_tensor(h[odd], group_name=None, attr_name="h", index=odd)
         features.put_tensor(h[::2], group_name=None, attr_name="h", index=slice(0, None, 2))
         assert "h" not in store.data()
-        store._columns[None, "h"].publish()
+        store.handle.drafts[None, "h"].publish()
         assert torch.equal(store.data().h, h)
 
 
@@ -589,9 +589,9 @@ def test_a_name_that_was_taken_meanwhile(path: Path) -> None:
     with gz.open(path, "r+") as store:
         column = store.create_column("h", 2)
         column.write(0, table(N, 2))
-        editor, record = store._editor, store._contents.node_type(None)
+        editor, record = store.handle.editor, store.contents.node_type(None)
         editor.put_node_attr(record, "h", torch.zeros(N))
-        store._refresh()
+        store.handle.refresh()
         with pytest.raises(ValueError, match="name: found an attribute 'h'"):
             column.publish()
         store.feature_store.remove_tensor(None, "h", None)

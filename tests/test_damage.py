@@ -408,8 +408,8 @@ WALKS = """
         "links as stored": lambda store: links(store, seed_order="store"),
         "non-edges": non_edges,
         "sweep": swept,
-        "degrees": lambda store: inverse_roots(store._contents, None, Rule(False, 1.0, False)),
-        "loops": lambda store: inverse_roots(store._contents, None, Rule(True, 1.0, False)),
+        "degrees": lambda store: inverse_roots(store.contents, None, Rule(False, 1.0, False)),
+        "loops": lambda store: inverse_roots(store.contents, None, Rule(True, 1.0, False)),
         "optimize": lambda store: gz.optimize(
             store.path, str(store.path) + ".other", seeds=NODES, num_neighbors=[2], batch_size=10
         ),
@@ -449,7 +449,7 @@ def test_bounds_whose_differences_wrap(request, kind: str) -> None:
 def test_files_that_are_cut_before_they_are_walked(request, kind: str, tmp_path: Path) -> None:
     """Behind ``open()``: an error that names the file, whoever reads it. It was SIGBUS."""
     path = request.getfixturevalue(kind)
-    nodes, edges = gz.open(path)._contents.node_type(None), gz.open(path)._contents.edge_type(None)
+    nodes, edges = gz.open(path).contents.node_type(None), gz.open(path).contents.edge_type(None)
     walks = ["csc", "csr", "coo", "edge_index", "weighted", "temporal", "sweep", "degrees", "loops"]
     cuts = {
         edges.topology: walks,

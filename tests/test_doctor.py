@@ -20,10 +20,10 @@ from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.cli import main
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.budget import READER_BYTES
 from pyg_graphzero.memory.forecast import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.memory.measure import Accesses
 from pyg_graphzero.store.columns import write_column
+from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.memory import taken
 
 COUNTS = ("nodes", "edges", "rows", "hits", "reads", "read_bytes", "useful_bytes")

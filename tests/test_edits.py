@@ -253,7 +253,7 @@ def test_times_of_one_type_are_not_those_of_another(tmp_path: Path) -> None:
     with gz.open(tmp_path / "s", "r+") as store:
         data["b"].time = data["b"].time.flip(0)
         store.feature_store.put_tensor(data["b"].time, group_name="b", attr_name="time", index=None)
-        orders = {edge.name[0]: edge.time_order for edge in store._contents.schema.edge_types}
+        orders = {edge.name[0]: edge.time_order for edge in store.contents.schema.edge_types}
         assert orders == {"a": "time", "b": None}
         loader = NeighborLoader(
             store, [-1], ("a", torch.arange(30)), batch_size=1, time_attr="time",

@@ -331,7 +331,7 @@ def encoded(
     path = tmp_path_factory.mktemp("encoded") / "store"
     gz.convert(graph, path, features=request.param)
     store = gz.open(path)
-    rows = store._contents.rows(store._contents.node_type(None).attrs["x"])
+    rows = store.contents.rows(store.contents.node_type(None).attrs["x"])
     assert isinstance(rows, EncodedRows)
     x = reference(rows)
     assert (x - graph.x).abs().max() < 0.05

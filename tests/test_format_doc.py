@@ -48,7 +48,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 def test_the_reader_on_the_page(reader: dict[str, Any], store: Path) -> None:
     document = reader["read_schema"](store)
     opened = gz.open(store)
-    contents = opened._contents
+    contents = opened.contents
     for name in document["files"]:
         if name.endswith(".gd"):
             found = reader["read_column"](store / name)

@@ -109,7 +109,7 @@ def test_ordered() -> None:
     assert indices[cites].tolist() == [5, 0, 0, 0, 2, 1, 4]
     assert perm[cites].tolist() == [5, 1, 2, 4, 3, 0, 6]
     # On disk it is by rows: papers 3, 1, 0, 4, 2 ...
-    indptr, indices = store._contents.csc(cites)
+    indptr, indices = store.contents.csc(cites)
     assert indptr.tolist() == [0, 2, 5, 6, 6, 7, 7, 7, 7]
     assert indices.tolist() == [1, 3, 2, 2, 2, 5, 4]
 

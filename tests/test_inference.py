@@ -67,8 +67,8 @@ def column(path, name="out"):
 def left_behind(path):
     """Columns that a finished run must not leave."""
     store = gz.open(path)
-    attrs = [a for t in store._contents.schema.node_types for a in t.attrs if "." in a]
-    return attrs + [found.journal.name for found in unpublished.find(path, store._contents.schema)]
+    attrs = [a for t in store.contents.schema.node_types for a in t.attrs if "." in a]
+    return attrs + [found.journal.name for found in unpublished.find(path, store.contents.schema)]
 
 
 def assert_equal(found, expected, tolerance=1e-4):
@@ -152,7 +152,7 @@ def test_rows_are_read_from_files(tmp_path):
             made = store.create_column(name, (3, 5), encoding=encoding)
             made.write(0, wide)
             made.publish()
-        a, b = (RowFile(store._contents, None, name) for name in "ab")
+        a, b = (RowFile(store.contents, None, name) for name in "ab")
         assert torch.equal(a.read(7, 20), wide[7:27])
         assert torch.equal(b.read(290, 10), wide[290:].half().float())
         assert a.read(4, 0).shape == (0, 3, 5)

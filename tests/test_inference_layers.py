@@ -79,7 +79,7 @@ def rows_of(store, inputs):
 def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=0):
     """Every layer over all nodes, activations in memory: rows by node type, in the user's order."""
     inputs = inputs or Inputs("x")
-    contents = store._contents
+    contents = store.contents
     stack = stack_of(model, layers, store.is_hetero, inputs)
     modules = Modules()
     normalization = Normalization(contents, inputs)
@@ -706,7 +706,7 @@ def test_added_loops_leave_edges_grouped(graph, products):
         expected = conv(data.x, data.edge_index)
     for ours in (edges, data.edge_index):
         hop = Hop(None, 300, 0, {None: data.x}, {None: ours}, rows={None: torch.arange(300)})
-        normalization = Normalization(store._contents, Inputs("x"))
+        normalization = Normalization(store.contents, Inputs("x"))
         normalization.hop = hop
         made, weights = normalization._weights(conv, ours, None, torch.float32)
         assert is_grouped(made[1]) == (ours is edges)
@@ -759,7 +759,7 @@ def test_a_sweep_has_every_edge_once(optimized):
     data, store = optimized
     disk = store.data()
     bounds = sweep_bounds(disk, None, 300)
-    order = store._contents.order(None).long()
+    order = store.contents.order(None).long()
     found, next_row = [], 0
     for batch in SweepLoader(disk, None, bounds, 2):
         assert batch.first_row == next_row

@@ -119,9 +119,9 @@ def test_the_order_of_the_input_within_a_budget(homo, tmp_path, monkeypatch):
 
 def test_damaged_edge_ids_are_found(homo):
     _, store = homo
-    path = store.path / store._contents.edge_type(None).edge_id
+    path = store.path / store.contents.edge_type(None).edge_id
     with path.open("r+b") as file:
-        file.seek(store._contents.column("edge/edge_id.gd").data_offset)
+        file.seek(store.contents.column("edge/edge_id.gd").data_offset)
         file.write((7).to_bytes(4, "little") * 2)
     with pytest.raises(gz.FormatError, match="edge ids that repeat or are out of range"):
         LinkNeighborLoader(gz.open(store.path), [2])

@@ -52,12 +52,12 @@ def case(several):
     loader = gz.loader.NeighborLoader(
         data, [6, 4], input_nodes=("a", torch.arange(20_000)), batch_size=32, edge_ids=False
     )
-    contents = loader._sampler.graph.contents
+    contents = loader.graph_sampler.graph.contents
     accesses = measure(loader, seconds=60)
     traffic = sample_traffic(loader, MAX_WINDOW, 60, 1 << 30, 1, False)
     batch = accesses.batch_size(bytes_of_rows(loader.data))
     files = Pager(contents, 1, True).files(loader)
-    made = Case(contents, loader._sampler.graph, accesses, traffic, batch, 0, DISK)
+    made = Case(contents, loader.graph_sampler.graph, accesses, traffic, batch, 0, DISK)
     return made, files, loader
 
 
@@ -156,11 +156,11 @@ def test_blocks_of_sums_have_room_for_their_edges_too(tmp_path):
     model = GraphSAGE(1, 2, 1, 2)
     with gz.open(path) as store:
         step = SummedPass(
-            stack_of(model, None, False, Inputs("x")).layers[0], store._contents, Inputs("x"), 8,
-            device=torch.device("cpu"), normalization=Normalization(store._contents, Inputs("x")),
+            stack_of(model, None, False, Inputs("x")).layers[0], store.contents, Inputs("x"), 8,
+            device=torch.device("cpu"), normalization=Normalization(store.contents, Inputs("x")),
         )  # fmt: skip
         step._room = room = 200_000
-        indptr = store._contents.csc(None)[0]
+        indptr = store.contents.csc(None)[0]
         blocks, first = [], 0
         while first < n:
             stop = first + len(step._bounds_of_block(first)) - 1

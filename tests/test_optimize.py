@@ -94,15 +94,15 @@ def check_epochs(pair, make, num_epochs: int = 1) -> None:
 
 def test_rows_moved_and_nodes_did_not(homo_pair):
     old, new = homo_pair
-    order, rank = (new._contents.view(f"node/{name}.gd") for name in ("order", "rank"))
+    order, rank = (new.contents.view(f"node/{name}.gd") for name in ("order", "rank"))
     assert order.dtype == rank.dtype == torch.int32
     assert not torch.equal(order, torch.arange(300, dtype=torch.int32))
     assert torch.equal(order[rank.long()], torch.arange(300, dtype=torch.int32))
-    stored = new._contents.view("node/x.gd")
+    stored = new.contents.view("node/x.gd")
     assert torch.equal(stored, old.data().x[order.long()])
     assert torch.equal(new.data().x, old.data().x)
     # In every neighbourhood edges are as they were.
-    (indptr, indices), (old_indptr, old_indices) = (s._contents.csc(None) for s in (new, old))
+    (indptr, indices), (old_indptr, old_indices) = (s.contents.csc(None) for s in (new, old))
     for row in range(300):
         node = int(order[row])
         mine = order[indices[indptr[row] : indptr[row + 1]].long()]
@@ -271,7 +271,7 @@ def test_a_sampler_over_another_graph(homo_pair):
     check_epochs(homo_pair, make)
 
     def crossed(data, **kwargs):  # features of one store, topology of the other
-        other = homo_pair[data._contents is homo_pair[0]._contents].data()
+        other = homo_pair[data._contents is homo_pair[0].contents].data()
         return NeighborLoader(
             data, [5, 3], neighbor_sampler=NeighborSampler(other, [5, 3]), batch_size=50, **kwargs
         )

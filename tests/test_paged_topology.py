@@ -16,7 +16,7 @@ from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, 
 
 def in_pages(loader, share=0.0, window=(3, 1 << 20)):
     """Has a loader read the neighbours of all edge types: ``share`` of them once."""
-    graph = loader._sampler.graph
+    graph = loader.graph_sampler.graph
     reader = _core.DiskGather(num_threads=1, depth=8, buffer_bytes=1 << 20)
     for name in graph.edge_types:
         file = graph.contents.topology(name)
@@ -27,7 +27,7 @@ def in_pages(loader, share=0.0, window=(3, 1 << 20)):
             file.num_edges, [indices], reader, kept, group_bits=bits, merge_gap=64
         )
     graph.window = window
-    loader._sampler._start()
+    loader.graph_sampler._start()
     return loader
 
 
@@ -113,7 +113,7 @@ def test_a_pickled_sampler_maps_its_topology_again(homo_path):
         return NeighborLoader(gz.open(homo_path).data(), [5, 3], batch_size=30)
 
     copy = pickle.loads(pickle.dumps(in_pages(make())))
-    assert copy._sampler.graph.paged == {}
+    assert copy.graph_sampler.graph.paged == {}
     assert same(epoch(copy), epoch(make()))
 
 
@@ -148,14 +148,14 @@ def test_a_lost_neighbour_is_an_error_of_its_batch(tmp_path, num_workers):
 
 def test_windows_hold_a_batch_or_more(homo_path):
     loader = NeighborLoader(gz.open(homo_path).data(), [5], batch_size=30)
-    loader._sampler.graph.window = (0, 1 << 20)
+    loader.graph_sampler.graph.window = (0, 1 << 20)
     with pytest.raises(ValueError, match="window: found 0 batches, expected 1 or more"):
         next(iter(loader))
 
 
 def test_pages_of_another_topology_are_refused(homo_path, hetero_path):
-    graph = in_pages(NeighborLoader(gz.open(homo_path).data(), [5]))._sampler.graph
-    other = NeighborLoader(gz.open(hetero_path).data(), [5], input_nodes="paper")._sampler
+    graph = in_pages(NeighborLoader(gz.open(homo_path).data(), [5])).graph_sampler.graph
+    other = NeighborLoader(gz.open(hetero_path).data(), [5], input_nodes="paper").graph_sampler
     other.graph.paged = dict.fromkeys(other.graph.edge_types, graph.paged[None])
     with pytest.raises(ValueError, match=r"paged: found 1 columns of 3000 rows, 4 bytes each"):
         other._start()

@@ -14,10 +14,10 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.hgt import HGTSampler
 from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.tune.ranking import (
     AccessCounts,
     count_accesses,
-    inverse,
     order_rows,
     shuffled,
 )
@@ -146,8 +146,8 @@ def test_kernels_against_their_definition(lists):
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_orders_and_their_inverse(dtype):
     order = torch.randperm(50).to(dtype)
-    assert inverse(order)[order.long()].tolist() == list(range(50))
-    assert inverse(order).dtype == dtype
+    assert inverse_permutation(order)[order.long()].tolist() == list(range(50))
+    assert inverse_permutation(order).dtype == dtype
 
 
 @chunks.both

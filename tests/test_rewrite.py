@@ -83,11 +83,11 @@ def test_in_place(store: Path) -> None:
 def test_again_for_other_seeds(store: Path) -> None:
     before = content(store)
     gz.optimize(store, **ORDER)
-    first = gz.open(store)._contents.view("node/order.gd").tolist()
+    first = gz.open(store).contents.view("node/order.gd").tolist()
     gz.optimize(store, **(ORDER | {"seeds": torch.arange(250, 300)}))
     assert same(content(store), before)
     with gz.open(store) as opened:
-        second = opened._contents.view("node/order.gd").tolist()
+        second = opened.contents.view("node/order.gd").tolist()
         assert second != first
         assert sorted(second[:50]) != list(range(50))
         assert opened.info()["optimized"]["seeds"] == "50 nodes"
@@ -179,10 +179,10 @@ def test_codes_are_kept(tmp_path: Path) -> None:
     for name in ("float16", "bfloat16", "int8"):
         encodings = [info["node_types"][0]["attrs"][name]["encoding"] for info in infos]
         assert encodings[0] == encodings[1]
-    order = new._contents.order(None).long()
+    order = new.contents.order(None).long()
     for file in ("node/int8.gd", "node/float16.gd"):
-        assert torch.equal(new._contents.view(file), old._contents.view(file)[order])
-    assert new._contents.column(new._contents.edge_type(None).attrs["coded"]).is_encoded
+        assert torch.equal(new.contents.view(file), old.contents.view(file)[order])
+    assert new.contents.column(new.contents.edge_type(None).attrs["coded"]).is_encoded
     assert list(new.ids()) == list(old.ids())
     assert new.lookup(["node 7"]).tolist() == [7]
     kept = [gz.open(store.path, keep_half=True).data() for store in (old, new)]
@@ -211,9 +211,9 @@ def test_time_order_stays(tmp_path: Path) -> None:
     gz.convert(data, tmp_path / "s", time_attr="time")
     gz.optimize(tmp_path / "s", **ORDER)
     with gz.open(tmp_path / "s") as store:
-        assert store._contents.edge_type(None).time_order == "time"
-        indptr, indices = store._contents.csc(None)
-        times = store._contents.view("node/time.gd")[indices.long()]
+        assert store.contents.edge_type(None).time_order == "time"
+        indptr, indices = store.contents.csc(None)
+        times = store.contents.view("node/time.gd")[indices.long()]
         inside = torch.ones(times.numel() - 1, dtype=torch.bool)
         inside[indptr[(indptr > 0) & (indptr < times.numel())] - 1] = False
         assert (times.diff()[inside] >= 0).all()
@@ -222,7 +222,7 @@ def test_time_order_stays(tmp_path: Path) -> None:
 def test_a_graph_without_edges(tmp_path: Path) -> None:
     path = write_store(Data(x=torch.arange(5.0).view(5, 1)), tmp_path / "s")
     gz.optimize(path, seeds=[3], num_neighbors=[2])
-    assert gz.open(path)._contents.order(None).tolist() == [3, 0, 1, 2, 4]
+    assert gz.open(path).contents.order(None).tolist() == [3, 0, 1, 2, 4]
     assert gz.open(path).data().x.view(-1).tolist() == [0, 1, 2, 3, 4]
 
 
@@ -391,7 +391,7 @@ def test_rows_through_a_file(tmp_path: Path, items: int, most: int) -> None:
 
 
 def test_slots_in_small_pieces(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    indptr, indices = gz.open(store)._contents.csc(None)
+    indptr, indices = gz.open(store).contents.csc(None)
     for size in (1, 7, 10_000):
         monkeypatch.setattr(rewrite, "_SLAB_ROWS", size)
         parts = list(slot_ranges(_core.Topology.open(str(store / "edge/topology.gl"))))
@@ -422,10 +422,10 @@ def test_verify_holds_order_against_rank(store: Path) -> None:
     order = torch.from_numpy(np.fromfile(store / "node/order.gd", np.int32, 300, offset=4096))
     for changed, found in ((order.roll(1), int(order[-1])), (order - 1, int(order[0]) - 1)):
         with gz.open(store, "r+") as opened:
-            opened._editor._schema.node_type(None).order = opened._editor._files.column(
+            opened.handle.editor._schema.node_type(None).order = opened.handle.editor._files.column(
                 "node", "other", changed
             )
-            opened._editor._commit()
+            opened.handle.editor._commit()
         report = gz.open(store).verify()
         assert len(report.bad) == 1
         assert f"row 0: found {found}, expected a node whose rank is 0" in report.bad[0]
@@ -439,10 +439,10 @@ def test_verify_names_a_row_far_into_an_order(store: Path) -> None:
     with gz.open(store, "r+") as opened:
         changed = opened.nodes_in_order().to(torch.int32)
         changed[[277, 280]] = changed[[280, 277]]
-        opened._editor._schema.node_type(None).order = opened._editor._files.column(
+        opened.handle.editor._schema.node_type(None).order = opened.handle.editor._files.column(
             "node", "other", changed
         )
-        opened._editor._commit()
+        opened.handle.editor._commit()
     (line,) = gz.open(store).verify().bad
     assert f"row 277: found {changed[277]}, expected a node whose rank is 277" in line
 

@@ -169,7 +169,7 @@ def test_batches_are_the_same_in_whatever_order_loaders_begin(path, num_workers)
 def test_what_was_resident_is_released(path, monkeypatch):
     store = opened(path, 95 * MB)
     val = loader_of(store, torch.arange(50_000, 80_000, 10))
-    assert peak_of(val) <= store._contents.memory
+    assert peak_of(val) <= store.contents.memory
     before, division = taken(), store.division
     released = []
     decide = Pager._decide
@@ -187,7 +187,7 @@ def test_what_was_resident_is_released(path, monkeypatch):
     # The loader is alive, and so is its sampler.
     assert val._plan is None
     assert released[0] > 0.8 * resident
-    assert peak <= store._contents.memory
+    assert peak <= store.contents.memory
 
 
 def test_a_topology_is_released_and_paged_anew(wide, decisions):
@@ -196,20 +196,20 @@ def test_a_topology_is_released_and_paged_anew(wide, decisions):
     whole = gz.open(wide)
     expected = [epoch(loader_of(whole, s, **options)) for s in (few, seeds)]
     store = opened(wide, 60 * MB)
-    pager = pager_of(store._contents)
+    pager = pager_of(store.contents)
     val, train = (loader_of(store, s, **options) for s in (few, seeds))
     assert_same(epoch(val), expected[0])
-    (old,) = val._sampler.graph.paged.values()
+    (old,) = val.graph_sampler.graph.paged.values()
     assert_same(epoch(train), expected[1])
     assert decisions == [val, train]
-    (new,) = train._sampler.graph.paged.values()
+    (new,) = train.graph_sampler.graph.paged.values()
     assert new is not old
     assert pager._topologies == {None: new}
-    assert not val._sampler.graph.paged
+    assert not val.graph_sampler.graph.paged
     del old
     assert_same(epoch(val), expected[0])
     assert val.stats().topology_hits > 0
-    assert val._sampler.graph.paged == {None: new}
+    assert val.graph_sampler.graph.paged == {None: new}
     assert len(decisions) == 2
 
 
@@ -232,7 +232,7 @@ def test_an_epoch_is_over_with_its_last_batch(path):
     leases = None
     iterator = iter(train)
     for _ in range(len(train)):
-        leases = pager_of(store._contents).leases
+        leases = pager_of(store.contents).leases
         assert len(leases) == 1
         next(iterator)
     assert len(leases) == 0
@@ -255,7 +255,7 @@ def test_larger_batches_have_room_made_for_them(path, decisions):
     before = first.batches / first.ready
     assert size > 1.5 * before
     assert division.batches > 0.9 * division.ready * size
-    assert division.total <= store._contents.memory
+    assert division.total <= store.contents.memory
     epoch(train)
     assert len(decisions) == 2
 
@@ -279,7 +279,7 @@ def test_a_budget_is_kept_by_batches_ten_times_as_large(path):
     store = opened(path, 62 * MB)
     peak_of(loader_of(store, TRAIN, 10, num_neighbors=[4, 3]))
     large = loader_of(store, torch.arange(0, NODES, 20), 100, num_neighbors=[12, 10])
-    assert peak_of(large) <= store._contents.memory
+    assert peak_of(large) <= store.contents.memory
 
 
 def test_batches_that_are_too_large_are_refused_and_change_nothing(path, decisions):

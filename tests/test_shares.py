@@ -46,12 +46,12 @@ def loader(tmp_path_factory):
 
 
 def case_of(loader, most):
-    contents = loader._sampler.graph.contents
+    contents = loader.graph_sampler.graph.contents
     accesses = measure(loader, seconds=60)
     traffic = sample_traffic(loader, most, 60, 1 << 30, 1, False)
     batch = accesses.batch_size(bytes_of_rows(loader.data))
     files = Pager(contents, 1, True).files(loader)
-    return Case(contents, loader._sampler.graph, accesses, traffic, batch, 0, DISK), files
+    return Case(contents, loader.graph_sampler.graph, accesses, traffic, batch, 0, DISK), files
 
 
 @pytest.mark.parametrize("room", [44, 50, 60])
@@ -165,7 +165,7 @@ def test_epochs_never_have_more_samples_than_there_is_room_for(window, ready, st
 
 
 def test_windows_of_several_epochs_are_shorter(loader):
-    path = loader._sampler.graph.contents.path
+    path = loader.graph_sampler.graph.contents.path
     store = gz.open(path, memory=taken() + 56_000_000)
     options = {"num_neighbors": [8, 4], "batch_size": 64, "edge_ids": False}
     data = store.data()

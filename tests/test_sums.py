@@ -31,7 +31,7 @@ MB = 10**6
 
 
 def engine(store, first, last, sums, chunk_rows=1 << 20, threads=0, file=None, mapped=1 << 20):
-    contents = store._contents
+    contents = store.contents
     file = contents.schema.node_type(None).attrs["x"] if file is None else file
     rows, column = contents.rows(file), contents.column(file)
     coded = isinstance(rows, EncodedRows)
@@ -121,7 +121,7 @@ def test_what_does_not_fit_together(coded):
 def test_a_column_that_is_cut_short(coded, tmp_path):
     path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
     store = gz.open(path)
-    column = store._contents.column(store._contents.schema.node_type(None).attrs["x"])
+    column = store.contents.column(store.contents.schema.node_type(None).attrs["x"])
     sums = engine(store, 0, 300, torch.zeros(300, 21), 64)
     assert sums.step()
     with open(column.path, "r+b") as file:
@@ -136,7 +136,7 @@ def test_a_column_that_is_cut_short(coded, tmp_path):
 @pytest.mark.parametrize("where", ["indices", "indptr"])
 def test_a_damaged_topology(coded, tmp_path, where):
     path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
-    topology = gz.open(path)._contents.topology(None)
+    topology = gz.open(path).contents.topology(None)
     at = topology.indices_offset + topology.index_bytes * 1700
     if where == "indptr":
         at = topology.indptr_offset + 8 * 100
@@ -176,8 +176,8 @@ def layer_of(model, number=0, inputs=None):
 def test_what_can_be_summed(coded, model, inputs, expected):
     with gz.open(coded[1]["int8"][0]) as store:
         layer = layer_of(model, 0, inputs)
-        assert can_sum(layer, store._contents, inputs or Inputs("x"), CPU) is expected
-        assert not can_sum(layer, store._contents, Inputs("y"), CPU)  # no rows of float32
+        assert can_sum(layer, store.contents, inputs or Inputs("x"), CPU) is expected
+        assert not can_sum(layer, store.contents, Inputs("y"), CPU)  # no rows of float32
 
 
 @pytest.fixture
@@ -263,10 +263,10 @@ def swept(model, path, memory):
     stack = stack_of(model, None, False, Inputs("x"))
     modules, most, found = Modules(), 0, []
     with gz.open(path, memory=memory) as store:
-        normalization = Normalization(store._contents, Inputs("x"))
+        normalization = Normalization(store.contents, Inputs("x"))
         Fusion(normalization, stack).teach(stack.layers[0].conv, modules)
         step = SummedPass(
-            stack.layers[0], store._contents, Inputs("x"), 16, device=CPU,
+            stack.layers[0], store.contents, Inputs("x"), 16, device=CPU,
             normalization=normalization,
         )  # fmt: skip
         sum_up, blocks = step._sums, []
@@ -329,9 +329,9 @@ def test_too_little_memory_says_how_much(wide):
     _, path, _ = wide
     gc.collect()
     with gz.open(path, memory=taken() + 100 * MB) as store:
-        store._contents.memory = taken() + MB
+        store.contents.memory = taken() + MB
         with pytest.raises(gz.MemoryBudgetError, match="MB or more to add up neighbours"):
             SummedPass(
-                layer_of(GraphSAGE(512, 4, 1, 4)), store._contents, Inputs("x"), 16, device=CPU,
-                normalization=Normalization(store._contents, Inputs("x")),
+                layer_of(GraphSAGE(512, 4, 1, 4)), store.contents, Inputs("x"), 16, device=CPU,
+                normalization=Normalization(store.contents, Inputs("x")),
             )  # fmt: skip

@@ -17,7 +17,7 @@ from torch_geometric.data import Data, HeteroData
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero import _core
-from pyg_graphzero.loader import blocks
+from pyg_graphzero.loader import sweep as sweep_module
 from pyg_graphzero.loader.blocks import SweepRoom, divide_sweep
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.memory.budget import FileSize
@@ -56,7 +56,7 @@ def room(monkeypatch):
             paged = tuple(name for name in nodes if name not in held)
             return SweepRoom(tuple(held), paged, block, 4096, 16)
 
-        monkeypatch.setattr(blocks, "divide_sweep", divide)
+        monkeypatch.setattr(sweep_module, "divide_sweep", divide)
 
     return set_room
 
@@ -107,7 +107,7 @@ def test_batches_are_those_of_mapped_columns(stores, room, name, block, workers)
 def test_columns_that_are_held_are_mapped(stores, room):
     path, node_type = stores["typed"]
     expected = [contents(batch) for batch in sweep(path, node_type)]
-    columns = gz.open(path)._contents.schema.node_type("author").attrs
+    columns = gz.open(path).contents.schema.node_type("author").attrs
     room(2000, held=(columns["x"],))
     loader = sweep(path, node_type)
     found = [contents(batch) for batch in loader]
@@ -165,10 +165,10 @@ def test_a_file_that_is_cut_short(stores, room, tmp_path, workers):
     expected = [contents(batch) for batch in sweep(path, None)]
     room(1)  # a batch each
     loader = sweep(path, None, workers=workers)
-    file = path / gz.open(path)._contents.schema.node_type(None).attrs["x"]
+    file = path / gz.open(path).contents.schema.node_type(None).attrs["x"]
     # Batches that need none of the last rows are made all the same.
     lost = 290
-    column = gz.open(path)._contents.column(str(file.relative_to(path)))
+    column = gz.open(path).contents.column(str(file.relative_to(path)))
     with file.open("r+b") as opened:
         opened.truncate(column.data_offset + lost * column.row_stride)
     iterator = iter(loader)
@@ -188,7 +188,7 @@ def test_a_file_that_is_cut_short(stores, room, tmp_path, workers):
 
 def test_a_damaged_topology(stores, room, tmp_path):
     path = shutil.copytree(stores["plain"][0], tmp_path / "store")
-    topology = gz.open(path)._contents.topology(None)
+    topology = gz.open(path).contents.topology(None)
     at = topology.indices_offset + topology.index_bytes * 1700
     with open(topology.path, "r+b") as file:
         file.seek(at)

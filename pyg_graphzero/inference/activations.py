@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pyg_graphzero.inference.stack import Row
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.column_writer import Column
+from pyg_graphzero.store.schema import check_new_attr
 from pyg_graphzero.store.unpublished import Journal, Unpublished
-from pyg_graphzero.util.arguments import check_new_attr
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -74,7 +74,7 @@ class Activations:
         if published.issuperset(self.names.items()):
             return last + 1
         for node_type, name in self.names.items():
-            check_new_attr(self.store.path, self.store._contents.node_type(node_type), name)
+            check_new_attr(self.store.path, self.store.contents.node_type(node_type), name)
         there = {(d.journal.node_type, d.journal.name) for d in self.drafts()}
         for layer in range(last, 0, -1):
             found = [(t, self.name(layer, t)) in there for t in self.wanted[layer - 1]]

@@ -180,7 +180,7 @@ class _Run:
         ended: Sequence[Journal],
     ) -> InferenceSummary:
         begun = perf_counter()
-        contents = self.store._contents
+        contents = self.store.contents
         edge_types = list(self.store.edge_types)
         first_rows, edge_values = self._given_rows()
         rows = tried_rows(stack, edge_types, first_rows, edge_values, self.modules, self.device)
@@ -369,7 +369,7 @@ class _Run:
 
     def _files_read(self) -> list[str]:
         """What tells the inputs' files from others of the same name."""
-        schema = self.store._contents.schema
+        schema = self.store.contents.schema
         files = [t.topology for t in schema.edge_types]
         files += [f for t in schema.node_types for a, f in t.attrs.items() if a == self.inputs.attr]
         files += [

@@ -25,9 +25,9 @@ from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.budget import READER_BYTES
 from pyg_graphzero.store.columns import EncodedRows, dtype_name, engine_array
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.memory import taken
 
 # Whose messages are the rows that went in, and that do nothing else with edges.

@@ -9,9 +9,10 @@ the order of the file. While batches of one block are computed, the next one is 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,15 +20,12 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.loader.plan import BatchPlan
-from pyg_graphzero.memory.budget import READER_BYTES, FileSize
-from pyg_graphzero.memory.pager import bytes_of_rows
+from pyg_graphzero.memory.budget import FileSize
+from pyg_graphzero.memory.pager import Pager
+from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
-from pyg_graphzero.util.disk import probe
-from pyg_graphzero.util.memory import taken
-
-if TYPE_CHECKING:
-    from pyg_graphzero.loader.sweep import SweepLoader
-    from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.util.disk import READER_BYTES, probe
 
 # Rows are read so many at once, between two looks at whether anybody still wants them; working out
 # how takes this for each, and all of it a share of the budget.
@@ -36,8 +34,6 @@ _PLAN_BYTES = 40
 _PLAN_SHARE = 1 / 64
 # Bits and places of reached rows, for each row of a node type.
 _BITS_BYTES = 0.5
-# Of an edge in a batch: both ends, its slot.
-_EDGE_BYTES = 24
 # What is mapped of topologies and columns of edges, of the budget: it is forgotten again and again.
 _MAPPED_SHARE = 1 / 16
 _MAPPED_BYTES = 128 << 20
@@ -131,8 +127,12 @@ class Blocks:
     """The blocks of one epoch of a sweep, one ahead.
 
     Args:
-        loader: The sweep.
+        pager: The store's: it knows which files attributes are in.
         room: What its blocks may take.
+        bounds: The rows of each batch, see :class:`~.sweep.SweepLoader`.
+        node_type: Of these rows.
+        graph: What is sampled.
+        plan_of: Makes the plan of the batches, given what it is to ask for rows.
 
     Attributes:
         plan: How its batches are put together; from which rows, :meth:`enter` says.
@@ -145,12 +145,20 @@ class Blocks:
     is_loaded = True
     division = None
 
-    def __init__(self, loader: SweepLoader, room: SweepRoom) -> None:
-        self.pager = loader.own_pager
+    def __init__(
+        self,
+        pager: Pager,
+        room: SweepRoom,
+        bounds: Tensor,
+        node_type: str | None,
+        graph: SampledGraph,
+        plan_of: Callable[[Blocks], BatchPlan],
+    ) -> None:
+        self.pager = pager
         self.room = room
-        self.bounds = loader.bounds
-        self.node_type = loader.node_type
-        self.graph = loader._sampler.graph
+        self.bounds = bounds
+        self.node_type = node_type
+        self.graph = graph
         self.reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
         self.merge_gap = probe(self.pager.contents.path).merge_gap
         self.is_cancelled = threading.Event()
@@ -158,7 +166,7 @@ class Blocks:
         self.topology_bytes = 0
         self.waited = 0.0
         self._none: dict[str, _core.PagedRows] = {}  # by number of the plan's paged rows
-        self.plan = BatchPlan(loader.data, loader._sampler, loader._locks_pages, False, self, False)
+        self.plan = plan_of(self)
         self._columns = self.plan.columns
         self._block: Block | None = None
         self._next: tuple[threading.Thread, Block] | None = None
@@ -318,37 +326,3 @@ class _Reading:
             group, *read = rows.load(group, self.room.rows_at_once)
             self.block.reads = [a + b for a, b in zip(self.block.reads, read, strict=True)]
         self.block.rows[file] = rows
-
-
-def batch_costs(loader: SweepLoader) -> tuple[Tensor, Tensor]:
-    """Rows and in-edges of each batch: ``int64 [num_batches]`` both."""
-    bounds = loader.bounds
-    edges = torch.zeros(bounds.numel() - 1, dtype=torch.int64)
-    contents = loader.own_pager.contents
-    for name in loader._sampler.graph.edge_types:
-        if name is None or name[2] == loader.node_type:
-            edges += contents.bounds_at(name, bounds).diff()
-    return bounds.diff(), edges
-
-
-def begin_sweep(loader: SweepLoader) -> Blocks | None:
-    """The blocks of an epoch of a sweep; None where its store is in memory whole."""
-    pager = loader.own_pager
-    rows, edges = batch_costs(loader)
-    if rows.numel() == 0:
-        return None
-    files = pager.files(loader)
-    out_bytes = max(bytes_of_rows(loader.data).values())
-    under_way = min(rows.numel(), 2 + max(1, loader.num_workers * (loader.prefetch_factor or 1)))
-    nodes = rows + edges
-    flight = int((nodes * out_bytes + edges * _EDGE_BYTES).topk(under_way).values.sum())
-    stored = max((f.row_bytes for f in files if f.kind == "node"), default=0)
-    largest = int(nodes.max()) * stored
-    edge_bytes = sum(f.row_bytes for f in files if f.kind == "edge")
-    largest += int(edges.max()) * edge_bytes
-    room = divide_sweep(pager.memory, taken(), files, flight, largest)
-    if room is None:
-        pager._load([file.name for file in files])
-        return None
-    pager._load(room.held)
-    return Blocks(loader, room)

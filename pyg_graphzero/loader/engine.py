@@ -14,7 +14,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
 from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
-from pyg_graphzero.loader.pipeline import BatchIterator, Request, start_pipeline
+from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.budget import MAX_WINDOW
@@ -54,7 +54,7 @@ class EngineLoader(KeyedLoader):
 
     @property
     @abstractmethod
-    def _sampler(self) -> Any:
+    def graph_sampler(self) -> Any:
         """The sampler in use, ours or not."""
 
     @abstractmethod
@@ -72,22 +72,22 @@ class EngineLoader(KeyedLoader):
     def collate_fn(self, index: Any) -> Any:
         """Samples one batch, and gathers its features if that is this process's job."""
         index, given = split_key(index)
-        if not isinstance(self._sampler, GraphSampler):
+        if not isinstance(self.graph_sampler, GraphSampler):
             stock: Any = super()
             return stock.collate_fn(index)
         key = random_key() if given is None else given
-        out = self._sampler.sample(self._prepare(index, key), key)
+        out = self.graph_sampler.sample(self._prepare(index, key), key)
         return self.filter_fn(out) if self.filter_per_worker else out
 
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
         """Joins sampled nodes and edges with their attributes."""
-        if not isinstance(self._sampler, GraphSampler) or isinstance(self.data, tuple):
+        if not isinstance(self.graph_sampler, GraphSampler) or isinstance(self.data, tuple):
             stock: Any = super()
             return stock.filter_fn(out)
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
-        plan, sampled = self._current_plan(), self._sampler.sampled(out)
-        batch = plan.assemble(sampled, plan.gather(sampled, self._sampler.num_threads))
+        plan, sampled = self._current_plan(), self.graph_sampler.sampled(out)
+        batch = plan.assemble(sampled, plan.gather(sampled, self.graph_sampler.num_threads))
         return self._labelled(batch, out.metadata)
 
     def _labelled(self, batch: Data | HeteroData, metadata: Any) -> Any:
@@ -96,10 +96,10 @@ class EngineLoader(KeyedLoader):
 
     def _runs_in_engine(self) -> bool:
         own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn
-        return own and isinstance(self._sampler, GraphSampler)
+        return own and isinstance(self.graph_sampler, GraphSampler)
 
     def _current_plan(self) -> BatchPlan:
-        plan, sampler = self._plan, self._sampler
+        plan, sampler = self._plan, self.graph_sampler
         if (
             plan is None
             or plan.data is not self.data
@@ -117,8 +117,12 @@ class EngineLoader(KeyedLoader):
             )
         return plan
 
+    def forget_plan(self) -> None:
+        """Has it ask anew what is in memory before its next epoch."""
+        self._plan = None
+
     def _pager(self) -> Pager | None:
-        return pager_of(self._sampler.graph.contents)
+        return pager_of(self.graph_sampler.graph.contents)
 
     def _lease(self) -> Lease | None:
         """What an epoch may use of a budget of memory; None where all is in memory."""
@@ -132,11 +136,11 @@ class EngineLoader(KeyedLoader):
         if pager is None or division is None or division.is_whole:
             return None
         size = pager.relative_size(self)
-        window = max(1, int(division.window_of(self._epoch_length()) / size))
+        window = max(1, int(division.window_of(self.epoch_length()) / size))
         plan.columns.read_into(pager.leases.windows, window)
         return pager.leases.begin(self.num_workers, size)
 
-    def _epoch_length(self) -> int:
+    def epoch_length(self) -> int:
         """How many batches an epoch has."""
         loader: Any = self  # a DataLoader
         try:
@@ -152,22 +156,22 @@ class EngineLoader(KeyedLoader):
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
         prepared = self._prepare(as_positions(index), key)
         gathers = (
-            self._sampler.is_final
+            self.graph_sampler.is_final
             and not self.transform_sampler_output
             and not isinstance(self.data, tuple)
             and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
         )
         plan = self._current_plan() if gathers else None
-        recipe = self._sampler.recipe(None if plan is None else plan.columns)
+        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns)
         return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key))
 
     def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
         """What the consumer gets, from what the engine made of a request."""
         plan, prepared = context
-        sampled = self._sampler.sample_of(batch)
+        sampled = self.graph_sampler.sample_of(batch)
         metadata = prepared.finish(sampled)
         if plan is None:
-            return self.filter_fn(self._sampler.output(sampled, metadata))
+            return self.filter_fn(self.graph_sampler.output(sampled, metadata))
         return self._labelled(plan.assemble(sampled, batch[5]), metadata)
 
     @property
@@ -183,7 +187,11 @@ class EngineLoader(KeyedLoader):
         iterator: Any
         if self._runs_in_engine():
             self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
-            iterator = BatchIterator(self)
+            hooks = Hooks(
+                self._lease, self._take_pipeline, self._return_pipeline,
+                self._may_ask, self._request, self._finish,
+            )  # fmt: skip
+            iterator = BatchIterator(self, hooks)
             self._stats, is_ready = iterator.stats, iterator.is_ready
         else:
             iterator, is_ready = super()._begin(), bool
@@ -202,8 +210,8 @@ class EngineLoader(KeyedLoader):
         """
         if not self._runs_in_engine():
             raise UnsupportedError(
-                f"stats: found batches made by {type(self._sampler).__name__}, expected a sampler "
-                "of pyg_graphzero"
+                f"stats: found batches made by {type(self.graph_sampler).__name__}, expected a "
+                "sampler of pyg_graphzero"
             )
         return self._stats or LoaderStats(self.num_workers)
 

@@ -216,7 +216,8 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         return seeds
 
     @property
-    def _sampler(self) -> Any:
+    def graph_sampler(self) -> Any:
+        """The sampler in use, ours or not."""
         return self.link_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
@@ -240,7 +241,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         dst_type = None if name is None else name[2]
         if isinstance(seeds, StoredEdges):
             return None  # by destination already
-        return store_rows(self._sampler, dst_type, seeds.col)
+        return store_rows(self.graph_sampler, dst_type, seeds.col)
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         name = self.input_data.input_type

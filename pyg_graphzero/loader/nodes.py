@@ -20,7 +20,8 @@ class SeedNodeLoader(EngineLoader):
     input_data: NodeSamplerInput
 
     @property
-    def _sampler(self) -> Any:
+    def graph_sampler(self) -> Any:
+        """The sampler in use, ours or not."""
         return self.node_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
@@ -28,7 +29,7 @@ class SeedNodeLoader(EngineLoader):
         return prepared
 
     def _seed_rows(self) -> Tensor:
-        return store_rows(self._sampler, self.input_data.input_type, self.input_data.node)
+        return store_rows(self.graph_sampler, self.input_data.input_type, self.input_data.node)
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         input_type = self.input_data.input_type

@@ -5,10 +5,11 @@ from __future__ import annotations
 import atexit
 import weakref
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, islice, takewhile
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
@@ -18,10 +19,8 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader.keyed import KeyedIndex
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.loader.steady import Steady, is_struck
+from pyg_graphzero.memory.leases import Lease
 from pyg_graphzero.sampling.sampler import Seeds
-
-if TYPE_CHECKING:
-    from pyg_graphzero.loader.engine import EngineLoader
 
 # The threads of these must not outlive the interpreter.
 _live: weakref.WeakValueDictionary[int, _core.Pipeline] = weakref.WeakValueDictionary()
@@ -96,6 +95,27 @@ class Turn:
     is_joined: bool = False
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What an epoch asks of its loader.
+
+    Attributes:
+        lease: What the epoch may use of a budget of memory; None where all is in memory.
+        take_pipeline: Threads that make batches, for as long as the lease lasts.
+        return_pipeline: Gives them back where there is no lease.
+        may_ask: Whether one more batch may be asked for ahead now.
+        request: How the batch of some positions is made, with its key.
+        finish: What the consumer gets of what the engine made.
+    """
+
+    lease: Callable[[], Lease | None]
+    take_pipeline: Callable[[Lease | None], _core.Pipeline]
+    return_pipeline: Callable[[_core.Pipeline], None]
+    may_ask: Callable[[], bool]
+    request: Callable[[Any, int], Request]
+    finish: Callable[[Any, Any], Any]
+
+
 class Turns(Steady[KeyedIndex, Turn]):
     """A turn for each batch that the sampler chooses seeds for."""
 
@@ -115,11 +135,12 @@ class BatchIterator(_BaseDataLoaderIter):
     time may ask.
     """
 
-    def __init__(self, loader: EngineLoader) -> None:
+    def __init__(self, loader: Any, hooks: Hooks) -> None:
         # Torch's own draws a seed for its workers, before the shuffle, and looks for a device that
         # pin_memory is for.
-        super().__init__(loader)  # type: ignore[arg-type]
+        super().__init__(loader)
         self.loader = loader
+        self._hooks = hooks
         self.stats = LoaderStats(loader.num_workers)
         self._preparing = Stopwatch(self.stats, "prepare")
         self._waiting = Stopwatch(self.stats, "wait")
@@ -131,12 +152,12 @@ class BatchIterator(_BaseDataLoaderIter):
         self._pipeline: _core.Pipeline | None = None
         # Batches that wait for the disk are made ahead, with workers or without.
         with self._preparing:
-            self._lease = loader._lease()
+            self._lease = hooks.lease()
         if self._lease is not None:
             self._lease.pending = self._pending
             self.stats.num_workers = self._lease.threads
         if loader.num_workers > 0 or self._lease is not None:
-            self._pipeline = loader._take_pipeline(self._lease)
+            self._pipeline = hooks.take_pipeline(self._lease)
             with self._preparing:
                 self._fill()
 
@@ -168,7 +189,7 @@ class BatchIterator(_BaseDataLoaderIter):
         with self._preparing:
             if self._pipeline is not None and self._pipeline.orphaned:
                 # In a forked child: the threads are the parent's, the requests are known.
-                self._pipeline = self.loader._take_pipeline(self._lease)
+                self._pipeline = self._hooks.take_pipeline(self._lease)
             self._fill()
         if not pending:
             self._end()
@@ -191,7 +212,7 @@ class BatchIterator(_BaseDataLoaderIter):
         """Makes the oldest batch, and joins it; False where it takes too long."""
         assert turn.index is not None
         if turn.is_joined:
-            turn.request, turn.is_joined = self.loader._request(*turn.index), False
+            turn.request, turn.is_joined = self._hooks.request(*turn.index), False
         request = turn.request
         assert request is not None
         with self._waiting:
@@ -203,7 +224,7 @@ class BatchIterator(_BaseDataLoaderIter):
                 self._fill(made=1)
         with self._finishing:
             turn.is_joined = True
-            finished = self.loader._finish(batch, request.context)
+            finished = self._hooks.finish(batch, request.context)
             if self._pin_memory:
                 finished = pin_memory(finished, self._pin_memory_device)
         turn.batch = finished
@@ -266,7 +287,7 @@ class BatchIterator(_BaseDataLoaderIter):
         if self._pipeline is not None and self._pipeline.oldest == ticket:
             return self._pipeline.next(self.loader.timeout)
         # No threads make it; or they did, and what they made was lost on its way.
-        threads = self.loader._sampler.num_threads
+        threads = self.loader.graph_sampler.num_threads
         return request.recipe.make(request.seeds, request.key, threads, request.number)
 
     def _fill(self, made: int = 0) -> None:
@@ -284,7 +305,7 @@ class BatchIterator(_BaseDataLoaderIter):
             elif (
                 self._is_exhausted
                 or len(pending) - made >= self._ahead
-                or not self.loader._may_ask()
+                or not self._hooks.may_ask()
             ):
                 break
             else:
@@ -320,7 +341,7 @@ class BatchIterator(_BaseDataLoaderIter):
     def _prepare(self, turn: Turn) -> None:
         assert turn.index is not None
         try:
-            turn.request = self.loader._request(*turn.index)
+            turn.request = self._hooks.request(*turn.index)
         except Exception as error:
             if is_struck(error):
                 raise
@@ -329,7 +350,7 @@ class BatchIterator(_BaseDataLoaderIter):
     def _end(self) -> None:
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None and self._lease is None:
-            self.loader._return_pipeline(pipeline)
+            self._hooks.return_pipeline(pipeline)
         elif pipeline is not None:
             pipeline.close()
         self._give_back()

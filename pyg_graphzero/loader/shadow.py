@@ -97,14 +97,15 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
         DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)
 
     @property
-    def _sampler(self) -> Any:
+    def graph_sampler(self) -> Any:
+        """The sampler in use, ours or not."""
         return self.node_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_nodes(NodeSamplerInput(index, self.node_idx[index]))
 
     def _seed_rows(self) -> Tensor:
-        return store_rows(self._sampler, None, self.node_idx)
+        return store_rows(self.graph_sampler, None, self.node_idx)
 
     def filter_fn(self, out: SamplerOutput) -> Batch:
         """Orders what was sampled tree by tree, and joins it with its attributes."""

@@ -10,43 +10,14 @@ from typing import Any
 
 import torch
 
+from pyg_graphzero.memory.rates import Rates
+
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
 _BOUND = 0.1
 _DERIVED = (
     *("batches_per_second", "edges_per_second", "hit_rate", "reads_per_batch"),
     *("read_bytes_per_batch", "train", "idle", "stall", "verdict"),
 )
-
-
-class Rates:
-    """What follows from the counts of an epoch, measured or predicted."""
-
-    batches: int
-    rows: int
-    hits: int
-    reads: int
-    read_bytes: int
-    elapsed: float
-
-    @property
-    def batches_per_second(self) -> float:
-        """Batches delivered per second of wall time."""
-        return self.batches / self.elapsed if self.elapsed else 0.0
-
-    @property
-    def hit_rate(self) -> float:
-        """Of ``rows``, the share found in memory; 1.0 where all columns are there whole."""
-        return self.hits / self.rows if self.rows else 1.0
-
-    @property
-    def reads_per_batch(self) -> float:
-        """Requests to the disk for each batch delivered."""
-        return self.reads / self.batches if self.batches else 0.0
-
-    @property
-    def read_bytes_per_batch(self) -> float:
-        """Bytes read for each batch delivered."""
-        return self.read_bytes / self.batches if self.batches else 0.0
 
 
 @dataclass

@@ -14,19 +14,22 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_graphzero.loader.blocks import Blocks, begin_sweep
+from pyg_graphzero.loader.blocks import Blocks, divide_sweep
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.pipeline import Request
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.pager import Pager, pager_of
+from pyg_graphzero.memory.pager import Pager, bytes_of_rows, pager_of
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.sampler import Prepared
 from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.util.memory import taken
 
 # Bounds of so many rows are looked at together.
 _ROWS_AT_ONCE = 1 << 18
+# Of an edge in a batch: both ends, its slot.
+_EDGE_BYTES = 24
 
 
 class SweepLoader(NeighborLoader):
@@ -76,7 +79,7 @@ class SweepLoader(NeighborLoader):
     @property
     def own_pager(self) -> Pager:
         """The pager of the store; it knows which files attributes are in."""
-        pager = pager_of(self._sampler.graph.contents)
+        pager = pager_of(self.graph_sampler.graph.contents)
         assert pager is not None, "data is a store's"
         return pager
 
@@ -84,8 +87,36 @@ class SweepLoader(NeighborLoader):
         """None: what is read is up to the blocks."""
 
     def _begin(self) -> Any:
-        self._blocks = begin_sweep(self)
+        self._blocks = self._new_blocks()
         return super()._begin()
+
+    def _new_blocks(self) -> Blocks | None:
+        """The blocks of an epoch; None where the store is in memory whole."""
+        pager, bounds, graph = self.own_pager, self.bounds, self.graph_sampler.graph
+        rows, edges = bounds.diff(), torch.zeros(bounds.numel() - 1, dtype=torch.int64)
+        if rows.numel() == 0:
+            return None
+        for name in graph.edge_types:
+            if name is None or name[2] == self.node_type:
+                edges += pager.contents.bounds_at(name, bounds).diff()
+        nodes, files = rows + edges, pager.files(self)
+        out_bytes = max(bytes_of_rows(self.data).values())
+        ahead = 2 + max(1, self.num_workers * (self.prefetch_factor or 1))
+        costs = nodes * out_bytes + edges * _EDGE_BYTES
+        flight = int(costs.topk(min(rows.numel(), ahead)).values.sum())
+        stored = max((file.row_bytes for file in files if file.kind == "node"), default=0)
+        of_edges = sum(file.row_bytes for file in files if file.kind == "edge")
+        largest = int(nodes.max()) * stored + int(edges.max()) * of_edges
+        room = divide_sweep(pager.memory, taken(), files, flight, largest)
+        if room is None:
+            pager.load([file.name for file in files])
+            return None
+        pager.load(room.held)
+
+        def plan_of(blocks: Blocks) -> BatchPlan:
+            return BatchPlan(self.data, self.graph_sampler, self._locks_pages, False, blocks, False)
+
+        return Blocks(pager, room, bounds, self.node_type, graph, plan_of)
 
     def _may_ask(self) -> bool:
         return self._blocks is None or self._blocks.may_ask()
@@ -101,7 +132,7 @@ class SweepLoader(NeighborLoader):
     def _prepare(self, index: Any, key: int) -> Prepared:
         number = int(index[0])
         first, stop = self.bounds[number : number + 2].tolist()
-        types = list(self._sampler.graph.node_types)
+        types = list(self.graph_sampler.graph.node_types)
         rows = torch.arange(first, stop)
         seeds = [(types.index(self.node_type), engine_array(rows), None)]
         return Prepared(seeds, lambda sampled: (first, stop - first))

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from pyg_graphzero.errors import MemoryBudgetError
+from pyg_graphzero.util.disk import READER_BYTES
 
-#: What the asynchronous reader needs for reads under way, and for plans of what to read.
-READER_BYTES = 32 << 20
 #: Batches in the consumer's hands: a loop gets the next one before it lets go of the last.
 CONSUMER_BATCHES = 2
 #: Batches are read for at most so many at once. More hardly unites more rows.

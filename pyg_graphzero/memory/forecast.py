@@ -11,13 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.loader.stats import Rates
 from pyg_graphzero.memory.budget import (
     DEFAULT_SPLIT,
     BatchSize,
@@ -26,15 +25,14 @@ from pyg_graphzero.memory.budget import (
     Split,
     divide,
 )
+from pyg_graphzero.memory.measure import Accesses
+from pyg_graphzero.memory.rates import Rates
 from pyg_graphzero.memory.residents import choose_rows, group_bits_of
+from pyg_graphzero.memory.traffic import Traffic
+from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
-
-if TYPE_CHECKING:
-    from pyg_graphzero.memory.measure import Accesses
-    from pyg_graphzero.memory.traffic import Traffic
-    from pyg_graphzero.sampling.graph import SampledGraph
-    from pyg_graphzero.store.contents import StoreContents
-    from pyg_graphzero.util.disk import DiskSpeed
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.disk import DiskSpeed
 
 #: What an epoch may be bound by.
 RANDOM_READS = "disk (random reads)"

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero.memory.budget import BatchSize
-
-if TYPE_CHECKING:
-    from pyg_graphzero.loader.engine import EngineLoader
+from pyg_graphzero.memory.source import BatchSource
 
 #: An epoch's beginning is delayed by no more than this many seconds, and one batch.
 SECONDS = 3.0
@@ -92,7 +90,7 @@ def top_rows(counts: Tensor, count: int) -> Tensor:
     return torch.cat([above, some]).sort().values
 
 
-def measure(loader: EngineLoader, seconds: float = SECONDS, most: int | None = None) -> Accesses:
+def measure(loader: BatchSource, seconds: float = SECONDS, most: int | None = None) -> Accesses:
     """Samples batches around random seeds of the loader, as it would, and counts nodes.
 
     torch's generator is left as it is.
@@ -102,21 +100,21 @@ def measure(loader: EngineLoader, seconds: float = SECONDS, most: int | None = N
         seconds: When to stop, after one batch at least.
         most: Batches to sample; None: as many as an epoch has, within reason.
     """
-    found = Accesses.none(loader._sampler.graph.node_types)
+    found = Accesses.none(loader.graph_sampler.graph.node_types)
     for batch in _batches(loader, seconds, most or _MOST_BATCHES):
         found.count(batch[0])
         found.edges = max(found.edges, batch[6][3])
     return found
 
 
-def measure_size(loader: EngineLoader, row_bytes: Mapping[str | None, int]) -> BatchSize:
+def measure_size(loader: BatchSource, row_bytes: Mapping[str | None, int]) -> BatchSize:
     """How large batches of the loader are, by a few; no node is counted.
 
     ``row_bytes`` are those of a node's attributes.
     """
     found = Accesses({})
     for batch in _batches(loader, SECONDS, _FEW_BATCHES):
-        for name, nodes in zip(loader._sampler.graph.node_types, batch[0], strict=True):
+        for name, nodes in zip(loader.graph_sampler.graph.node_types, batch[0], strict=True):
             found.nodes[name] = max(found.nodes.get(name, 0), nodes.numel())
         found.edges = max(found.edges, batch[6][3])
     return found.batch_size(row_bytes)
@@ -127,9 +125,9 @@ def larger(a: BatchSize, b: BatchSize) -> BatchSize:
     return BatchSize(max(a.sampled, b.sampled), max(a.whole, b.whole), max(a.nodes, b.nodes))
 
 
-def _batches(loader: EngineLoader, seconds: float, most: int) -> Iterator[tuple[Any, ...]]:
+def _batches(loader: BatchSource, seconds: float, most: int) -> Iterator[tuple[Any, ...]]:
     """Batches around random seeds, always the same ones; one at least if there are seeds."""
-    sampler: Any = loader._sampler
+    sampler: Any = loader.graph_sampler
     num_seeds = len(loader.dataset)
     if num_seeds == 0:
         return

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Collection, Iterable, Mapping
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
@@ -32,19 +32,17 @@ from pyg_graphzero.memory.leases import Leases
 from pyg_graphzero.memory.measure import larger, measure, measure_size
 from pyg_graphzero.memory.residents import choose_rows, group_bits_of
 from pyg_graphzero.memory.shares import choose_division
+from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.traffic import sample_traffic
 from pyg_graphzero.memory.warm import load
 from pyg_graphzero.pyg.data import node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.sampling.sampler import GraphSampler
 from pyg_graphzero.store.columns import EncodedRows, engine_array
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import probe
 from pyg_graphzero.util.memory import taken
-
-if TYPE_CHECKING:
-    from pyg_graphzero.loader.engine import EngineLoader
-    from pyg_graphzero.sampling.sampler import GraphSampler
-    from pyg_graphzero.store.contents import StoreContents
-    from pyg_graphzero.store.schema import EdgeType
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -84,13 +82,13 @@ class Pager:
         self._topologies: dict[EdgeType | None, _core.PagedRows] = {}
         # What was decided from: how the longest epoch samples, and the largest batches.
         self._baseline = 0
-        self._decider: weakref.ref[EngineLoader] | None = None
+        self._decider: weakref.ref[BatchSource] | None = None
         self._epoch = 0
         self._batch = BatchSize(0, 0)
-        self._sizes: weakref.WeakKeyDictionary[EngineLoader, BatchSize]
+        self._sizes: weakref.WeakKeyDictionary[BatchSource, BatchSize]
         self._sizes = weakref.WeakKeyDictionary()
         # Who has paged rows of this: in plans, and in graphs.
-        self._loaders: weakref.WeakSet[EngineLoader] = weakref.WeakSet()
+        self._loaders: weakref.WeakSet[BatchSource] = weakref.WeakSet()
         self._samplers: weakref.WeakSet[GraphSampler] = weakref.WeakSet()
 
     @property
@@ -98,7 +96,7 @@ class Pager:
         """Whether this is a forked child's copy: its reader and rows are the parent's."""
         return os.getpid() != self._process
 
-    def settle(self, loader: EngineLoader) -> Division:
+    def settle(self, loader: BatchSource) -> Division:
         """Decides what stays in memory when a loader begins, if it has to be decided.
 
         Raises:
@@ -111,19 +109,19 @@ class Pager:
             return self.division
         size = larger(self._batch, self._size_of(loader))
         decider = None if self._decider is None else self._decider()
-        if decider is None or loader._epoch_length() > self._epoch:
+        if decider is None or loader.epoch_length() > self._epoch:
             decider = loader
         self._release()
         return self._decide(decider, size)
 
-    def _is_outgrown(self, loader: EngineLoader) -> bool:
+    def _is_outgrown(self, loader: BatchSource) -> bool:
         """Whether the division is not for a loader that begins, and may be changed now."""
         assert self.division is not None
         files = self.files(loader)
         if is_ample(self.memory, files, self._baseline):
             return False
         is_whole = self.division.is_whole
-        is_outgrown = not is_whole and loader._epoch_length() >= _LONGER * max(1, self._epoch)
+        is_outgrown = not is_whole and loader.epoch_length() >= _LONGER * max(1, self._epoch)
         if self._ratio(loader) > _LARGER:
             size = larger(self._batch, self._size_of(loader))
             # An error if they are too large for any division, whoever's epoch is under way.
@@ -131,21 +129,21 @@ class Pager:
             is_outgrown = is_outgrown or not (is_whole and still_whole)
         return is_outgrown and (self._leases is None or len(self._leases) == 0)
 
-    def relative_size(self, loader: EngineLoader) -> float:
+    def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
 
         Much more only where the epoch of another keeps this from deciding anew.
         """
         return max(1.0, self._ratio(loader))
 
-    def _ratio(self, loader: EngineLoader) -> float:
+    def _ratio(self, loader: BatchSource) -> float:
         size = self._size_of(loader)
         pairs = ((size.sampled, self._batch.sampled), (size.whole, self._batch.whole))
         return max(found / max(1, expected) for found, expected in pairs)
 
-    def _size_of(self, loader: EngineLoader) -> BatchSize:
+    def _size_of(self, loader: BatchSource) -> BatchSize:
         if loader not in self._sizes:
-            self._put(loader._sampler)
+            self._put(loader.graph_sampler)
             self._sizes[loader] = measure_size(loader, bytes_of_rows(loader.data))
         return self._sizes[loader]
 
@@ -158,7 +156,7 @@ class Pager:
         assert self.division is not None
         if not self.division.is_whole:
             for loader in list(self._loaders):
-                loader._plan = None
+                loader.forget_plan()
         self.division = self._leases = None
         self._rows.clear()
         self._chosen.clear()
@@ -166,17 +164,17 @@ class Pager:
         for sampler in list(self._samplers):
             self._put(sampler)
 
-    def _decide(self, loader: EngineLoader, least: BatchSize) -> Division:
+    def _decide(self, loader: BatchSource, least: BatchSize) -> Division:
         """Decides from how this loader samples; there is to be room for ``least``, too."""
         files = self.files(loader)
         baseline = self._baseline
         if is_ample(self.memory, files, baseline):
             self.division = divide(self.memory, files, baseline, BatchSize(0, 0))
-            self._load(self.division.held)
+            self.load(self.division.held)
             return self.division
         tables = [file for file in files if file.kind in ("indptr", "indices")]
         if 2 * sum(file.held_bytes for file in tables) <= self.memory:
-            self._load([file.name for file in tables]).join()  # or each batch waits for its pages
+            self.load([file.name for file in tables]).join()  # or each batch waits for its pages
         else:
             self._page_topologies({file.name: 0 for file in tables})
             self.apply(loader)
@@ -193,13 +191,13 @@ class Pager:
         accesses = traffic.accesses(loader) if is_ranked else measure(loader)
         size = accesses.batch_size(bytes_of_rows(loader.data))
         batch = larger(least, size)
-        self._load(divide(self.memory, files, baseline, batch).held)
-        graph = loader._sampler.graph
+        self.load(divide(self.memory, files, baseline, batch).held)
+        graph = loader.graph_sampler.graph
         disk = probe(self.contents.path)
         case = Case(self.contents, graph, accesses, traffic, batch, baseline, disk)
         self.division = choose_division(case, self.memory, files)
         del traffic, case
-        self._decider, self._epoch, self._batch = weakref.ref(loader), loader._epoch_length(), batch
+        self._decider, self._epoch, self._batch = weakref.ref(loader), loader.epoch_length(), batch
         self._sizes[loader] = size
         self._topologies.clear()
         if not self.division.is_whole:
@@ -212,15 +210,15 @@ class Pager:
             self._say()
         return self.division
 
-    def apply(self, loader: EngineLoader) -> None:
+    def apply(self, loader: BatchSource) -> None:
         """Has a loader sample from what this says is in memory, and from disk what is not."""
         self._loaders.add(loader)
         if not self._topologies:
             return
-        self._put(loader._sampler)
+        self._put(loader.graph_sampler)
         if self.division is not None:
             batches = max(1, int(self.division.topology_window / self.relative_size(loader)))
-            loader._sampler.graph.window = (batches, self.division.topology_windows)
+            loader.graph_sampler.graph.window = (batches, self.division.topology_windows)
 
     def _put(self, sampler: GraphSampler) -> None:
         self._samplers.add(sampler)
@@ -257,10 +255,10 @@ class Pager:
             self._leases = Leases(self.division)
         return self._leases
 
-    def files(self, loader: EngineLoader) -> list[FileSize]:
+    def files(self, loader: BatchSource) -> list[FileSize]:
         """What the loader reads from."""
         contents = self.contents
-        graph = loader._sampler.graph
+        graph = loader.graph_sampler.graph
         files: list[FileSize] = []
         for i, name in enumerate(graph.edge_types):
             if not graph.on_disk(name):
@@ -318,7 +316,7 @@ class Pager:
             return None
         return self.contents.file_of(stored)
 
-    def _load(self, files: Collection[str]) -> threading.Thread:
+    def load(self, files: Collection[str]) -> threading.Thread:
         """Has files that are to be held read into memory, in the background."""
         contents = self.contents
         paths = [contents.column(f).path for f in contents.columns if f in files]

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero.memory.budget import Division, FileSize
 from pyg_graphzero.memory.measure import Accesses, top_rows
-
-if TYPE_CHECKING:
-    from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.contents import StoreContents
 
 _PAGE = 4096
 _ITEM_BYTES = 8

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.measure import Accesses
+from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.store.columns import engine_array, row_table
-
-if TYPE_CHECKING:
-    from pyg_graphzero.loader.engine import EngineLoader
 
 # Keys of these batches: none of those that are counted before (see measure).
 _FIRST_KEY = 1 << 40
@@ -53,9 +51,9 @@ class Traffic:
         """Whether these are all batches of an epoch."""
         return len(self.batches) == self.epoch
 
-    def accesses(self, loader: EngineLoader) -> Accesses:
+    def accesses(self, loader: BatchSource) -> Accesses:
         """How often these batches of a loader had each node, and how large they are."""
-        types: dict[str | None, int] = loader._sampler.graph.node_types
+        types: dict[str | None, int] = loader.graph_sampler.graph.node_types
         found = Accesses.none(types)
         for lists in self.batches:
             found.count(lists[: len(types)])
@@ -64,7 +62,7 @@ class Traffic:
 
 
 def sample_traffic(
-    loader: EngineLoader,
+    loader: BatchSource,
     most: int,
     seconds: float,
     max_bytes: int,
@@ -83,7 +81,7 @@ def sample_traffic(
         num_threads: Threads that sample, each a batch of its own.
         keeps_edges: Keep slots of edges, too.
     """
-    sampler: Any = loader._sampler
+    sampler: Any = loader.graph_sampler
     num_seeds = len(loader.dataset)
     size: int = getattr(loader, "batch_size", None) or 1
     generator = torch.Generator().manual_seed(1)

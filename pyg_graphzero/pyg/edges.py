@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,11 +11,9 @@ from torch_geometric.data.graph_store import EdgeLayout
 
 from pyg_graphzero.store.columns import look_up
 from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import as_tensor
-
-if TYPE_CHECKING:
-    from pyg_graphzero.pyg.stores import Store
 
 
 class DiskGraphStore(GraphStore):
@@ -26,16 +24,16 @@ class DiskGraphStore(GraphStore):
     ``store=True`` has nothing to add, since every layout can be had of the one that is stored.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, handle: StoreHandle) -> None:
         super().__init__()
-        self.__dict__["store"] = store
+        self.__dict__["handle"] = handle
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _graph_store, (self.store,)
+        return type(self), (self.handle,)
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """One CSC entry per edge type, with its size."""
-        contents = self.store._contents
+        contents = self.handle.contents
         return [
             EdgeAttr(
                 edge_type=t.name,
@@ -47,7 +45,7 @@ class DiskGraphStore(GraphStore):
         ]
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        contents = self.store._contents
+        contents = self.handle.contents
         if contents.schema.edge_type(edge_attr.edge_type) is None:
             return None
         if edge_attr.layout == EdgeLayout.COO:
@@ -62,7 +60,7 @@ class DiskGraphStore(GraphStore):
     def _edge_to_layout(
         self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        contents = self.store._contents
+        contents = self.handle.contents
         if layout == EdgeLayout.COO:
             row, col = contents.edge_index(attr.edge_type)
             return row, col, None
@@ -79,7 +77,7 @@ class DiskGraphStore(GraphStore):
 
     def _put_edge_index(self, edge_index: tuple[Any, Any], edge_attr: EdgeAttr) -> bool:
         name = edge_attr.edge_type
-        contents = self.store._contents
+        contents = self.handle.contents
         src_type, dst_type = (None, None) if name is None else (name[0], name[2])
         num_src = contents.node_type(src_type).num_nodes
         num_dst = contents.node_type(dst_type).num_nodes
@@ -96,21 +94,17 @@ class DiskGraphStore(GraphStore):
         ends = (contents.rank(src_type), row), (contents.rank(dst_type), col)
         row, col = (ids if rank is None else look_up(rank, ids) for rank, ids in ends)
         chunk = EdgeChunk(row, col)
-        self.store._edit(lambda editor: editor.put_edges(name, [chunk], num_src, num_dst))
+        self.handle.edit(lambda editor: editor.put_edges(name, [chunk], num_src, num_dst))
         return True
 
     def _remove_edge_index(self, edge_attr: EdgeAttr) -> bool:
-        self.store._contents.edge_type(edge_attr.edge_type)
-        self.store._edit(lambda editor: editor.remove_edge_type(edge_attr.edge_type))
+        self.handle.contents.edge_type(edge_attr.edge_type)
+        self.handle.edit(lambda editor: editor.remove_edge_type(edge_attr.edge_type))
         return True
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.store.path)!r})"
+        return f"{type(self).__name__}({str(self.handle.path)!r})"
 
 
 def _csc_attr(graph_store: DiskGraphStore, edge_type: EdgeType | None) -> EdgeAttr:
     return next(a for a in graph_store.get_all_edge_attrs() if a.edge_type == edge_type)
-
-
-def _graph_store(store: Store) -> DiskGraphStore:
-    return store.graph_store

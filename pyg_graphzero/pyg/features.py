@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,13 +18,11 @@ from pyg_graphzero.store.columns import (
     look_up,
     permuted,
 )
+from pyg_graphzero.store.editor import StoreEditor
+from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.util.arguments import as_row_index, as_tensor
-
-if TYPE_CHECKING:
-    from pyg_graphzero.pyg.stores import Store
-    from pyg_graphzero.store.editor import StoreEditor
 
 # PyG's group name for the edge attributes of a homogeneous graph.
 HOMOGENEOUS_EDGES = (None, None)
@@ -74,16 +72,16 @@ class DiskFeatureStore(FeatureStore):
     type (``(None, None)``); rows of edge attributes are numbered by original edge id.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, handle: StoreHandle) -> None:
         super().__init__(tensor_attr_cls=DiskTensorAttr)
-        self.__dict__["store"] = store
+        self.__dict__["handle"] = handle
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _feature_store, (self.store,)
+        return type(self), (self.handle,)
 
     def _locate(self, attr: TensorAttr) -> NodeTypeSchema | EdgeTypeSchema:
         """The type that an attribute is of."""
-        contents = self.store._contents
+        contents = self.handle.contents
         group = attr.group_name
         if isinstance(group, (tuple, list)):
             name = None if tuple(group) == HOMOGENEOUS_EDGES else tuple(group)
@@ -97,14 +95,14 @@ class DiskFeatureStore(FeatureStore):
             files.update(record.index_sets)
         if attr.attr_name not in files:
             raise MissingAttributeError(
-                f"{self.store.path}: attribute {attr.attr_name!r} of {attr.group_name!r}: "
+                f"{self.handle.path}: attribute {attr.attr_name!r} of {attr.group_name!r}: "
                 f"expected one of {sorted(files)}"
             )
         return record, files[attr.attr_name]
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
         record, file = self._find(attr)
-        contents = self.store._contents
+        contents = self.handle.contents
         table = contents.rows(file)
         index = attr.index
         position: Tensor | None = None
@@ -134,12 +132,12 @@ class DiskFeatureStore(FeatureStore):
             return None
         if attr.index is not None:
             return tuple(self._get_tensor(attr).shape)
-        return tuple(self.store._contents.column(file).shape)
+        return tuple(self.handle.contents.column(file).shape)
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         record = self._locate(attr)
         if isinstance(record, NodeTypeSchema):
-            column = self.store._columns.get((record.name, attr.attr_name))
+            column = self.handle.drafts.get((record.name, attr.attr_name))
             if column is not None:
                 column.put_tensor(tensor, attr.index)
                 return True
@@ -149,7 +147,7 @@ class DiskFeatureStore(FeatureStore):
             value = self._replaced(attr, value)
 
         def change(editor: StoreEditor) -> None:
-            rows, contents = value, self.store._contents
+            rows, contents = value, self.handle.contents
             if isinstance(record, EdgeTypeSchema):
                 order = contents.edge_id(record.name)
             else:
@@ -162,7 +160,7 @@ class DiskFeatureStore(FeatureStore):
             else:
                 editor.put_node_attr(record, attr.attr_name, rows)
 
-        self.store._edit(change)
+        self.handle.edit(change)
         return True
 
     def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
@@ -191,16 +189,16 @@ class DiskFeatureStore(FeatureStore):
     ) -> None:
         if isinstance(record, NodeTypeSchema) and attr.attr_name in record.index_sets:
             raise UnsupportedError(
-                f"{self.store.path}: {attr.attr_name!r} of {attr.group_name!r}: found an index "
+                f"{self.handle.path}: {attr.attr_name!r} of {attr.group_name!r}: found an index "
                 "set, expected an attribute; index sets are written by conversion alone"
             )
 
     def _replaced(self, attr: TensorAttr, value: Tensor) -> _ReplacedRows:
         """The rows of an attribute as they lie on disk, some of them replaced."""
         record, file = self._find(attr)
-        contents = self.store._contents
+        contents = self.handle.contents
         table = contents.rows(file)
-        num_rows, what = table.size(0), f"{self.store.path}: attribute {attr.attr_name!r}"
+        num_rows, what = table.size(0), f"{self.handle.path}: attribute {attr.attr_name!r}"
         index = attr.index
         if isinstance(index, (slice, int)):
             found = range(num_rows)[index]
@@ -230,20 +228,16 @@ class DiskFeatureStore(FeatureStore):
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         record, _ = self._find(attr)
         self._check_no_index_set(record, attr)
-        self.store._edit(lambda editor: editor.remove_attr(record, attr.attr_name))
+        self.handle.edit(lambda editor: editor.remove_attr(record, attr.attr_name))
         return True
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         """The node attributes, fresh objects each time (PyG's loaders write on them)."""
         return [
             DiskTensorAttr(group_name=t.name, attr_name=attr)
-            for t in self.store._contents.schema.node_types
+            for t in self.handle.contents.schema.node_types
             for attr in t.attrs
         ]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.store.path)!r})"
-
-
-def _feature_store(store: Store) -> DiskFeatureStore:
-    return store.feature_store
+        return f"{type(self).__name__}({str(self.handle.path)!r})"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,16 +12,14 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from pyg_graphzero.errors import ClosedStoreError, ReadOnlyStoreError
-from pyg_graphzero.memory.budget import Division
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
 from pyg_graphzero.store import unpublished
-from pyg_graphzero.store.column_writer import Column, create_column
+from pyg_graphzero.store.column_writer import Column, create_column, end_columns
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.editor import StoreEditor
+from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
 from pyg_graphzero.store.info import info
 from pyg_graphzero.store.schema import EdgeType
@@ -83,7 +80,6 @@ class Store:
     Pickles by path. Tensors and data objects taken from it stay valid after ``close()``.
 
     Attributes:
-        path: The store's directory.
         feature_store: PyG's ``FeatureStore`` over the attributes.
         graph_store: PyG's ``GraphStore`` over the topologies.
     """
@@ -98,31 +94,16 @@ class Store:
         processes: int = 1,
         strict: bool = False,
     ) -> None:
-        if mode not in ("r", "r+"):
-            raise ValueError(f"mode: found {mode!r}, expected 'r' or 'r+'")
-        # Where a link leads by now: it may lead elsewhere later.
-        self.path = Path(os.path.realpath(path))
+        self.handle = StoreHandle(
+            path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict
+        )
         self.mode = mode
         self.keep_half = keep_half
         self.memory = memory
         self.processes = processes
         self.strict = strict
-        self._open_contents: StoreContents | None = self._open()
-        self._open_contents.check_budget()
-        self._editor: StoreEditor | None = None
-        self._turn = threading.RLock()  # changes come one after the other
-        # Those that are being written, by node type and name.
-        self._columns: dict[tuple[str | None, str], Column] = {}
-        if mode == "r+":
-            self._editor = StoreEditor(self.path, self._open_contents.schema)
-            try:
-                self._refresh()  # what another writer changed before this one had the lock
-                self._editor.sweep()
-            except BaseException:
-                self._editor.close()
-                raise
-        self.feature_store = DiskFeatureStore(self)
-        self.graph_store = DiskGraphStore(self)
+        self.feature_store = DiskFeatureStore(self.handle)
+        self.graph_store = DiskGraphStore(self.handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = ("keep_half", "memory", "processes", "strict")
@@ -136,75 +117,67 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        if self._open_contents is None:
+        if self.closed:
             return f"Store({str(self.path)!r}, closed)"
-        nodes = sum(t.num_nodes for t in self._contents.schema.node_types)
-        edges = sum(t.num_edges for t in self._contents.schema.edge_types)
+        nodes = sum(t.num_nodes for t in self.contents.schema.node_types)
+        edges = sum(t.num_edges for t in self.contents.schema.edge_types)
         return f"Store({str(self.path)!r}, num_nodes={nodes}, num_edges={edges})"
 
-    def _open(self) -> StoreContents:
-        return StoreContents(self.path, self.keep_half, self.memory, self.processes, self.strict)
-
-    def _refresh(self) -> None:
-        self._open_contents = self._open()
-        if self._editor is not None:
-            self._editor.use(self._open_contents.schema)
+    @property
+    def path(self) -> Path:
+        """The store's directory."""
+        return self.handle.path
 
     @property
-    def _contents(self) -> StoreContents:
-        if self._open_contents is None:
-            raise ClosedStoreError(f"{self.path}: the store was closed; open it again")
-        return self._open_contents
+    def contents(self) -> StoreContents:
+        """The opened files, for the other parts of this package."""
+        return self.handle.contents
 
     @property
     def closed(self) -> bool:
         """Whether ``close()`` was called."""
-        return self._open_contents is None
+        return self.handle.is_closed
 
     def close(self) -> None:
         """Lets go of the files. Tensors taken from the store stay valid.
 
         Columns that are being written stay unpublished, with what was committed of them.
         """
-        for column in list(self._columns.values()):
-            column._end("the store was closed; open it again, and create_column(resume=True)")
-        self._open_contents = None
-        if self._editor is not None:
-            self._editor.close()
-            self._editor = None
+        end_columns(self.handle)
+        self.handle.close()
 
     @property
-    def division(self) -> Division | None:
-        """How the budget is divided; None before a loader has begun."""
-        pager = self._contents.pager
+    def division(self) -> Any:
+        """How the budget is divided (a ``memory.budget.Division``); None before a loader begins."""
+        pager = self.contents.pager
         return None if pager is None else pager.division
 
     @property
     def is_hetero(self) -> bool:
         """Whether node and edge types have names."""
-        return self._contents.schema.is_hetero
+        return self.contents.schema.is_hetero
 
     @property
     def node_types(self) -> list[str | None]:
         """Names of the node types; ``[None]`` in a homogeneous store."""
-        return [t.name for t in self._contents.schema.node_types]
+        return [t.name for t in self.contents.schema.node_types]
 
     @property
     def edge_types(self) -> list[EdgeType | None]:
         """Names of the edge types; ``[None]`` in a homogeneous store."""
-        return [t.name for t in self._contents.schema.edge_types]
+        return [t.name for t in self.contents.schema.edge_types]
 
     def num_nodes(self, node_type: str | None = None) -> int:
         """Number of nodes of a type; of all types if none is given for a heterogeneous store."""
         if node_type is None and self.is_hetero:
-            return sum(t.num_nodes for t in self._contents.schema.node_types)
-        return self._contents.node_type(node_type).num_nodes
+            return sum(t.num_nodes for t in self.contents.schema.node_types)
+        return self.contents.node_type(node_type).num_nodes
 
     def num_edges(self, edge_type: EdgeType | None = None) -> int:
         """Number of edges of a type; of all types if none is given."""
         if edge_type is None:
-            return sum(t.num_edges for t in self._contents.schema.edge_types)
-        return self._contents.edge_type(edge_type).num_edges
+            return sum(t.num_edges for t in self.contents.schema.edge_types)
+        return self.contents.edge_type(edge_type).num_edges
 
     def data(self, cls: type | None = None) -> Any:
         """The graph as PyG ``Data`` or ``HeteroData`` whose tensors lie on disk.
@@ -216,32 +189,32 @@ class Store:
         Raises:
             TypeError: ``cls`` is no such class.
         """
-        return open_data(self._contents, cls)
+        return open_data(self.contents, cls)
 
     def ids(self, node_type: str | None = None) -> Tensor | StringIds:
         """The user's id of every row: ``int64 [num_nodes]`` or a sequence of strings."""
-        record = self._contents.node_type(node_type)
+        record = self.contents.node_type(node_type)
         if record.ids is None:
             return torch.arange(record.num_nodes)
         if record.id_offsets is None:
-            return self._contents.view(record.ids)
-        offsets = self._contents.view(record.id_offsets)
+            return self.contents.view(record.ids)
+        offsets = self.contents.view(record.id_offsets)
         name = str(self.path / record.id_offsets)
-        return StringIds(offsets, self._contents.view(record.ids), name)
+        return StringIds(offsets, self.contents.view(record.ids), name)
 
     def lookup(self, ids: Any, node_type: str | None = None) -> Tensor:
         """Rows (``int64 [len(ids)]``) of the user's ids; an error names the first missing one."""
-        record = self._contents.node_type(node_type)
+        record = self.contents.node_type(node_type)
         known = None if record.ids is None else self.ids(node_type)
         return lookup(known, ids, record.num_nodes)
 
     def verify(self, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
         """Reads everything against its checksums; see ``pyg_graphzero.store.verify.verify``."""
-        return verify(self._contents.path, progress)
+        return verify(self.contents.path, progress)
 
     def info(self) -> dict[str, Any]:
         """What the store holds, as plain dictionaries; see :func:`.info.info`."""
-        return info(self._contents)
+        return info(self.contents)
 
     def nodes_in_order(
         self, node_type: str | None = None, start: int = 0, stop: int | None = None
@@ -257,8 +230,8 @@ class Store:
             ``int64 [stop - start]``: the node of every row, which is its own number unless the
             store was optimized.
         """
-        rows = range(self._contents.node_type(node_type).num_nodes)[start:stop]
-        order = self._contents.order(node_type)
+        rows = range(self.contents.node_type(node_type).num_nodes)[start:stop]
+        order = self.contents.order(node_type)
         if order is None:
             return torch.arange(rows.start, max(rows.start, rows.stop))
         return in_memory(order[rows.start : rows.stop], torch.int64)
@@ -297,12 +270,12 @@ class Store:
                 encoding or note.
             OSError: The disk is full or fails.
         """
-        with self._turn:
-            return create_column(self, name, width, node_type, dtype, encoding, resume, note)
+        with self.handle.turn:
+            return create_column(self.handle, name, width, node_type, dtype, encoding, resume, note)
 
     def drafts(self) -> list[Unpublished]:
         """The columns that were begun and are not published."""
-        return unpublished.find(self.path, self._contents.schema)
+        return unpublished.find(self.path, self.contents.schema)
 
     def publish_columns(self, drafts: Sequence[Unpublished]) -> None:
         """Makes attributes of columns that are complete, all of them in one atomic step.
@@ -312,22 +285,4 @@ class Store:
             ValueError: A name was taken meanwhile.
             OSError: The disk is full or fails; they can be published later.
         """
-        self._edit(lambda editor: editor.publish(drafts))
-
-    def _require_editor(self) -> StoreEditor:
-        self._contents  # noqa: B018 - a closed store says so
-        if self._editor is None:
-            raise ReadOnlyStoreError(
-                f"{self.path}: the store is open for reading; use gz.open(path, mode='r+')"
-            )
-        return self._editor
-
-    def _edit(self, change: Callable[[StoreEditor], None]) -> None:
-        """Applies one change to an open ``"r+"`` store and looks at the result."""
-        with self._turn:
-            editor = self._require_editor()
-            try:
-                change(editor)
-            finally:
-                self._refresh()  # also after a failure, which leaves the store as it was
-                editor.sweep()
+        self.handle.edit(lambda editor: editor.publish(drafts))

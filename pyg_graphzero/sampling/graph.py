@@ -12,7 +12,7 @@ from torch_geometric.data.remote_backend_utils import num_nodes as num_nodes_of_
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, UnsupportedError
-from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
+from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
@@ -212,8 +212,8 @@ def resolve(data: Any) -> Any:
     if isinstance(data, (tuple, list)) and len(data) == 2:
         features, graph = data
         ours = isinstance(features, DiskFeatureStore) and isinstance(graph, DiskGraphStore)
-        if ours and features.store.path == graph.store.path:
-            return features.store.data()
+        if ours and features.handle.path == graph.handle.path:
+            return open_data(features.handle.contents)
         if isinstance(features, FeatureStore) and isinstance(graph, GraphStore):
             return features, graph
     raise TypeError(

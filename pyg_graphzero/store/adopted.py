@@ -9,17 +9,14 @@ from __future__ import annotations
 import os
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import xxhash
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.store.columns import DTYPES, dtype_name
+from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.store.schema import SCHEMA_FILE, AdoptedRecord
-
-if TYPE_CHECKING:
-    from pyg_graphzero.store.rows import FileRows
 
 _PAGE = 4096
 

@@ -11,7 +11,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,11 +27,10 @@ from pyg_graphzero.store.columns import (
     look_up,
 )
 from pyg_graphzero.store.encoding import EncodingLoss, encode_rows
+from pyg_graphzero.store.handle import StoreHandle
+from pyg_graphzero.store.schema import check_new_attr
 from pyg_graphzero.store.unpublished import ROUNDED, Journal, Unpublished
-from pyg_graphzero.util.arguments import as_row_index, as_tensor, check_new_attr
-
-if TYPE_CHECKING:
-    from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.util.arguments import as_row_index, as_tensor
 
 # Rows are encoded and written in pieces of about this many bytes.
 _PIECE_BYTES = 32 << 20
@@ -65,7 +64,7 @@ class Column:
         [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
     """
 
-    def __init__(self, store: Store, record: Unpublished, draft: _core.ColumnDraft) -> None:
+    def __init__(self, handle: StoreHandle, record: Unpublished, draft: _core.ColumnDraft) -> None:
         journal = record.journal
         self.name = journal.name
         self.node_type = journal.node_type
@@ -74,7 +73,7 @@ class Column:
         self.dtype = torch.float32 if journal.encoding else DTYPES[journal.dtype]
         self.encoding = journal.encoding
         self.note = journal.note
-        self._store = store
+        self._handle = handle
         self._record = record
         self._draft: _core.ColumnDraft | None = draft
         self._ended: Exception | None = None
@@ -139,7 +138,7 @@ class Column:
             OSError: See :meth:`write`.
         """
         tensor = self._checked(rows)
-        rank = self._store._contents.rank(self.node_type)
+        rank = self._handle.contents.rank(self.node_type)
         if index is None or isinstance(index, slice):
             begin, end, step = (index or slice(None)).indices(self.num_rows)
             nodes = torch.arange(begin, max(begin, end), step) if step > 0 else None
@@ -180,7 +179,7 @@ class Column:
         """
         with self._lock:
             self._finish()
-            self._store._edit(lambda editor: editor.publish([self._record], [self._loss()]))
+            self._handle.edit(lambda editor: editor.publish([self._record], [self._loss()]))
             self._end("was published; create_column() makes another")
 
     def complete(self) -> None:
@@ -213,7 +212,7 @@ class Column:
 
     @property
     def _what(self) -> str:
-        return f"{self._store.path}: column {self.name!r} of {self.node_type!r}"
+        return f"{self._handle.path}: column {self.name!r} of {self.node_type!r}"
 
     def _open(self) -> _core.ColumnDraft:
         if self._draft is None:
@@ -225,7 +224,7 @@ class Column:
         """Nothing can be done with the column from now on."""
         self._ended = ClosedStoreError(f"{self._what}: {reason}")
         self._draft = None
-        self._store._columns.pop((self.node_type, self.name), None)
+        self._handle.drafts.pop((self.node_type, self.name), None)
 
     def _checked(self, rows: Any) -> Tensor:
         tensor = as_tensor(rows, self._what)
@@ -267,7 +266,7 @@ class Column:
 
 
 def create_column(
-    store: Store,
+    handle: StoreHandle,
     name: str,
     width: int | tuple[int, ...],
     node_type: str | None,
@@ -277,30 +276,30 @@ def create_column(
     note: dict[str, Any] | None,
 ) -> Column:
     """See ``Store.create_column``."""
-    editor = store._require_editor()
-    record = store._contents.node_type(node_type)
-    published = store._contents.schema
-    check_new_attr(store.path, record, name)
-    what = f"{store.path}: column {name!r} of {node_type!r}"
+    editor = handle.editor
+    record = handle.contents.node_type(node_type)
+    published = handle.contents.schema
+    check_new_attr(handle.path, record, name)
+    what = f"{handle.path}: column {name!r} of {node_type!r}"
     shape = (record.num_nodes, *_row_shape(width, what))
     stored = _stored_name(dtype, encoding, what)
     kept = _plain(note, what)
 
-    live = store._columns.get((node_type, name))
+    live = handle.drafts.get((node_type, name))
     if live is not None:
         live._end("is being written by another handle, which create_column() returned later")
     editor.sweep()
-    for found in unpublished.find(store.path, published):
+    for found in unpublished.find(handle.path, published):
         if (found.journal.node_type, found.journal.name) != (node_type, name):
             continue
         if resume and found.has_files:
             _check_same(found.journal, shape, stored, encoding, kept, what)
-            return _register(store, found, _draft(found, _core.ColumnDraft.resume))
+            return _register(handle, found, _draft(found, _core.ColumnDraft.resume))
         found.remove()
     file = editor.place_node_attr(node_type, name)
-    path = unpublished.new_path(store.path, file.removesuffix(".gd").replace("/", "--"))
+    path = unpublished.new_path(handle.path, file.removesuffix(".gd").replace("/", "--"))
     journal = Journal(name, node_type, shape, stored, encoding, file, kept)
-    fresh = Unpublished(store.path, path, journal)
+    fresh = Unpublished(handle.path, path, journal)
     try:
         fresh.write()
         draft = _draft(fresh, _core.ColumnDraft.create)
@@ -309,13 +308,19 @@ def create_column(
     except BaseException:
         fresh.remove()
         raise
-    return _register(store, fresh, draft)
+    return _register(handle, fresh, draft)
 
 
-def _register(store: Store, record: Unpublished, draft: _core.ColumnDraft) -> Column:
-    column = Column(store, record, draft)
-    store._columns[column.node_type, column.name] = column
+def _register(handle: StoreHandle, record: Unpublished, draft: _core.ColumnDraft) -> Column:
+    column = Column(handle, record, draft)
+    handle.drafts[column.node_type, column.name] = column
     return column
+
+
+def end_columns(handle: StoreHandle) -> None:
+    """Ends all columns that are being written, when their store is closed."""
+    for column in list(handle.drafts.values()):
+        column._end("the store was closed; open it again, and create_column(resume=True)")
 
 
 def _draft(record: Unpublished, make: Any) -> _core.ColumnDraft:

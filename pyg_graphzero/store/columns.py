@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +15,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.store.encoding import ColumnEncoder
-
-if TYPE_CHECKING:
-    from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.rows import Rows
 
 # Format v1 names its element types as torch does; a torch too old for one of them lacks the name.
 # fmt: off
@@ -304,6 +302,17 @@ def inverse(numbers: Tensor, begin: int, end: int) -> Tensor | None:
         at = np.flatnonzero((part >= begin) & (part < end))
         places[part[at] - begin] = at + first
     return None if places.size and places.min() < 0 else torch.from_numpy(places)
+
+
+def inverse_permutation(permutation: Tensor) -> Tensor:
+    """The inverse of a permutation ``[n]``, of its dtype; a piece of it at a time as ``int64``."""
+    out = torch.empty_like(permutation)
+    for begin in range(0, permutation.numel(), _INVERTED_ROWS):
+        piece = permutation[begin : begin + _INVERTED_ROWS]
+        out[piece.to(torch.int64)] = torch.arange(
+            begin, begin + piece.numel(), dtype=permutation.dtype
+        )
+    return out
 
 
 def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:

@@ -24,7 +24,6 @@ from pyg_graphzero.errors import (
     MemoryUseWarning,
     MissingAttributeError,
 )
-from pyg_graphzero.memory.budget import READER_BYTES
 from pyg_graphzero.store import schema
 from pyg_graphzero.store.adopted import open_adopted
 from pyg_graphzero.store.columns import (
@@ -43,6 +42,7 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.store.unpublished import Unpublished
+from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.memory import free_memory, parse_size, taken
 
 # What a store takes of the memory that is free, where its user names no budget.

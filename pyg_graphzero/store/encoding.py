@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import InputError
-
-if TYPE_CHECKING:
-    from pyg_graphzero.store.rows import Rows
+from pyg_graphzero.store.rows import Rows
 
 # By the name of what is stored.
 ENCODINGS: dict[str, torch.dtype] = {

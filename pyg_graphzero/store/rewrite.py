@@ -23,6 +23,7 @@ from pyg_graphzero.errors import FormatError
 from pyg_graphzero.store.columns import (
     DTYPES,
     engine_array,
+    inverse_permutation,
     look_up,
     row_table,
 )
@@ -31,7 +32,6 @@ from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
 from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, FileRecord
 from pyg_graphzero.store.writer import StoreWriter, edge_folder, node_folder
-from pyg_graphzero.tune.ranking import inverse
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
@@ -61,7 +61,7 @@ class Order:
     @classmethod
     def of(cls, order: Tensor) -> Order:
         """With the inverse of ``order``."""
-        return cls(order, inverse(order))
+        return cls(order, inverse_permutation(order))
 
 
 class StoreRewriter(StoreWriter):
@@ -115,7 +115,7 @@ class StoreRewriter(StoreWriter):
         if order is not None:
             before = self._old.order(name)
             nodes = order.order if before is None else permuted_numbers(before, order.order)
-            self.add_node_order(name, nodes, inverse(nodes))
+            self.add_node_order(name, nodes, inverse_permutation(nodes))
         elif old.order is not None and old.rank is not None:
             new.order, new.rank = self._copy(folder, old.order), self._copy(folder, old.rank)
 

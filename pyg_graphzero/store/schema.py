@@ -424,3 +424,14 @@ def check_file(directory: Path, name: str, record: FileRecord) -> None:
     found = header_hash(path)
     if found != record.header_hash:
         raise FormatError.of(path, "header_hash", found, f"{record.header_hash} (by {SCHEMA_FILE})")
+
+
+def check_new_attr(store: Path, record: NodeTypeSchema, attr: str) -> None:
+    """Raises ValueError if a node type has an attribute or an index set called ``attr``."""
+    if attr in record.attrs or attr in record.index_sets:
+        kind = "attribute" if attr in record.attrs else "index set"
+        raise ValueError(
+            f"{store}: name: found an {kind} {attr!r} of {record.name!r}, expected a name that is "
+            f"not taken; store.feature_store.remove_tensor({record.name!r}, {attr!r}, None) "
+            f"removes an attribute"
+        )

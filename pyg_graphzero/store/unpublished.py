@@ -24,9 +24,9 @@ from pyg_graphzero.store.schema import (
     SCHEMA_FILE,
     FileRecord,
     StoreSchema,
+    check_new_attr,
     header_hash,
 )
-from pyg_graphzero.util.arguments import check_new_attr
 from pyg_graphzero.util.documents import check_whole, read_document, write_document
 from pyg_graphzero.util.names import (
     COLUMN,

@@ -102,7 +102,7 @@ def doctor(
         memory, processes = store.memory, store.processes
     disk = probe(path, seconds=2.0, refresh=refresh)
     with Store(path, keep_half=keep_half, memory=memory, processes=processes) as own:
-        contents, data = own._contents, own.data()
+        contents, data = own.contents, own.data()
         chosen = find_seeds(data, contents, seeds, input_type)
         nodes = chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes)
         loader = NeighborLoader(
@@ -144,7 +144,7 @@ class _Examination:
         )
         self.case = Case(
             contents,
-            loader._sampler.graph,
+            loader.graph_sampler.graph,
             self.accesses,
             traffic,
             batch,
@@ -246,7 +246,7 @@ def _gather_seconds(loader: Any, batches: Sequence[Sequence[Tensor]]) -> float:
     """Of one batch, its rows in memory: by what its nodes' attributes are copied with."""
     widths = bytes_of_rows(loader.data)
     total = 0.0
-    for number, (name, num_nodes) in enumerate(loader._sampler.graph.node_types.items()):
+    for number, (name, num_nodes) in enumerate(loader.graph_sampler.graph.node_types.items()):
         count = sum(lists[number].numel() for lists in batches) / max(1, len(batches))
         total += count * gather_seconds(num_nodes, widths[name] - 8)  # without the id
     return total

@@ -19,7 +19,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero import _core
 from pyg_graphzero.sampling.sampler import GraphSampler
-from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.store.columns import engine_array, inverse_permutation
 
 # What batches that wait to be counted may take.
 _AHEAD_BYTES = 64 << 20
@@ -276,7 +276,7 @@ def order_rows(counts: Tensor, places: Tensor, hot: int) -> Tensor:
             if is_used:
                 rows = rows[counts[begin : begin + _PIECE] > 0]
             number = _core.number_rows(engine_array(rows), engine_array(places), number)
-    order = inverse(places)
+    order = inverse_permutation(places)
     by_touch = torch.empty_like(counts)
     for begin in pieces:
         piece = order[begin : begin + _PIECE].to(torch.int64)
@@ -289,14 +289,3 @@ def order_rows(counts: Tensor, places: Tensor, hot: int) -> Tensor:
     order[: first.numel()] = first
     order[first.numel() :] = rest
     return order
-
-
-def inverse(permutation: Tensor) -> Tensor:
-    """The inverse of a permutation ``[n]``, of its dtype; a piece of it at a time as ``int64``."""
-    out = torch.empty_like(permutation)
-    for begin in range(0, permutation.numel(), _PIECE):
-        piece = permutation[begin : begin + _PIECE]
-        out[piece.to(torch.int64)] = torch.arange(
-            begin, begin + piece.numel(), dtype=permutation.dtype
-        )
-    return out

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-from pyg_graphzero.store.schema import NodeTypeSchema
 
 
 def as_tensor(value: Any, what: str) -> Tensor:
@@ -80,14 +77,3 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
         at = int(bad.nonzero()[0, 0])
         raise IndexError(f"{name}[{at}]: found {int(index[at])}, expected 0 <= id < {num_nodes}")
     return index
-
-
-def check_new_attr(store: Path, record: NodeTypeSchema, attr: str) -> None:
-    """Raises ValueError if a node type has an attribute or an index set called ``attr``."""
-    if attr in record.attrs or attr in record.index_sets:
-        kind = "attribute" if attr in record.attrs else "index set"
-        raise ValueError(
-            f"{store}: name: found an {kind} {attr!r} of {record.name!r}, expected a name that is "
-            f"not taken; store.feature_store.remove_tensor({record.name!r}, {attr!r}, None) "
-            f"removes an attribute"
-        )

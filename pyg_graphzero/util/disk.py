@@ -18,6 +18,8 @@ from pyg_graphzero import _core
 DEFAULT_MERGE_GAP = 16 << 10
 #: What a gap may be, however odd the measurement.
 MIN_MERGE_GAP, MAX_MERGE_GAP = 4 << 10, 1 << 20
+#: What the asynchronous reader needs for reads under way, and for plans of what to read.
+READER_BYTES = 32 << 20
 #: Of a file smaller than this, the caches of the disk itself answer.
 MIN_FILE_BYTES = 64 << 20
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from pyg_graphzero.memory import pager
 from pyg_graphzero.memory.budget import BatchSize, Division, FileSize
 from pyg_graphzero.util.disk import DiskSpeed
-from pyg_graphzero.util.memory import pager
 
 _DISK = DiskSpeed("none", 50_000, 1e9, 32, False, 0)
 

@@ -1,0 +1,39 @@
+"""What the parts that manage memory have to know of a loader."""
+
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from pyg_graphzero.sampling.sampler import Prepared
+
+
+class BatchSource(Protocol):
+    """A loader, as far as memory is concerned.
+
+    Attributes:
+        data: The graph.
+        dataset: Its seeds.
+        edge_ids: Batches have the ids of their edges.
+        node_ids: Their nodes are numbered as the user numbers them, not as rows are.
+    """
+
+    data: Any
+    dataset: Sized
+    edge_ids: bool
+    node_ids: bool
+
+    @property
+    def graph_sampler(self) -> Any:
+        """A sampler of this package."""
+
+    def epoch_length(self) -> int:
+        """How many batches an epoch has."""
+
+    def rehearse(self, index: Tensor, key: int) -> Prepared:
+        """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
+
+    def forget_plan(self) -> None:
+        """Has it ask anew what is in memory before its next epoch."""
