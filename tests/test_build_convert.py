@@ -96,7 +96,7 @@ def test_changed_times_are_sorted_again(tmp_path: Path) -> None:
     store = gz.open(tmp_path / "s", mode="r+")
     record = store.contents.schema.edge_types[0]
     assert record.time_order == "time"
-    store.handle.edit(lambda editor: editor.remove_attr(editor._schema.edge_types[0], "time"))
+    store.handle.edit(lambda editor: editor.remove_attr(editor.store.edge_types[0], "time"))
     store.close()
     assert gz.open(tmp_path / "s").contents.schema.edge_types[0].time_order is None
 

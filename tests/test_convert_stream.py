@@ -284,7 +284,7 @@ def test_lines_are_counted_for_the_faults_that_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = []
-    count = blocks._count_lines
+    count = blocks.count_lines
     monkeypatch.setattr(blocks, "_count_lines", lambda *args: counted.append(args) or count(*args))
     path = write(tmp_path / "e.csv", "0,1\n" + "x,1\n" * 5000)
     summary = gz.convert(path, tmp_path / "s", on_error="skip")

@@ -113,7 +113,7 @@ def test_a_batch_is_copied_while_the_one_before_trains():
     assert next(iterator).number == -1
     copied = ["on side", "copied"]
     assert streams.log == [*copied, "current waits", "batch 1 of current", *copied]
-    assert len(copier._sources) == 1  # the first is copied; the second may not be
+    assert len(copier.sources) == 1  # the first is copied; the second may not be
     assert [batch.number for batch in iterator] == [-2, -3]
     assert streams.log.count("copied") == 3
 

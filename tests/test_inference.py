@@ -370,7 +370,7 @@ def test_killed_around_publishing(plain, monkeypatch, layers, instant):
     """A run that was killed when `store.json` was written, and before its journals were removed."""
     data, path = plain
     model = GraphSAGE(8, 16, layers, 5)
-    commit = StoreEditor._commit
+    commit = StoreEditor.commit
 
     def killed(editor):
         if instant == "after":
@@ -378,7 +378,7 @@ def test_killed_around_publishing(plain, monkeypatch, layers, instant):
         raise KilledError
 
     with monkeypatch.context() as patch:
-        patch.setattr(StoreEditor, "_commit", killed)
+        patch.setattr(StoreEditor, "commit", killed)
         patch.setattr(StoreEditor, "sweep", lambda editor: None)
         with pytest.raises(KilledError):
             gz.inference.layerwise(model, path)
@@ -396,8 +396,8 @@ def test_all_types_come_out_at_once(typed, monkeypatch):
     """Also those of a single layer, which has nothing in between."""
     path, layers, _ = typed
     commits = []
-    commit = StoreEditor._commit
-    monkeypatch.setattr(StoreEditor, "_commit", lambda e: (commits.append(1), commit(e)))
+    commit = StoreEditor.commit
+    monkeypatch.setattr(StoreEditor, "commit", lambda e: (commits.append(1), commit(e)))
     gz.inference.layerwise(None, path, layers=layers[:1])
     assert len(commits) == 1
     data = gz.open(path).data()

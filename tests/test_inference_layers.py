@@ -708,7 +708,7 @@ def test_added_loops_leave_edges_grouped(graph, products):
         hop = Hop(None, 300, 0, {None: data.x}, {None: ours}, rows={None: torch.arange(300)})
         normalization = Normalization(store.contents, Inputs("x"))
         normalization.hop = hop
-        made, weights = normalization._weights(conv, ours, None, torch.float32)
+        made, weights = normalization.weights_of(conv, ours, None, torch.float32)
         assert is_grouped(made[1]) == (ours is edges)
         with torch.no_grad():
             plain = GCNConv(8, 5, normalize=False)

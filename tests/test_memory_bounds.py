@@ -123,7 +123,7 @@ def test_sampled_traffic_is_bounded(case, keeps_edges):
     assert all(len(lists) == (6 if keeps_edges else 2) for lists in traffic.batches)
 
 
-GROUPS = {"v2": memory._V2, "v1": memory._V1}
+GROUPS = {"v2": memory.CGROUP_V2, "v1": memory.CGROUP_V1}
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
@@ -163,7 +163,7 @@ def test_blocks_of_sums_have_room_for_their_edges_too(tmp_path):
         indptr = store.contents.csc(None)[0]
         blocks, first = [], 0
         while first < n:
-            stop = first + len(step._bounds_of_block(first)) - 1
+            stop = first + len(step.bounds_of_block(first)) - 1
             held = 8 * int(indptr[stop] - indptr[first]) + (stop - first) * 4
             assert held <= room or stop == first + 1
             if stop < n and stop > first + 1:  # no room is lost

@@ -19,6 +19,7 @@ from pyg_graphzero.loader import (
     NeighborLoader,
     ShaDowKHopSampler,
 )
+from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.sampler import NeighborSampler
 
 WRITES = ("author", "writes", "paper")
@@ -271,7 +272,7 @@ def test_a_sampler_over_another_graph(homo_pair):
     check_epochs(homo_pair, make)
 
     def crossed(data, **kwargs):  # features of one store, topology of the other
-        other = homo_pair[data._contents is homo_pair[0].contents].data()
+        other = homo_pair[contents_of(data) is homo_pair[0].contents].data()
         return NeighborLoader(
             data, [5, 3], neighbor_sampler=NeighborSampler(other, [5, 3]), batch_size=50, **kwargs
         )

@@ -27,7 +27,7 @@ def in_pages(loader, share=0.0, window=(3, 1 << 20)):
             file.num_edges, [indices], reader, kept, group_bits=bits, merge_gap=64
         )
     graph.window = window
-    loader.graph_sampler._start()
+    loader.graph_sampler.restart()
     return loader
 
 
@@ -158,4 +158,4 @@ def test_pages_of_another_topology_are_refused(homo_path, hetero_path):
     other = NeighborLoader(gz.open(hetero_path).data(), [5], input_nodes="paper").graph_sampler
     other.graph.paged = dict.fromkeys(other.graph.edge_types, graph.paged[None])
     with pytest.raises(ValueError, match=r"paged: found 1 columns of 3000 rows, 4 bytes each"):
-        other._start()
+        other.restart()

@@ -382,7 +382,7 @@ def test_rows_through_a_file(tmp_path: Path, items: int, most: int) -> None:
     order = Order.of(torch.randperm(300).to(torch.int32))
     with Workspace(tmp_path / "out") as space:
         raw = rewrite.raw_rows(column)
-        parts = rewrite._through_file(raw, column.row_bytes, order, most, 11, space)
+        parts = rewrite.through_file(raw, column.row_bytes, order, most, 11, space)
         found = torch.cat(list(parts)).view(torch.float32)
         assert torch.equal(found, x[order.order.long()].float())
         direct = torch.cat(list(reordered(column, order, space))).view(torch.float32)
@@ -422,10 +422,10 @@ def test_verify_holds_order_against_rank(store: Path) -> None:
     order = torch.from_numpy(np.fromfile(store / "node/order.gd", np.int32, 300, offset=4096))
     for changed, found in ((order.roll(1), int(order[-1])), (order - 1, int(order[0]) - 1)):
         with gz.open(store, "r+") as opened:
-            opened.handle.editor._schema.node_type(None).order = opened.handle.editor._files.column(
+            opened.handle.editor.store.node_type(None).order = opened.handle.editor.files.column(
                 "node", "other", changed
             )
-            opened.handle.editor._commit()
+            opened.handle.editor.commit()
         report = gz.open(store).verify()
         assert len(report.bad) == 1
         assert f"row 0: found {found}, expected a node whose rank is 0" in report.bad[0]
@@ -439,10 +439,10 @@ def test_verify_names_a_row_far_into_an_order(store: Path) -> None:
     with gz.open(store, "r+") as opened:
         changed = opened.nodes_in_order().to(torch.int32)
         changed[[277, 280]] = changed[[280, 277]]
-        opened.handle.editor._schema.node_type(None).order = opened.handle.editor._files.column(
+        opened.handle.editor.store.node_type(None).order = opened.handle.editor.files.column(
             "node", "other", changed
         )
-        opened.handle.editor._commit()
+        opened.handle.editor.commit()
     (line,) = gz.open(store).verify().bad
     assert f"row 277: found {changed[277]}, expected a node whose rank is 277" in line
 

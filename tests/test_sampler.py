@@ -229,7 +229,7 @@ def test_fanout_zero_and_bad_fanouts():
         NeighborSampler(data, [2.5])
     sampler = NeighborSampler(data, [3])
     with pytest.raises(ValueError, match="num_neighbors: found -2"):
-        _core.Recipe.neighbors(sampler._engine, [[-2]]).make([(0, torch.tensor([1]), None)], 0)
+        _core.Recipe.neighbors(sampler.engine, [[-2]]).make([(0, torch.tensor([1]), None)], 0)
 
 
 def test_bad_seeds_name_what_is_wrong():

@@ -60,14 +60,14 @@ def counts_are_exact(monkeypatch):
 def decisions(monkeypatch):
     """The loaders that have decided for stores with a budget, in turn."""
     made = []
-    decide = Pager._decide
+    decide = Pager.decide
 
     def counted(pager, loader, least):
         if pager.is_given:
             made.append(loader)
         return decide(pager, loader, least)
 
-    monkeypatch.setattr(Pager, "_decide", counted)
+    monkeypatch.setattr(Pager, "decide", counted)
     return made
 
 
@@ -172,13 +172,13 @@ def test_what_was_resident_is_released(path, monkeypatch):
     assert peak_of(val) <= store.contents.memory
     before, division = taken(), store.division
     released = []
-    decide = Pager._decide
+    decide = Pager.decide
 
     def seen(pager, loader, least):
         released.append(before - taken())
         return decide(pager, loader, least)
 
-    monkeypatch.setattr(Pager, "_decide", seen)
+    monkeypatch.setattr(Pager, "decide", seen)
     train = loader_of(store, torch.arange(0, 30_000, 4))
     peak = peak_of(train)
     resident = sum(division.resident.values())
@@ -204,7 +204,7 @@ def test_a_topology_is_released_and_paged_anew(wide, decisions):
     assert decisions == [val, train]
     (new,) = train.graph_sampler.graph.paged.values()
     assert new is not old
-    assert pager._topologies == {None: new}
+    assert pager.topologies == {None: new}
     assert not val.graph_sampler.graph.paged
     del old
     assert_same(epoch(val), expected[0])

@@ -215,13 +215,13 @@ def test_models(coded, tmp_path, monkeypatch, passes, kind, code, room):
         "gin": lambda: GIN(21, 9, 3, 4),
         "cat": lambda: GraphSAGE(21, 9, 3, 4, jk="cat"),
     }[kind]()
-    divide = SummedPass._divide
+    divide = SummedPass.divide
 
     def small(self, *args):
         divide(self, *args)
         self._room, self._chunk_rows = room, 64
 
-    monkeypatch.setattr(SummedPass, "_divide", small)
+    monkeypatch.setattr(SummedPass, "divide", small)
     summary = gz.inference.layerwise(model, path, max_edges=37)
     assert len(passes) == 3
     assert [done.edges for done in summary.layers] == [2500] * 3
@@ -300,7 +300,7 @@ def test_within_a_budget(wide, monkeypatch):
 
 def test_sums_are_gone_before_the_next_ones(coded, tmp_path, monkeypatch):
     path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
-    divide, sum_up, before = SummedPass._divide, SummedPass._sums, []
+    divide, sum_up, before = SummedPass.divide, SummedPass._sums, []
 
     def small(self, *args):
         divide(self, *args)
@@ -319,7 +319,7 @@ def test_sums_are_gone_before_the_next_ones(coded, tmp_path, monkeypatch):
         return sums
 
     blocks: list[int] = []
-    monkeypatch.setattr(SummedPass, "_divide", small)
+    monkeypatch.setattr(SummedPass, "divide", small)
     monkeypatch.setattr(SummedPass, "_sums", watched)
     gz.inference.layerwise(GraphSAGE(21, 8, 2, 4), path)
     assert len(blocks) > 10

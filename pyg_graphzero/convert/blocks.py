@@ -79,7 +79,7 @@ def read_blocks(dialect: Dialect, progress: Progress) -> Iterator[Block]:
                     if len(rest) > MAX_ROW_BYTES:
                         raise InputError(
                             part.path,
-                            f"line {_count_lines(part.path, offset) + 1}",
+                            f"line {count_lines(part.path, offset) + 1}",
                             f"a row of more than {MAX_ROW_BYTES >> 20} MiB",
                             "an end of line, and an end of every quoted cell",
                         )
@@ -153,7 +153,7 @@ def clean(block: Block, dialect: Dialect, keep_lines: bool = False) -> bytes:
             path = dialect.parts[block.part].path
             raise InputError(
                 path,
-                f"line {_count_lines(path, block.offset + line.start()) + 1}",
+                f"line {count_lines(path, block.offset + line.start()) + 1}",
                 f"a line {line[0].decode(errors='replace').strip()[:40]!r} after an open quote",
                 "comments outside of cells",
                 "Pass comment=None (--comment '') if it is data.",
@@ -189,7 +189,7 @@ def rows_of(block: Block, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
         raise InputError(dialect.path, where, str(error), "delimited text") from error
 
 
-def _count_lines(path: Path, size: int) -> int:
+def count_lines(path: Path, size: int) -> int:
     """Ends of line in the first ``size`` bytes."""
     count = 0
     with TextFile(path) as file:
@@ -241,5 +241,5 @@ class Places:
 
 def line_label(dialect: Dialect, block: Block, lines: int) -> str:
     """The line that has ``lines`` lines of ``block`` before it, as messages call it."""
-    above = _count_lines(dialect.parts[block.part].path, block.offset)
+    above = count_lines(dialect.parts[block.part].path, block.offset)
     return f"{dialect.file_label(block.part)}line {above + lines + 1}"

@@ -70,7 +70,7 @@ def load_safely(path: Path) -> Any:
     Raises:
         InputError: The file is damaged or holds other objects.
     """
-    with _safe_globals():
+    with safe_globals():
         return load_torch(path, "tensors, Data or HeteroData")
 
 
@@ -102,7 +102,8 @@ def _refuse_several(path: Path, slices: Any) -> None:
         raise InputError(path, "dataset", f"{len(slices) - 1} graphs", "one, which a store holds")
 
 
-def _safe_globals() -> AbstractContextManager[Any]:
+def safe_globals() -> AbstractContextManager[Any]:
+    """Has ``torch.load(weights_only=True)`` take PyG's classes, and nothing else."""
     if hasattr(torch.serialization, "safe_globals"):
         return torch.serialization.safe_globals(_SAFE)
     torch.serialization.add_safe_globals(_SAFE)  # torch 2.4

@@ -138,7 +138,7 @@ class Normalization:
         def give(module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
             found = bound.arguments
-            found["edge_index"], found["edge_weight"] = self._weights(
+            found["edge_index"], found["edge_weight"] = self.weights_of(
                 module, found["edge_index"], found.get("edge_weight"), found["x"].dtype
             )
             return bound.args, bound.kwargs
@@ -150,7 +150,7 @@ class Normalization:
             self._roots[name, rule] = inverse_roots(self._contents, name, rule, self._weight)
         return self._roots[name, rule]
 
-    def _weights(
+    def weights_of(
         self, module: torch.nn.Module, edge_index: Tensor, weight: Tensor | None, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
         """The edges to send along, and what they weigh."""

@@ -103,9 +103,9 @@ class SummedPass:
         self._earlier = [RowFile(contents, None, attr) for attr in earlier]
         self._topology = contents.topology(None)
         self._stats = LoaderStats(num_workers=1)
-        self._divide(row_bytes + sum(rows.row_bytes for rows in self._earlier), max_rows)
+        self.divide(row_bytes + sum(rows.row_bytes for rows in self._earlier), max_rows)
 
-    def _divide(self, row_bytes: int, max_rows: int | None) -> None:
+    def divide(self, row_bytes: int, max_rows: int | None) -> None:
         """Sizes of what is in memory at a time."""
         memory, baseline = self._contents.memory, taken()
         width, stride = self._rows.shape[1], self._column.row_stride
@@ -143,7 +143,7 @@ class SummedPass:
         begun = perf_counter()
         first, num_rows = self._first, self._column.shape[0]
         while first < num_rows:
-            bounds = self._bounds_of_block(first)
+            bounds = self.bounds_of_block(first)
             stop = first + bounds.numel() - 1
             for at, out in self._block(first, stop, bounds):
                 self._stats.elapsed = perf_counter() - begun
@@ -163,7 +163,7 @@ class SummedPass:
             self._stats.nodes += end - at
             yield first + at, self._layer_of(first + at, part)
 
-    def _bounds_of_block(self, first: int) -> Tensor:
+    def bounds_of_block(self, first: int) -> Tensor:
         """The bounds of as many rows as have room for their sums, and edges meanwhile."""
         most = max(1, min(self._topology.num_dst - first, self._room // self._sum_bytes))
         bounds = self._contents.bounds(None, first, first + most)

@@ -50,16 +50,16 @@ class StreamCopier:
         self.streams = streams
         self.side = streams.Stream(device=device)
         # What is copied from must live until it is copied; its memory is the engine's, not torch's.
-        self._sources: deque[tuple[Any, Any]] = deque()
+        self.sources: deque[tuple[Any, Any]] = deque()
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
         """Starts to copy a batch, and returns at once."""
-        while self._sources and self._sources[0][0].query():
-            self._sources.popleft()
+        while self.sources and self.sources[0][0].query():
+            self.sources.popleft()
         with self.streams.stream(self.side):
             copy = batch.to(self.device, non_blocking=True)
             done = self.side.record_event()
-        self._sources.append((done, batch))
+        self.sources.append((done, batch))
         return copy, done
 
     def end(self, begun: tuple[Any, Any]) -> Any:

@@ -79,7 +79,7 @@ class Pager:
         self._chosen: dict[str, Tensor | int] = {}
         self._process = os.getpid()
         self._leases: Leases | None = None
-        self._topologies: dict[EdgeType | None, _core.PagedRows] = {}
+        self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
         # What was decided from: how the longest epoch samples, and the largest batches.
         self._baseline = 0
         self._decider: weakref.ref[BatchSource] | None = None
@@ -104,7 +104,7 @@ class Pager:
         """
         if self.division is None:
             self._baseline = self._baseline or taken()
-            return self._decide(loader, BatchSize(0, 0))
+            return self.decide(loader, BatchSize(0, 0))
         if not self._is_outgrown(loader):
             return self.division
         size = larger(self._batch, self._size_of(loader))
@@ -112,7 +112,7 @@ class Pager:
         if decider is None or loader.epoch_length() > self._epoch:
             decider = loader
         self._release()
-        return self._decide(decider, size)
+        return self.decide(decider, size)
 
     def _is_outgrown(self, loader: BatchSource) -> bool:
         """Whether the division is not for a loader that begins, and may be changed now."""
@@ -160,11 +160,11 @@ class Pager:
         self.division = self._leases = None
         self._rows.clear()
         self._chosen.clear()
-        self._topologies.clear()
+        self.topologies.clear()
         for sampler in list(self._samplers):
             self._put(sampler)
 
-    def _decide(self, loader: BatchSource, least: BatchSize) -> Division:
+    def decide(self, loader: BatchSource, least: BatchSize) -> Division:
         """Decides from how this loader samples; there is to be room for ``least``, too."""
         files = self.files(loader)
         baseline = self._baseline
@@ -199,12 +199,12 @@ class Pager:
         del traffic, case
         self._decider, self._epoch, self._batch = weakref.ref(loader), loader.epoch_length(), batch
         self._sizes[loader] = size
-        self._topologies.clear()
+        self.topologies.clear()
         if not self.division.is_whole:
             self._chosen |= choose_rows(self.contents, files, self.division, accesses)
             self._page_topologies(self._chosen)
         self.apply(loader)
-        for topology in self._topologies.values():
+        for topology in self.topologies.values():
             topology.preload()
         if not self.division.is_whole:
             self._say()
@@ -213,7 +213,7 @@ class Pager:
     def apply(self, loader: BatchSource) -> None:
         """Has a loader sample from what this says is in memory, and from disk what is not."""
         self._loaders.add(loader)
-        if not self._topologies:
+        if not self.topologies:
             return
         self._put(loader.graph_sampler)
         if self.division is not None:
@@ -222,9 +222,9 @@ class Pager:
 
     def _put(self, sampler: GraphSampler) -> None:
         self._samplers.add(sampler)
-        if sampler.graph.paged != self._topologies:
-            sampler.graph.paged = dict(self._topologies)
-            sampler._start()
+        if sampler.graph.paged != self.topologies:
+            sampler.graph.paged = dict(self.topologies)
+            sampler.restart()
 
     def _page_topologies(self, chosen: Mapping[str, Tensor | int]) -> None:
         """Makes rows of those topologies of which not all is to be in memory."""
@@ -234,7 +234,7 @@ class Pager:
                 self.contents.topology(t.name).forget_pages()  # what sampling from the map touched
                 neighbours = _core.ColumnFile.of_indices(self.contents.topology(t.name))
                 index_bytes = self.contents.topology(t.name).index_bytes
-                self._topologies[t.name] = self._paged_rows(
+                self.topologies[t.name] = self._paged_rows(
                     neighbours, t.num_edges, index_bytes, chosen[t.topology]
                 )
 

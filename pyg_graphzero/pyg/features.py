@@ -46,7 +46,7 @@ class DiskTensorAttr(TensorAttr):
         return super().cast(*args, **kwargs)
 
 
-class _ReplacedRows(Rows):
+class ReplacedRows(Rows):
     """Rows of a column with some of them replaced, of which the last counts."""
 
     def __init__(self, table: Tensor | EncodedRows, places: Tensor, value: Tensor) -> None:
@@ -59,6 +59,7 @@ class _ReplacedRows(Rows):
         self.value = value
 
     def read(self, begin: int, end: int) -> Tensor:
+        """See :meth:`Rows.read`."""
         rows = self.table[begin:end].clone()
         first, last = torch.searchsorted(self.places, torch.tensor([begin, end])).tolist()
         rows[self.places[first:last] - begin] = self.value[self.order[first:last]]
@@ -193,7 +194,7 @@ class DiskFeatureStore(FeatureStore):
                 "set, expected an attribute; index sets are written by conversion alone"
             )
 
-    def _replaced(self, attr: TensorAttr, value: Tensor) -> _ReplacedRows:
+    def _replaced(self, attr: TensorAttr, value: Tensor) -> ReplacedRows:
         """The rows of an attribute as they lie on disk, some of them replaced."""
         record, file = self._find(attr)
         contents = self.handle.contents
@@ -223,7 +224,7 @@ class DiskFeatureStore(FeatureStore):
             position = contents.edge_position(record.name)
         else:
             position = contents.rank(record.name)
-        return _ReplacedRows(table, rows if position is None else look_up(position, rows), value)
+        return ReplacedRows(table, rows if position is None else look_up(position, rows), value)
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         record, _ = self._find(attr)

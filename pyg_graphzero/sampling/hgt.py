@@ -95,7 +95,7 @@ class HGTSampler(GraphSampler):
     def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
         """How the engine makes batches: samples, and gathers what ``plan`` says."""
         return _core.Recipe.hgt(
-            self._engine, list(self._num_samples.values()), plan, self.graph.window
+            self.engine, list(self._num_samples.values()), plan, self.graph.window
         )
 
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:

@@ -91,10 +91,11 @@ class GraphSampler(BaseSampler):
         self.graph = graph
         self.is_hetero = is_hetero
         self.num_threads = num_threads
-        self._start()
+        self.restart()
 
-    def _start(self) -> None:
-        self._engine = self._build()
+    def restart(self) -> None:
+        """Samples from what the graph has by now."""
+        self.engine = self._build()
         self._recycling = _core.Recycling()  # the memory of a dead batch serves the next one
 
     @abstractmethod
@@ -223,7 +224,7 @@ class GraphSampler(BaseSampler):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._start()
+        self.restart()
 
     @property
     def num_nodes(self) -> Any:
@@ -373,7 +374,7 @@ class NeighborSampler(GraphSampler):
     def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
         """How the engine makes batches: samples, and gathers what ``plan`` says."""
         return _core.Recipe.neighbors(
-            self._engine,
+            self.engine,
             self._fanouts,
             replace=self.replace,
             disjoint=self.disjoint,

@@ -50,13 +50,13 @@ class StoreEditor:
 
     def use(self, store: StoreSchema) -> None:
         """Continues from a schema that was read again; readers that have it keep it as it is."""
-        self._schema = copy.deepcopy(store)
-        self._files = FileSet(self._directory, self._schema)
+        self.store = copy.deepcopy(store)
+        self.files = FileSet(self._directory, self.store)
 
     def _own(self, record: Any) -> Any:
         """The record of the same type in what is changed."""
         is_node = isinstance(record, NodeTypeSchema)
-        return (self._schema.node_type if is_node else self._schema.edge_type)(record.name)
+        return (self.store.node_type if is_node else self.store.edge_type)(record.name)
 
     def close(self) -> None:
         """Lets others write to the store."""
@@ -65,21 +65,21 @@ class StoreEditor:
     def sweep(self) -> None:
         """Deletes what changes have left that failed, or whose process died."""
         self._lock.check()
-        unpublished.sweep(self._directory, self._schema)
+        unpublished.sweep(self._directory, self.store)
 
     def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor | Rows) -> None:
         """Writes or replaces a node column."""
         self._lock.check()
         what = f"node attribute {attr!r} of {record.name!r}"
         tensor, record = checked_rows(value, record.num_nodes, what), self._own(record)
-        record.attrs[attr] = self._files.column(node_folder(record.name), attr, tensor)
+        record.attrs[attr] = self.files.column(node_folder(record.name), attr, tensor)
         self._forget_order(attr, record)
-        self._commit()
+        self.commit()
 
     def place_node_attr(self, node_type: str | None, attr: str) -> str:
         """The name of the file that a new node column is to be written to, in the store."""
         self._lock.check()
-        return self._files.place(node_folder(node_type), attr)
+        return self.files.place(node_folder(node_type), attr)
 
     def publish(
         self, drafts: Iterable[Unpublished], losses: Iterable[EncodingLoss | None] = ()
@@ -94,60 +94,60 @@ class StoreEditor:
             ValueError: A node type has an attribute or index set of that name.
         """
         for draft, loss in zip_longest(drafts, losses):
-            draft.join(self._schema)
+            draft.join(self.store)
             cost = None if loss is None else loss.to_dict()
-            self._schema.files[draft.journal.file].encoding = cost
-        self._commit()
+            self.store.files[draft.journal.file].encoding = cost
+        self.commit()
 
     def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor | Rows) -> None:
         """Writes or replaces an edge column, rows in CSC order."""
         self._lock.check()
         what = f"edge attribute {attr!r} of {record.name!r}"
         tensor, record = checked_rows(value, record.num_edges, what), self._own(record)
-        record.attrs[attr] = self._files.column(edge_folder(record.name), attr, tensor)
+        record.attrs[attr] = self.files.column(edge_folder(record.name), attr, tensor)
         self._forget_order(attr, record)
-        self._commit()
+        self.commit()
 
     def put_edges(
         self, name: EdgeType | None, chunks: Iterable[EdgeChunk], num_src: int, num_dst: int
     ) -> None:
         """Writes or replaces an edge type. Replacing one drops its edge attributes."""
         self._lock.check()
-        record, _ = self._files.edges(name, chunks, num_src, num_dst)
-        kept = [t for t in self._schema.edge_types if t.name != name]
-        self._schema.edge_types[:] = [*kept, record]
-        self._commit()
+        record, _ = self.files.edges(name, chunks, num_src, num_dst)
+        kept = [t for t in self.store.edge_types if t.name != name]
+        self.store.edge_types[:] = [*kept, record]
+        self.commit()
 
     def remove_attr(self, record: NodeTypeSchema | EdgeTypeSchema, attr: str) -> None:
         """Removes a column."""
         record = self._own(record)
         del record.attrs[attr]
         self._forget_order(attr, record)
-        self._commit()
+        self.commit()
 
     def remove_edge_type(self, name: EdgeType | None) -> None:
         """Removes an edge type and its columns."""
-        self._schema.edge_types[:] = [t for t in self._schema.edge_types if t.name != name]
-        self._commit()
+        self.store.edge_types[:] = [t for t in self.store.edge_types if t.name != name]
+        self.commit()
 
     def _forget_order(self, attr: str, owner: NodeTypeSchema | EdgeTypeSchema) -> None:
         """Neighbourhoods stay as they are, but not sorted by what ``attr`` is from now on."""
-        for record in self._schema.edge_types:
+        for record in self.store.edge_types:
             source = None if record.name is None else record.name[0]
             of_source = isinstance(owner, NodeTypeSchema) and owner.name == source
             if record.time_order == attr and (record is owner or of_source):
                 record.time_order = None
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
         """Makes the schema that of the store. Files it no longer names are left to ``sweep``."""
         self._lock.check()
-        used = set(schema.named_files(self._schema))
-        for records in (self._schema.files, self._schema.adopted):
+        used = set(schema.named_files(self.store))
+        for records in (self.store.files, self.store.adopted):
             for name in [name for name in records if name not in used]:
                 del records[name]
-        self._files.sync_folders()
+        self.files.sync_folders()
         fresh = self._directory / unpublished.FRESH_SCHEMA
-        schema.dump(self._schema, fresh)
+        schema.dump(self.store, fresh)
         self._lock.check()
         os.replace(fresh, self._directory / schema.SCHEMA_FILE)
         _core.sync_directory(str(self._directory))

@@ -301,7 +301,7 @@ def reordered(column: _core.Column, order: Order | None, space: Workspace) -> It
         yield from _picked(raw.read(0, num_rows)[:, :width], order.order, step)
     else:
         most = max(1, (room // 2) // (width + _INDEX_BYTES))
-        yield from _through_file(raw, width, order, most, step, space)
+        yield from through_file(raw, width, order, most, step, space)
 
 
 def _picked(rows: Tensor, order: Tensor, step: int) -> Iterator[Tensor]:
@@ -314,7 +314,7 @@ def _picked(rows: Tensor, order: Tensor, step: int) -> Iterator[Tensor]:
         yield out
 
 
-def _through_file(
+def through_file(
     raw: FileRows, width: int, order: Order, most: int, step: int, space: Workspace
 ) -> Iterator[Tensor]:
     """Rows by way of a temporary file, in which each range of ``most`` new rows lies together.

@@ -13,8 +13,8 @@ _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 # Where a cgroup says what it may have, what it has, and how much of that is page cache.
-_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
-_V2 = ("memory.max", "memory.current", "file")
+CGROUP_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
+CGROUP_V2 = ("memory.max", "memory.current", "file")
 
 
 def parse_size(value: int | str, option: str) -> int:
@@ -57,9 +57,9 @@ def _cgroups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            root, names = Path("/sys/fs/cgroup"), _V2
+            root, names = Path("/sys/fs/cgroup"), CGROUP_V2
         elif "memory" in controllers.split(","):
-            root, names = Path("/sys/fs/cgroup/memory"), _V1
+            root, names = Path("/sys/fs/cgroup/memory"), CGROUP_V1
         else:
             continue
         # In a container the path may be the host's, which is not to be seen from inside.

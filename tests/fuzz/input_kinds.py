@@ -27,7 +27,7 @@ import torch
 from mutate import mutate
 from torch_geometric.data import Data, HeteroData
 
-from pyg_graphzero.convert.pyg import _safe_globals
+from pyg_graphzero.convert.pyg import safe_globals
 
 Triplet = tuple[str, str, str]
 
@@ -474,7 +474,7 @@ def torch_file(rng: random.Random, directory: Path) -> Input:
     torch.save(value, path, _use_new_zipfile_serialization=rng.random() < 0.8)
 
     def read() -> Graph:
-        with _safe_globals():
+        with safe_globals():
             mmap = zipfile.is_zipfile(path)
             found = torch.load(path, weights_only=True, map_location="cpu", mmap=mmap)
         if form == "hetero":
