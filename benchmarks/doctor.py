@@ -22,7 +22,7 @@ from typing import Any
 import pyg_graphzero as gz
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.util.machine import machine, storage
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 QUANTITIES = ("rows", "hits", "reads", "read_bytes", "useful_bytes")
 TIMES = ("sample", "gather", "read", "elapsed")
@@ -32,8 +32,8 @@ def compare(store: Path, room: int, fanout: list[int], batch_size: int, workers:
     """One case: prediction and fact of both epochs."""
     sampling: dict[str, Any] = {"num_neighbors": fanout, "batch_size": batch_size}
     sampling |= {"num_workers": workers, "edge_ids": False}
-    found = gz.doctor(store, memory=taken() + room, seconds=20.0, refresh=True, **sampling)
-    opened = gz.open(store, memory=taken() + found.division.memory - found.division.baseline)
+    found = gz.doctor(store, memory=private_rss() + room, seconds=20.0, refresh=True, **sampling)
+    opened = gz.open(store, memory=private_rss() + found.division.memory - found.division.baseline)
     data = opened.data()
     loader = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, shuffle=True, **sampling)
     epochs = {}

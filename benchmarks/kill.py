@@ -30,10 +30,10 @@ CHILD = """
 import sys
 import pyg_graphzero as gz
 from pyg_graphzero.util.workspace import MIN_ROOM
-from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.system import rss
 print("ready", flush=True)
 gz.convert(sys.argv[1], sys.argv[2], undirected=True, coalesce="first", force=True,
-           memory=resident() + MIN_ROOM + (8 << 20), progress=False)
+           memory=rss() + MIN_ROOM + (8 << 20), progress=False)
 """
 
 

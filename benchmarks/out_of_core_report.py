@@ -8,7 +8,7 @@ from typing import Any
 from charting import MISSING, drawing
 
 from pyg_graphzero.bench.table import Table, number
-from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.util.sizes import format_bytes
 
 Result = dict[str, Any]
 

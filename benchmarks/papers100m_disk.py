@@ -8,7 +8,7 @@ from pathlib import Path
 
 from papers100m_graph import NUM_EDGES, NUM_FEATURES, NUM_NODES
 
-from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.util.sizes import format_bytes
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 # Of a node: its label, three masks; of an optimized store also its row, and the node of its row.

@@ -26,7 +26,7 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero.memory.pager import pager_of
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 _NODES, _EDGES, _WIDTH = 60_000, 3_000_000, 256
 
@@ -63,7 +63,7 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
     }
     os.environ["GRAPHZERO_READER"] = draw.choice(["uring", "pool"])
     room = int(draw.uniform(36, 110) * 1e6)
-    store = gz.open(draw.choice(stores), memory=taken() + room)
+    store = gz.open(draw.choice(stores), memory=private_rss() + room)
     loader = loader_of(store, draw, draw.randint(0, 4), options)
     pager = pager_of(store.contents)
     try:

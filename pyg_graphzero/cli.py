@@ -17,13 +17,13 @@ from pyg_graphzero.bench.report import facts, summary, tables, write_report
 from pyg_graphzero.bench.run import run as run_bench
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.convert import convert as run_convert
-from pyg_graphzero.convert.summary import format_bytes
 from pyg_graphzero.errors import FormatError, GraphZeroError
 from pyg_graphzero.pyg.stores import open as open_store
 from pyg_graphzero.store.verify import verify as run_verify
 from pyg_graphzero.tune.doctor import doctor as run_doctor
 from pyg_graphzero.tune.optimize import optimize as run_optimize
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.sizes import format_bytes
 
 _EXPECTED = (GraphZeroError, OSError, ValueError, IndexError, KeyError, MemoryError)
 

@@ -27,7 +27,7 @@ from pyg_graphzero.memory.budget import (
 )
 from pyg_graphzero.memory.measure import Accesses, measure
 from pyg_graphzero.memory.pager import pager_of
-from pyg_graphzero.util.memory import free_memory, taken
+from pyg_graphzero.util.system import free_memory, private_rss
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
@@ -148,7 +148,7 @@ def hetero(tmp_path_factory):
 def tight(extra=55 * MB):
     """A budget that leaves so much beside what this process has already."""
     gc.collect()  # or it would have less when the loader begins
-    return taken() + extra
+    return private_rss() + extra
 
 
 def batches(path, memory, num_workers=0, seeds=None, batch_size=200, **options):
@@ -402,7 +402,7 @@ def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
     x = store.contents.column("node/x.gd").data_bytes
     assert store.division.held["node/x.gd"] == x // 3
     monkeypatch.setattr("pyg_graphzero.store.contents.free_memory", lambda: 300 * MB)
-    free = gz.open(homogeneous, processes=3).contents.memory - taken()
+    free = gz.open(homogeneous, processes=3).contents.memory - private_rss()
     assert free == pytest.approx(80 * MB, abs=5 * MB)
     with pytest.raises(ValueError, match="processes: found 0"):
         gz.open(homogeneous, processes=0)
@@ -504,14 +504,14 @@ def test_measuring_leaves_the_generator_alone(homogeneous):
 def test_libraries_are_taken_and_files_mapped_later_are_not(tmp_path):
     path = tmp_path / "rows"
     path.write_bytes(b"x" * 30 * MB)
-    before = taken()
+    before = private_rss()
     libraries = int(re.search(r"RssFile:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
     mapped = torch.from_file(str(path), size=30 * MB, dtype=torch.uint8)
     assert int(mapped.sum(dtype=torch.int64)) == 30 * MB * ord("x")
-    assert taken() - before < 10 * MB
+    assert private_rss() - before < 10 * MB
     with mmap.mmap(-1, 30 * MB, mmap.MAP_PRIVATE) as own:  # no memory that malloc has had before
         own.write(b"x" * 30 * MB)
-        assert taken() - before > 20 * MB
+        assert private_rss() - before > 20 * MB
     # torch alone is more than this.
     assert libraries > 30 * MB
     assert before > 60 * MB

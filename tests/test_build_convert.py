@@ -27,8 +27,8 @@ from pyg_graphzero.convert.storage import Storage
 from pyg_graphzero.convert.write import write_plan
 from pyg_graphzero.store import edge_order
 from pyg_graphzero.store.csc import EdgeChunk
-from pyg_graphzero.util.memory import resident
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
 
 RNG = np.random.default_rng(0)
@@ -137,9 +137,7 @@ def test_too_little_memory_says_how_much_is_enough(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"memory='1MB': found 1000000 bytes, expected \d+MB"):
         gz.convert(EDGES, tmp_path / "s", memory="1MB")
     with pytest.raises(ValueError, match=r"memory: found \d+ bytes, expected \d+MB or more: \d+"):
-        gz.convert(
-            EDGES, tmp_path / "s", memory=resident() + MIN_ROOM + (8 << 20), num_nodes=1 << 33
-        )
+        gz.convert(EDGES, tmp_path / "s", memory=rss() + MIN_ROOM + (8 << 20), num_nodes=1 << 33)
     with pytest.raises(ValueError, match="memory='much': expected a size such as 4GB"):
         gz.convert(EDGES, tmp_path / "s", memory="much")
     with pytest.raises(FileNotFoundError):
@@ -178,7 +176,7 @@ def plan_of(chunks: int, fail_at: int | None = None) -> GraphPlan:
 
 def test_an_error_at_the_last_row(tmp_path: Path) -> None:
     gz.convert(EDGES, tmp_path / "s")
-    with Workspace(tmp_path / "s", resident() + MIN_ROOM + (1 << 20)) as workspace:
+    with Workspace(tmp_path / "s", rss() + MIN_ROOM + (1 << 20)) as workspace:
         options = {
             "storage": Storage(None, False),
             "force": True,
@@ -212,12 +210,12 @@ KILLED = textwrap.dedent("""
     from pyg_graphzero.util.progress import Progress
     from pyg_graphzero.convert.storage import Storage
     from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
-    from pyg_graphzero.util.memory import resident
+    from pyg_graphzero.util.system import rss
     from pyg_graphzero.convert.write import write_plan
 
     out = Path(sys.argv[1])
     print("ready", flush=True)
-    with Workspace(out, resident() + MIN_ROOM + (4 << 20), out.parent) as workspace:
+    with Workspace(out, rss() + MIN_ROOM + (4 << 20), out.parent) as workspace:
         workspace.left = lambda reserved=0: 1 << 20
         write_plan(plan_of(12), out, storage=Storage(None, False), force=True,
                    progress=Progress(False), workspace=workspace)

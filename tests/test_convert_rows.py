@@ -17,7 +17,8 @@ from pyg_graphzero.store.rows import (
     Rows,
     StreamRows,
 )
-from pyg_graphzero.util.memory import parse_size, resident
+from pyg_graphzero.util.sizes import parse_size
+from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
 
 VALUES = torch.arange(30, dtype=torch.int32).view(10, 3)
@@ -97,7 +98,7 @@ def test_a_budget_below_the_least_names_the_least(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"expected (\d+)MB or more") as caught:
         Workspace(tmp_path / "store", memory="1MB")
     least = int(str(caught.value).split("expected ")[1].split("MB")[0]) * 10**6
-    assert least >= resident() + MIN_ROOM - (64 << 20)
+    assert least >= rss() + MIN_ROOM - (64 << 20)
 
 
 def test_temporary_files_are_made_where_asked_and_removed(tmp_path: Path) -> None:

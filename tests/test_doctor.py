@@ -24,7 +24,7 @@ from pyg_graphzero.memory.forecast import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.memory.measure import Accesses
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.util.disk import READER_BYTES
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 COUNTS = ("nodes", "edges", "rows", "hits", "reads", "read_bytes", "useful_bytes")
 SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
@@ -44,10 +44,10 @@ def skewed(tmp_path_factory):
 def steady(monkeypatch):
     """What the process holds does not change while a budget is divided, whatever is freed."""
     gc.collect()
-    held = taken()
+    held = private_rss()
     for module in ("store.contents", "tune.doctor", "memory.pager"):
-        monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "taken", lambda: held)
-    monkeypatch.setitem(globals(), "taken", lambda: held)
+        monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "private_rss", lambda: held)
+    monkeypatch.setitem(globals(), "private_rss", lambda: held)
 
 
 def epochs(path, memory, count=2, **options):
@@ -71,7 +71,7 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered):
         gz.optimize(skewed, tmp_path / "ordered", seeds="train_mask", **SAMPLED)
         skewed = tmp_path / "ordered"
     found = gz.doctor(
-        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=edge_ids, seconds=60, **SAMPLED
+        skewed, memory=private_rss() + ROOM, num_workers=1, edge_ids=edge_ids, seconds=60, **SAMPLED
     )
     assert not found.fits
     # In order, reads are so few that a busy processor may be slower than they are.
@@ -79,7 +79,7 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered):
     assert not is_ordered or all("optimize" not in each.change for each in found.advice)
     # A process that has grown meanwhile leaves as much for a loader as this one did.
     spare = found.division.memory - found.division.baseline
-    first, later = epochs(skewed, taken() + spare, edge_ids=edge_ids)
+    first, later = epochs(skewed, private_rss() + spare, edge_ids=edge_ids)
     for predicted, fact in ((found.first_epoch, first), (found.epoch, later)):
         assert predicted.batches == fact.batches
         for name in COUNTS:
@@ -94,12 +94,12 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered):
 def test_an_epoch_of_which_a_part_was_sampled(skewed):
     """With no time to sample, what one batch shows is all there is; nothing is made up."""
     found = gz.doctor(
-        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=False, seconds=1e-6,
+        skewed, memory=private_rss() + ROOM, num_workers=1, edge_ids=False, seconds=1e-6,
         **SAMPLED,
     )  # fmt: skip
     assert found.sampled_batches < found.epoch.batches
     whole = gz.doctor(
-        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=False, seconds=60,
+        skewed, memory=private_rss() + ROOM, num_workers=1, edge_ids=False, seconds=60,
         **SAMPLED,
     )  # fmt: skip
     assert whole.sampled_batches == whole.epoch.batches
@@ -112,7 +112,7 @@ def test_an_epoch_of_which_a_part_was_sampled(skewed):
 
 def test_advice_is_what_it_would_be(skewed, tmp_path):
     found = gz.doctor(
-        skewed, memory=taken() + ROOM, num_workers=1, edge_ids=False, seconds=60,
+        skewed, memory=private_rss() + ROOM, num_workers=1, edge_ids=False, seconds=60,
         **SAMPLED,
     )  # fmt: skip
     speedups = [each.speedup for each in found.advice]
@@ -134,7 +134,7 @@ def test_advice_is_what_it_would_be(skewed, tmp_path):
     spare = found.division.memory - found.division.baseline
     gz.convert(power_law(100_000, 1_000_000, 256), tmp_path / "half", features="float16")
     half = gz.doctor(
-        tmp_path / "half", memory=taken() + spare, num_workers=1, edge_ids=False, seconds=60,
+        tmp_path / "half", memory=private_rss() + spare, num_workers=1, edge_ids=False, seconds=60,
         **SAMPLED,
     )  # fmt: skip
     assert not any("float16" in each.change for each in half.advice)
@@ -203,13 +203,13 @@ def test_typed_nodes_without_a_training_set(tmp_path):
 
 def test_a_budget_that_is_too_small(skewed):
     with pytest.raises(gz.MemoryBudgetError, match=r"expected more than \d+ MB|expected \d+ MB"):
-        gz.doctor(skewed, memory=taken() + READER_BYTES + 1_500_000, **SAMPLED)
+        gz.doctor(skewed, memory=private_rss() + READER_BYTES + 1_500_000, **SAMPLED)
 
 
 def test_command(skewed):
     arguments = ["doctor", str(skewed), "--num-neighbors", "8,4", "--batch-size", "128"]
     arguments += ["--no-edge-ids", "--seconds", "1", "--workers", "1"]
-    shown = CliRunner().invoke(main, [*arguments, "--memory", str(taken() + ROOM)])
+    shown = CliRunner().invoke(main, [*arguments, "--memory", str(private_rss() + ROOM)])
     assert shown.exit_code == 0, shown.output
     for part in (
         "machine: ",
@@ -310,7 +310,7 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
         data[name] = torch.arange(num_nodes) * (i + 1)
     path = write_store(data, tmp_path / "s")
     del data
-    store = gz.open(path, memory=taken() + READER_BYTES + 30_000_000)
+    store = gz.open(path, memory=private_rss() + READER_BYTES + 30_000_000)
     loader = gz.loader.NeighborLoader(
         store.data(), [20], input_nodes=torch.arange(0, num_nodes, 999), batch_size=100
     )

@@ -24,11 +24,11 @@ import pyg_graphzero as gz
 from pyg_graphzero import cli
 from pyg_graphzero.bench.report import tables
 from pyg_graphzero.bench.settings import PRESETS
-from pyg_graphzero.convert.summary import format_bytes
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.store import column_writer
+from pyg_graphzero.util.sizes import format_bytes
 
 # Flags ############################################################################################
 

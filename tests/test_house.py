@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -73,3 +74,22 @@ def test_peeping_is_found():
         store__d="_y = 1\n",
     )
     assert house.peeping(found, found) == ["store__b.py:3 _x", "store__c.py:1 _y"]
+
+
+# What only some systems have: calls, and files of Linux.
+SYSTEM = re.compile(
+    r"\bos\.(pread|preadv|pwrite|pwritev|posix_\w+|fork\w*|kill\w*|wait\w*|sysconf|sched_\w+|major"
+    r"|minor|statvfs|get[eg]?[ug]id|fdatasync|sendfile|mkfifo|O_CLOEXEC|O_DIRECT\w*|O_NOFOLLOW)\b"
+    r"|\b(import|from) (fcntl|resource|mmap|pwd|grp|termios)\b|SIGKILL|[\"']/(proc|sys|dev)\b"
+)
+# Limits and counters of processes that are measured, not what users run.
+MEASURING = {"bench/cap.py", "bench/entrant.py", "bench/process.py", "bench/timeline.py"}
+
+
+def test_one_module_asks_the_system(package):
+    found = {
+        str(module.path.relative_to(ROOT / "pyg_graphzero"))
+        for module in package
+        if SYSTEM.search(module.path.read_text())
+    }
+    assert found == {"util/system.py", *MEASURING}

@@ -26,7 +26,7 @@ from pyg_graphzero.inference.passes import LayerPass, RowFile
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.editor import StoreEditor
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 MB = 10**6
 
@@ -497,14 +497,14 @@ def wide(tmp_path_factory):
 
 def tight(extra):
     gc.collect()  # or it would have less when the loader begins
-    return taken() + extra
+    return private_rss() + extra
 
 
 def test_within_a_budget(wide):
     data, path = wide
     model = GraphSAGE(256, 8, 2, 4)
     # What libraries take once, tens of MB, would be missing below, if no test has run a model yet.
-    roomy = gz.open(path, memory=taken() + 500 * MB)
+    roomy = gz.open(path, memory=private_rss() + 500 * MB)
     gz.inference.layerwise(model, roomy, out="roomy", max_edges=4000)
     roomy.close()
     memory = tight(80 * MB)
@@ -529,7 +529,7 @@ def test_more_memory_means_fewer_reads(wide):
         step = LayerPass(layer, data, None, [None], Inputs("x"), max_edges=4000, num_workers=1)
         most = 0
         for _ in step:
-            most = max(most, taken())
+            most = max(most, private_rss())
         assert most <= 1.1 * memory
         found.append(step.loader.stats())
     assert found[1].rows < 0.9 * found[0].rows

@@ -24,7 +24,7 @@ from pyg_graphzero.memory.measure import measure
 from pyg_graphzero.memory.pager import Pager, bytes_of_rows
 from pyg_graphzero.memory.shares import choose_division
 from pyg_graphzero.memory.traffic import sample_traffic
-from pyg_graphzero.util import memory
+from pyg_graphzero.util import system
 from pyg_graphzero.util.disk import DiskSpeed
 
 DISK = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
@@ -123,7 +123,7 @@ def test_sampled_traffic_is_bounded(case, keeps_edges):
     assert all(len(lists) == (6 if keeps_edges else 2) for lists in traffic.batches)
 
 
-GROUPS = {"v2": memory.CGROUP_V2, "v1": memory.CGROUP_V1}
+GROUPS = {"v2": system.CGROUP_V2, "v1": system.CGROUP_V1}
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
@@ -139,12 +139,12 @@ def test_page_cache_of_a_container_is_free(version, tmp_path, monkeypatch):
         return folder
 
     groups = [group("inner", str(20 * MB), 15 * MB, 9 * MB), group("outer", "max", 90 * MB, 0)]
-    monkeypatch.setattr(memory, "_cgroups", lambda: ((folder, names) for folder in groups))
-    assert memory.free_memory() == 14 * MB
+    monkeypatch.setattr(system, "_cgroups", lambda: ((folder, names) for folder in groups))
+    assert system.free_memory() == 14 * MB
     groups.append(group("tight", str(12 * MB), 11 * MB, 2 * MB))
-    assert memory.free_memory() == 3 * MB
+    assert system.free_memory() == 3 * MB
     groups.append(group("full", str(4 * MB), 6 * MB, 1 * MB))
-    assert memory.free_memory() == 0
+    assert system.free_memory() == 0
 
 
 def test_blocks_of_sums_have_room_for_their_edges_too(tmp_path):

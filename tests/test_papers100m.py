@@ -27,7 +27,7 @@ from pyg_graphzero.bench.cap import CapError, MemoryCap
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.store.columns import EncodedRows
 from pyg_graphzero.util.disk import DiskSpeed
-from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.system import rss
 
 SCALE = 0.0003
 GRAPH = PapersGraph.of(SCALE)
@@ -143,7 +143,7 @@ def test_accuracy_means_something(tmp_path, monkeypatch):
 
 def task(store: Path, phase: str, **changes) -> Task:
     (store.parent / "work").mkdir(exist_ok=True)
-    budget = resident() + 10**9  # other tests may have left much
+    budget = rss() + 10**9  # other tests may have left much
     plain = {"work": str(store.parent / "work"), "scale": SCALE, "budget": budget, "hidden": 16}
     plain |= {"batch_size": 32, "fanout": [4, 3], "batches": 12, "options": {"eval_nodes": 20}}
     return Task(phase, str(store), **plain | changes)

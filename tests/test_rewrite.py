@@ -34,7 +34,7 @@ from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.store.schema import SCHEMA_FILE
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.tune.optimize import choose_seeds
-from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
 
 ORDER = {"seeds": "train_idx", "num_neighbors": [5, 3], "batch_size": 16, "progress": False}
@@ -367,7 +367,7 @@ def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPat
     module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
     monkeypatch.setattr(module, "_RANK_BYTES", 1 << 20)
     with pytest.raises(ValueError, match="needed for tables with an entry for every node"):
-        gz.optimize(store, memory=resident() + MIN_ROOM + (16 << 20), **ORDER)
+        gz.optimize(store, memory=rss() + MIN_ROOM + (16 << 20), **ORDER)
 
 
 # Kernels #########################################################################################
@@ -486,9 +486,9 @@ CHILD = """
 import sys
 import pyg_graphzero as gz
 from pyg_graphzero.util.workspace import MIN_ROOM
-from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.system import rss
 print("ready", flush=True)
-room = resident() + MIN_ROOM + int(sys.argv[2])
+room = rss() + MIN_ROOM + int(sys.argv[2])
 gz.optimize(sys.argv[1], seeds="train_idx", num_neighbors=[5, 3], memory=room, progress=False)
 high = next(l for l in open("/proc/self/status") if l.startswith("VmHWM"))
 print(room, int(high.split()[1]) << 10)

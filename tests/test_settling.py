@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 import pyg_graphzero as gz
 from pyg_graphzero.memory.pager import Pager, pager_of
 from pyg_graphzero.util.disk import DiskSpeed
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 MB = 10**6
 NODES = 100_000
@@ -74,7 +74,7 @@ def decisions(monkeypatch):
 def opened(path, extra=54 * MB):
     """A store with a budget of so much beside what this process has already."""
     gc.collect()
-    return gz.open(path, memory=taken() + extra)
+    return gz.open(path, memory=private_rss() + extra)
 
 
 def loader_of(store, seeds, batch_size=60, **options):
@@ -105,7 +105,7 @@ def assert_same(found, expected):
 
 def peak_of(loader):
     """The most that this process takes at a batch of two epochs."""
-    return max(taken() for _ in range(2) for _ in loader)
+    return max(private_rss() for _ in range(2) for _ in loader)
 
 
 def second_epoch(loader):
@@ -170,12 +170,12 @@ def test_what_was_resident_is_released(path, monkeypatch):
     store = opened(path, 95 * MB)
     val = loader_of(store, torch.arange(50_000, 80_000, 10))
     assert peak_of(val) <= store.contents.memory
-    before, division = taken(), store.division
+    before, division = private_rss(), store.division
     released = []
     decide = Pager.decide
 
     def seen(pager, loader, least):
-        released.append(before - taken())
+        released.append(before - private_rss())
         return decide(pager, loader, least)
 
     monkeypatch.setattr(Pager, "decide", seen)

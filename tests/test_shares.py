@@ -29,7 +29,7 @@ from pyg_graphzero.memory.shares import (
 )
 from pyg_graphzero.memory.traffic import sample_traffic
 from pyg_graphzero.util.disk import DiskSpeed
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 DISK = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
 X = "node/x.gd"
@@ -166,7 +166,7 @@ def test_epochs_never_have_more_samples_than_there_is_room_for(window, ready, st
 
 def test_windows_of_several_epochs_are_shorter(loader):
     path = loader.graph_sampler.graph.contents.path
-    store = gz.open(path, memory=taken() + 56_000_000)
+    store = gz.open(path, memory=private_rss() + 56_000_000)
     options = {"num_neighbors": [8, 4], "batch_size": 64, "edge_ids": False}
     data = store.data()
     one = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options)

@@ -23,7 +23,7 @@ from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass, can_sum
 from pyg_graphzero.store.columns import EncodedRows, dtype_name, engine_array
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 from spawned import EXACT_MALLOC, spawn
 
 CPU = torch.device("cpu")
@@ -272,7 +272,7 @@ def swept(model, path, memory):
         sum_up, blocks = step._sums, []
         step._sums = lambda first, *more: (blocks.append(first), sum_up(first, *more))[1]
         for _, rows in step:
-            most = max(most, taken())
+            most = max(most, private_rss())
             found.append(rows)
         modules.close()
         assert step.peak_memory > 0
@@ -281,10 +281,10 @@ def swept(model, path, memory):
 
 def keep_within_budgets(rank, model, path, expected):
     """Of a process of its own: what tests have freed may go back while memory is looked at."""
-    swept(model, path, taken() + 500 * MB)  # what libraries take once
+    swept(model, path, private_rss() + 500 * MB)  # what libraries take once
     for extra, least, most_blocks in ((60, 8, 40), (150, 2, 4), (400, 1, 1)):
         gc.collect()
-        memory = taken() + extra * MB
+        memory = private_rss() + extra * MB
         found, most, stats, blocks = swept(model, path, memory)
         assert torch.allclose(found, expected, atol=1e-4)
         assert most <= memory, f"{most / MB:.0f} of {memory / MB:.0f} MB"
@@ -328,8 +328,8 @@ def test_sums_are_gone_before_the_next_ones(coded, tmp_path, monkeypatch):
 def test_too_little_memory_says_how_much(wide):
     _, path, _ = wide
     gc.collect()
-    with gz.open(path, memory=taken() + 100 * MB) as store:
-        store.contents.memory = taken() + MB
+    with gz.open(path, memory=private_rss() + 100 * MB) as store:
+        store.contents.memory = private_rss() + MB
         with pytest.raises(gz.MemoryBudgetError, match="MB or more to add up neighbours"):
             SummedPass(
                 layer_of(GraphSAGE(512, 4, 1, 4)), store.contents, Inputs("x"), 16, device=CPU,

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyg_graphzero.bench.chart import write_chart
 from pyg_graphzero.bench.table import Table, number
-from pyg_graphzero.convert.summary import format_bytes
+from pyg_graphzero.util.sizes import format_bytes
 
 
 def facts(report: dict[str, Any]) -> list[str]:

@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 
 from pyg_graphzero.store.csc import BuildRoom, CscBuild
-from pyg_graphzero.util.memory import resident
+from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import Workspace
 
 from .plan import EdgeType, GraphPlan
@@ -39,7 +39,7 @@ def estimate(
     scratch = [edge.scratch_bytes for edge in result.edges.values()]
     memory = [edge.memory for edge in result.edges.values()]
     result.scratch_bytes = max(scratch, default=0)
-    result.peak_memory = resident() + reserved + max(memory, default=0)
+    result.peak_memory = rss() + reserved + max(memory, default=0)
     return result
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.store.encoding import EncodingLoss
+from pyg_graphzero.util.sizes import format_bytes
 
 from .plan import EdgeType, NodeType, edge_label
 
@@ -234,12 +235,3 @@ def _edge_extras(edge: EdgeSummary) -> str:
     if edge.time_order is not None:
         parts.append(f"neighbourhoods by {edge.time_order}")
     return "".join(f", {part}" for part in parts)
-
-
-def format_bytes(num_bytes: float) -> str:
-    """``1536`` → ``"1.5 KiB"``."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if num_bytes < 1024 or unit == "GiB":
-            break
-        num_bytes /= 1024
-    return f"{num_bytes:,.0f} {unit}" if unit == "bytes" else f"{num_bytes:,.1f} {unit}"

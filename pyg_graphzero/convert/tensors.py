@@ -23,6 +23,7 @@ from torch import Tensor
 
 from pyg_graphzero.store.rows import ArrayRows, FileRows, Rows
 from pyg_graphzero.util.reading import reading
+from pyg_graphzero.util.system import mapped_at
 
 from ..errors import InputError
 from .options import parse_dtype
@@ -83,24 +84,11 @@ def tensor_rows(tensor: Tensor, path: Path | None = None) -> Rows:
         path: The file it was loaded from, if it was.
     """
     if path is not None and tensor.is_contiguous() and tensor.numel():
-        offset = _offset_in(path, tensor.data_ptr())
+        # To read the tensor itself would count as memory of this process, page by page.
+        offset = mapped_at(path, tensor.data_ptr())
         if offset is not None:
             return FileRows(path, offset, tensor.shape, tensor.dtype)
     return ArrayRows(tensor, path)
-
-
-def _offset_in(path: Path, address: int) -> int | None:
-    """Where in ``path`` the byte lies that is mapped at ``address``; ``None`` if none is.
-
-    Reading the tensor itself would count as memory of this process, page by page.
-    """
-    inode = str(path.stat().st_ino)
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, _, begin, _, node, *_ = line.split(maxsplit=5)
-        low, high = (int(end, 16) for end in span.split("-"))
-        if low <= address < high:
-            return int(begin, 16) + address - low if node == inode else None
-    return None
 
 
 def open_safetensors(path: Path) -> dict[str, Callable[[], Rows]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.system import usable_cores
 
 from ..errors import InputError
 from .blocks import Block, Places, clean, line_label, needs_cleaning, read_blocks, rows_of
@@ -128,7 +128,7 @@ def read(places: Places, columns: Columns, faults: Faults, progress: Progress) -
         InputError: Such a row, unless they are left out; damaged compressed data.
     """
     reader = _Reader(places, dict(columns), faults)
-    threads = min(_MAX_THREADS, len(os.sched_getaffinity(0)))
+    threads = min(_MAX_THREADS, usable_cores())
     waiting: deque[tuple[Block, Future[Batch | None]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         try:

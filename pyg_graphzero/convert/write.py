@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from pathlib import Path
 
 from pyg_graphzero import _core
@@ -12,6 +11,7 @@ from pyg_graphzero.store.encoding import work_bytes
 from pyg_graphzero.store.rows import Rows, describe
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.system import peak_rss
 from pyg_graphzero.util.workspace import Workspace
 
 from .plan import EdgeType, GraphPlan, NodeType
@@ -85,7 +85,7 @@ def write_plan(
     for node_type, linked in marks.items():
         summary.nodes[node_type].isolated = plan.nodes[node_type].num_nodes - linked.count()
     summary.num_bytes = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    summary.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    summary.peak_memory = peak_rss()
     return summary
 
 

@@ -39,8 +39,8 @@ from pyg_graphzero.store import schema, unpublished
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.unpublished import Journal
-from pyg_graphzero.util.memory import taken
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.system import private_rss
 
 # What a kill costs at most, and one batch.
 _COMMIT_SECONDS = 10.0
@@ -278,7 +278,7 @@ class _Run:
                 names,
                 inputs,
                 max_edges=self.max_edges
-                or batch_edges(contents.memory - taken(), row_bytes + largest),
+                or batch_edges(contents.memory - private_rss(), row_bytes + largest),
                 first=done.first_row,
                 earlier=earlier,
                 normalization=normalization,
@@ -311,7 +311,7 @@ class _Run:
             column.write(first, rows)
             size = rows.numel() * rows.element_size()
             done.written_bytes += size if column.encoding is None else size // 2
-            done.peak_memory = max(done.peak_memory, step.peak_memory, taken())
+            done.peak_memory = max(done.peak_memory, step.peak_memory, private_rss())
             uncommitted += size
             if monotonic() - since > _COMMIT_SECONDS or uncommitted > _COMMIT_BYTES:
                 column.commit()

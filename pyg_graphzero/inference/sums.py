@@ -28,7 +28,7 @@ from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.store.columns import EncodedRows, dtype_name, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import READER_BYTES
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 # Whose messages are the rows that went in, and that do nothing else with edges.
 _SUMMED = (SAGEConv, GINConv, GraphConv)
@@ -107,7 +107,7 @@ class SummedPass:
 
     def divide(self, row_bytes: int, max_rows: int | None) -> None:
         """Sizes of what is in memory at a time."""
-        memory, baseline = self._contents.memory, taken()
+        memory, baseline = self._contents.memory, private_rss()
         width, stride = self._rows.shape[1], self._column.row_stride
         free = memory - baseline - READER_BYTES
         everything = self._topology.num_edges * self._topology.index_bytes
@@ -192,7 +192,7 @@ class SummedPass:
         )  # fmt: skip
         while engine.step():  # and a Ctrl-C between
             pass
-        self.peak_memory = max(self.peak_memory, taken())
+        self.peak_memory = max(self.peak_memory, private_rss())
         self._topology.forget_pages()
         stats = self._stats
         count, reads, read_bytes, seconds, waited = engine.stats

@@ -6,13 +6,13 @@ import ctypes
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from pyg_graphzero import _core
 from pyg_graphzero.loader.steady import Steady, is_struck
+from pyg_graphzero.util.system import loaded_library
 
 
 def lock_pages_with_cuda() -> bool:
@@ -24,11 +24,12 @@ def lock_pages_with_cuda() -> bool:
     if not torch.cuda.is_available() or torch.version.cuda is None:
         return False
     torch.cuda.init()
+    path = loaded_library("libcudart.so")
+    if path is None:
+        return False
     try:
-        maps = Path("/proc/self/maps").read_text().splitlines()
-        path = next(line.split(maxsplit=5)[5] for line in maps if "/libcudart.so" in line)
         runtime = ctypes.CDLL(path)
-    except (OSError, StopIteration):
+    except OSError:
         return False
     _core.set_page_lock(
         ctypes.cast(runtime.cudaHostRegister, ctypes.c_void_p).value or 0,

@@ -22,7 +22,7 @@ from pyg_graphzero.memory.leases import Lease
 from pyg_graphzero.memory.pager import Pager, pager_of
 from pyg_graphzero.sampling.sampler import GraphSampler, Prepared
 from pyg_graphzero.util.keys import batch_number, random_key
-from pyg_graphzero.util.memory import free_memory
+from pyg_graphzero.util.system import free_memory
 
 # What batches that wait for the consumer may take of the memory that is free.
 _SHARE_AHEAD = 0.25

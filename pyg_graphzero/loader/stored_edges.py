@@ -13,7 +13,7 @@ from pyg_graphzero.sampling.sampler import NeighborSampler
 from pyg_graphzero.store.columns import engine_array, gather, look_up
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 SEED_ORDERS = ("input", "store")
 
@@ -46,7 +46,7 @@ class _EdgeSlots:
         self._whole: Tensor | None = None
         each = 4 if self.num_edges <= 1 << 31 else 8
         share = _BLOCK_SHARE if in_order else _WHOLE_SHARE
-        room = max(0, int(share * (contents.memory - taken())))
+        room = max(0, int(share * (contents.memory - private_rss())))
         self._block_size = max(_LEAST_BLOCK, room // each)
         if self.num_edges <= self._block_size:
             self._whole = contents.edge_position(name)

@@ -24,7 +24,7 @@ from pyg_graphzero.memory.pager import Pager, bytes_of_rows, pager_of
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.sampler import Prepared
 from pyg_graphzero.store.columns import engine_array
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 # Bounds of so many rows are looked at together.
 _ROWS_AT_ONCE = 1 << 18
@@ -107,7 +107,7 @@ class SweepLoader(NeighborLoader):
         stored = max((file.row_bytes for file in files if file.kind == "node"), default=0)
         of_edges = sum(file.row_bytes for file in files if file.kind == "edge")
         largest = int(nodes.max()) * stored + int(edges.max()) * of_edges
-        room = divide_sweep(pager.memory, taken(), files, flight, largest)
+        room = divide_sweep(pager.memory, private_rss(), files, flight, largest)
         if room is None:
             pager.load([file.name for file in files])
             return None

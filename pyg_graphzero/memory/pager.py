@@ -42,7 +42,7 @@ from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import probe
-from pyg_graphzero.util.memory import taken
+from pyg_graphzero.util.system import private_rss
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -103,7 +103,7 @@ class Pager:
             MemoryBudgetError: The budget is too small for a batch of the loader.
         """
         if self.division is None:
-            self._baseline = self._baseline or taken()
+            self._baseline = self._baseline or private_rss()
             return self.decide(loader, BatchSize(0, 0))
         if not self._is_outgrown(loader):
             return self.division

@@ -7,12 +7,14 @@ the first batches are made.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-# At once: the call returns when the disk has been asked, which it has to be in turns with others.
+from pyg_graphzero.util.system import prefetch
+
+# The disk is asked for so much at once.
 _PIECE = 8 << 20
 
 
@@ -28,12 +30,5 @@ def load(paths: Sequence[Path]) -> threading.Thread:
 
 def _load(paths: list[Path]) -> None:
     for path in paths:
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            continue
-        try:
-            for at in range(0, os.fstat(descriptor).st_size, _PIECE):
-                os.posix_fadvise(descriptor, at, _PIECE, os.POSIX_FADV_WILLNEED)
-        finally:
-            os.close(descriptor)
+        with suppress(OSError):
+            prefetch(path, _PIECE)

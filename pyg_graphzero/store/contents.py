@@ -43,7 +43,8 @@ from pyg_graphzero.store.columns import (
 from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.store.unpublished import Unpublished
 from pyg_graphzero.util.disk import READER_BYTES
-from pyg_graphzero.util.memory import free_memory, parse_size, taken
+from pyg_graphzero.util.sizes import parse_size
+from pyg_graphzero.util.system import free_memory, private_rss
 
 # What a store takes of the memory that is free, where its user names no budget.
 _DEFAULT_SHARE = 0.8
@@ -137,7 +138,7 @@ class StoreContents:
     def _set_budget(self, memory: int | str | None) -> None:
         if memory is None:
             share = int(_DEFAULT_SHARE * free_memory()) // self.processes
-            self.memory = taken() + share
+            self.memory = private_rss() + share
         else:
             self.memory = parse_size(memory, "memory") // self.processes
 
@@ -148,7 +149,7 @@ class StoreContents:
             MemoryBudgetError: Not even the tables that are always in memory fit.
         """
         tables = sum(8 * t.num_dst for t in self._topologies.values()) // self.processes
-        used = taken()
+        used = private_rss()
         least = used + tables + READER_BYTES
         if self.is_memory_given and self.memory < least:
             each = "" if self.processes == 1 else f" for each of {self.processes} processes"

@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import FileIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -323,18 +324,18 @@ def through_file(
     """
     num_rows = len(raw)
     path = space.file("rows")
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        ends = [begin * width for begin in range(0, num_rows, most)]
-        for begin in range(0, num_rows, step):
-            slab = raw.read(begin, min(begin + step, num_rows))[:, :width]
-            bucket = order.rank[begin : begin + step].to(torch.int64) // most
-            by_bucket = bucket.argsort(stable=True)
-            (rows,) = _picked(slab, by_bucket, len(slab))
-            counts = torch.bincount(bucket, minlength=len(ends)).tolist()
-            for number, part in enumerate(rows.split(counts)):
-                _write_all(fd, part.reshape(-1), ends[number])
-                ends[number] += part.numel()
+        with open(path, "xb", buffering=0) as file:
+            ends = [begin * width for begin in range(0, num_rows, most)]
+            for begin in range(0, num_rows, step):
+                slab = raw.read(begin, min(begin + step, num_rows))[:, :width]
+                bucket = order.rank[begin : begin + step].to(torch.int64) // most
+                by_bucket = bucket.argsort(stable=True)
+                (rows,) = _picked(slab, by_bucket, len(slab))
+                counts = torch.bincount(bucket, minlength=len(ends)).tolist()
+                for number, part in enumerate(rows.split(counts)):
+                    _write_all(file, part.reshape(-1), ends[number])
+                    ends[number] += part.numel()
         waiting = FileRows(path, 0, (num_rows, width), torch.uint8)
         for begin in range(0, num_rows, most):
             wanted = order.order[begin : begin + most]
@@ -342,15 +343,14 @@ def through_file(
             place[wanted.argsort()] = torch.arange(wanted.numel())
             yield from _picked(waiting.read(begin, begin + wanted.numel()), place, step)
     finally:
-        os.close(fd)
         path.unlink(missing_ok=True)
 
 
-def _write_all(fd: int, part: Tensor, at: int) -> None:
+def _write_all(file: FileIO, part: Tensor, at: int) -> None:
     view: Any = memoryview(part.numpy())  # type: ignore[arg-type]
+    file.seek(at)
     while len(view):
-        count = os.pwrite(fd, view, at)
-        view, at = view[count:], at + count
+        view = view[file.write(view) :]
 
 
 def slot_ranges(topology: _core.Topology) -> Iterator[tuple[range, Tensor, Tensor]]:

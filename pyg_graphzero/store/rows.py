@@ -10,6 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from io import FileIO
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -149,11 +150,8 @@ class FileRows(Rows):
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""
         out = np.empty((end - begin) * self.row_bytes, dtype=np.uint8)
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            self._fill(fd, out.data, self.offset + begin * self.row_bytes)
-        finally:
-            os.close(fd)
+        with open(self.path, "rb", buffering=0) as file:
+            self._fill(file, out.data, self.offset + begin * self.row_bytes)
         return _typed(out, (end - begin, *self.shape[1:]), self.dtype, self.swapped)
 
     def vectors(self, spool: Spool) -> list[Rows]:
@@ -169,12 +167,13 @@ class FileRows(Rows):
             for row in range(len(self))
         ]
 
-    def _fill(self, fd: int, view: memoryview, at: int) -> None:
+    def _fill(self, file: FileIO, view: memoryview, at: int) -> None:
+        file.seek(at)
         while len(view):
-            count = os.preadv(fd, [view], at)
+            count = file.readinto(view) or 0
             if count == 0:
-                self._check(os.fstat(fd).st_size)
-            view, at = view[count:], at + count
+                self._check(os.fstat(file.fileno()).st_size)
+            view = view[count:]
 
     def _check(self, size: int) -> None:
         needed = self.offset + prod(self.shape) * self.dtype.itemsize
@@ -192,12 +191,9 @@ class FortranRows(FileRows):
         width = self.dtype.itemsize
         inner = self.shape[:0:-1]
         out = np.empty((prod(inner), (end - begin) * width), dtype=np.uint8)
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+        with open(self.path, "rb", buffering=0) as file:
             for column, part in enumerate(out):
-                self._fill(fd, part.data, self.offset + (column * len(self) + begin) * width)
-        finally:
-            os.close(fd)
+                self._fill(file, part.data, self.offset + (column * len(self) + begin) * width)
         slab = _typed(out.reshape(-1), (*inner, end - begin), self.dtype, self.swapped)
         return slab.permute(*range(slab.dim() - 1, -1, -1)).contiguous()
 

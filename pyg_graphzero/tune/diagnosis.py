@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.convert.summary import format_bytes
 from pyg_graphzero.memory.budget import Division, FileSize
 from pyg_graphzero.memory.forecast import BANDWIDTH, RANDOM_READS, Forecast
 from pyg_graphzero.util.disk import DiskSpeed
+from pyg_graphzero.util.sizes import format_bytes
 
 
 @dataclass

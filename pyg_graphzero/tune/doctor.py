@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero.convert.summary import format_bytes
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory.budget import MAX_WINDOW, FileSize
 from pyg_graphzero.memory.forecast import (
@@ -35,7 +34,8 @@ from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.util.disk import DiskSpeed, probe
 from pyg_graphzero.util.machine import machine
-from pyg_graphzero.util.memory import free_memory, taken
+from pyg_graphzero.util.sizes import format_bytes
+from pyg_graphzero.util.system import free_memory, private_rss, usable_cores
 
 #: Where seeds are looked for that nobody named.
 TRAINING_SETS = ("train_idx", "train_mask")
@@ -129,7 +129,7 @@ class _Examination:
         self.num_workers = num_workers
         self.free = free_memory()
         self.files = Pager(contents, contents.memory, True).files(loader)
-        baseline = taken()
+        baseline = private_rss()
         begun = perf_counter()
         self.accesses = measure(loader, min(SECONDS, seconds / 2))
         batch = self.accesses.batch_size(bytes_of_rows(loader.data))
@@ -222,7 +222,7 @@ class _Examination:
             if speedup >= _WORTH:
                 advice.append(Advice(change, after, speedup))
 
-        cores = len(os.sched_getaffinity(0))
+        cores = usable_cores()
         if 0 < self.num_workers < cores:
             try_out(f"num_workers={cores}", num_workers=cores)
         if not self.case.divide(memory, self.files).is_whole:

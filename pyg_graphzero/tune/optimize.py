@@ -35,8 +35,8 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.rewrite import Order, StoreRewriter
 from pyg_graphzero.tune.ranking import count_accesses, number_by_first_touch, order_rows
 from pyg_graphzero.util.locks import StoreLock
-from pyg_graphzero.util.memory import free_memory, resident
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.system import free_memory, rss
 from pyg_graphzero.util.workspace import Workspace
 
 # Rows that more batches of two epochs than this use are ordered by how many these are; the others
@@ -417,7 +417,7 @@ class _Sampling:
 
     def _forget(self, always: bool = False) -> None:
         """The topology's pages are the kernel's to keep, but not beyond the budget as ours."""
-        if always or resident() > self._space.memory:
+        if always or rss() > self._space.memory:
             for edge_type in self._old.schema.edge_types:
                 self._old.topology(edge_type.name).forget_pages()
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pyg_graphzero import _core
+from pyg_graphzero.util.system import device_number, disk_of, mount_of
 
 #: A gap of this many bytes is read rather than skipped where the disk could not be measured.
 DEFAULT_MERGE_GAP = 16 << 10
@@ -142,26 +143,11 @@ def _largest_file(path: Path) -> Path:
 
 def _device_of(file: Path) -> str:
     """A name that another disk in its place would not have."""
-    number = file.stat().st_dev
-    name = f"{os.major(number)}:{os.minor(number)}"
-    system = Path(f"/sys/dev/block/{name}")
-    if not system.exists():  # network and overlay filesystems have no device of their own
-        return " ".join([name, *_mount_of(name)])
-    disk = system.resolve()
-    if (disk / "partition").exists():
-        disk = disk.parent
+    number, disk = device_number(file), disk_of(file)
+    if disk is None:  # network and overlay filesystems have no device of their own
+        return " ".join([number, *(mount_of(file) or ())])
     facts = (disk / "device" / "model", disk / "size")
-    return " ".join([name, *(fact.read_text().strip() for fact in facts if fact.exists())])
-
-
-def _mount_of(number: str) -> list[str]:
-    """Filesystem type and source of the mount with this device number."""
-    mounts = Path("/proc/self/mountinfo")
-    for line in mounts.read_text().splitlines() if mounts.exists() else []:
-        before, _, after = line.partition(" - ")
-        if before.split()[2] == number:
-            return after.split()[:2]
-    return []
+    return " ".join([number, *(fact.read_text().strip() for fact in facts if fact.exists())])
 
 
 def _cache_file(device: str, depth: int) -> Path | None:

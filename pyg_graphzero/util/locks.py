@@ -19,6 +19,7 @@ from typing_extensions import Self
 from pyg_graphzero import _core
 from pyg_graphzero.errors import StoreInUseError, StoreReplacedError
 from pyg_graphzero.util.names import locate
+from pyg_graphzero.util.system import lock_holder
 
 LOCK_FILE = "lock"
 
@@ -83,20 +84,13 @@ class StoreLock:
 
 def _holder(lock: Path) -> str:
     """Which process holds a lock, as far as the system says."""
-    try:
-        status = lock.stat()
-        number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-        for line in Path("/proc/locks").read_text().splitlines():
-            _, kind, _, _, pid, file, *_ = line.split()
-            if kind != "FLOCK" or file != number:
-                continue
-            if int(pid) == os.getpid():
-                return "in this process: close the handle that has it first"
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-            return f"by process {pid} ({command.decode(errors='replace').strip()[:80]})"
-    except (OSError, ValueError):  # not on this system, or the process is gone or out of sight
-        pass
-    return "by another process"
+    found = lock_holder(lock)
+    if found is None:
+        return "by another process"
+    pid, command = found
+    if pid == os.getpid():
+        return "in this process: close the handle that has it first"
+    return f"by process {pid} ({command[:80]})"
 
 
 def make_scratch(target: Path, kind: str) -> tuple[Path, _core.LockFile]:

@@ -8,20 +8,26 @@ import platform
 from pathlib import Path
 from typing import Any
 
+from pyg_graphzero.util.system import (
+    cpu_model,
+    disk_of,
+    memory_limit,
+    mount_of,
+    total_memory,
+    usable_cores,
+)
+
 _PACKAGES = ("pyg_graphzero", "torch", "torch_geometric", "pyg_lib", "torch_sparse", "numpy")
-# Version 1 control groups say "no limit" with a number close to 2^63.
-_NO_LIMIT = 1 << 60
 
 
 def machine() -> dict[str, Any]:
     """Processor, cores, RAM, the limit on memory, kernel and versions, as plain data."""
-    page = os.sysconf("SC_PAGE_SIZE")
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model() or platform.machine(),
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)),
-        "ram_bytes": os.sysconf("SC_PHYS_PAGES") * page,
-        "memory_limit_bytes": _memory_limit(),
+        "usable_cores": usable_cores(),
+        "ram_bytes": total_memory(),
+        "memory_limit_bytes": memory_limit(),
         "kernel": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "packages": {name: version(name) for name in _PACKAGES if version(name)},
@@ -36,34 +42,6 @@ def version(package: str) -> str | None:
         return None
 
 
-def _cpu_model() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
-
-
-def _memory_limit() -> int | None:
-    """The smallest limit of the control groups this process is in, of either version."""
-    limits = []
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers == "":
-            root, name = Path("/sys/fs/cgroup"), "memory.max"
-        elif "memory" in controllers.split(","):
-            root, name = Path("/sys/fs/cgroup") / controllers, "memory.limit_in_bytes"
-        else:
-            continue
-        # Inside a container the group's own path may not be there; its root then is the group.
-        inner = root / group.strip("/")
-        for folder in (inner, *inner.parents):
-            if folder.is_relative_to(root) and (folder / name).exists():
-                text = (folder / name).read_text().strip()
-                if text != "max" and int(text) < _NO_LIMIT:
-                    limits.append(int(text))
-    return min(limits, default=None)
-
-
 def storage(path: Path) -> dict[str, str | None]:
     """Where a file lies, as plain data.
 
@@ -71,19 +49,12 @@ def storage(path: Path) -> dict[str, str | None]:
         ``filesystem``, ``disk``, and the disk's ``model``, or its driver where it has no model;
         None where there is none, as for a file system in memory.
     """
-    device = path.stat().st_dev
-    number = f"{os.major(device)}:{os.minor(device)}"
-    found: dict[str, str | None] = {"filesystem": None, "disk": None, "model": None}
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        mount, _, source = line.partition(" - ")
-        if mount.split()[2] == number:
-            found["filesystem"] = source.split()[0]
-    block = (Path("/sys/dev/block") / number).resolve()
-    if block.exists():
-        disk = block.parent if (block / "partition").exists() else block
-        found["disk"] = disk.name
-        found["model"] = _model(disk)
-    return found
+    mount, disk = mount_of(path), disk_of(path)
+    return {
+        "filesystem": None if mount is None else mount[0],
+        "disk": None if disk is None else disk.name,
+        "model": None if disk is None else _model(disk),
+    }
 
 
 def _model(disk: Path) -> str | None:

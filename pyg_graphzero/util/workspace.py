@@ -11,7 +11,8 @@ from typing_extensions import Self
 from pyg_graphzero import _core
 from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.util.locks import make_scratch, remove_abandoned
-from pyg_graphzero.util.memory import free_memory, parse_size, resident
+from pyg_graphzero.util.sizes import parse_size
+from pyg_graphzero.util.system import free_memory, rss
 
 # What inputs may keep in memory instead of in temporary files.
 _HELD_SHARE = 0.25
@@ -41,7 +42,7 @@ class Workspace:
     def __init__(
         self, out: Path, memory: int | str | None = None, tmp: str | os.PathLike[str] | None = None
     ) -> None:
-        used = resident()
+        used = rss()
         if memory is None:
             self.memory = used + max(MIN_ROOM, int(free_memory() * _DEFAULT_SHARE))
         else:
@@ -98,7 +99,7 @@ class Workspace:
                 f"memory: found {self.memory} bytes, expected {-(-needed // 10**6)}MB or more: "
                 f"{reserved} bytes are needed for tables with an entry for every node"
             )
-        return max(self.memory - resident() - reserved, MIN_ROOM) - READ_ROOM
+        return max(self.memory - rss() - reserved, MIN_ROOM) - READ_ROOM
 
     def close(self) -> None:
         """Removes the temporary files."""

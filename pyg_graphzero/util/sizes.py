@@ -1,0 +1,35 @@
+"""Sizes in bytes, as people write and read them."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
+
+
+def parse_size(value: int | str, option: str) -> int:
+    """Bytes of ``8_000_000_000``, ``"8GB"`` (10⁹) or ``"8GiB"`` (2³⁰).
+
+    Raises:
+        ValueError: It is no size.
+    """
+    if isinstance(value, str):
+        match = _SIZE.fullmatch(value)
+        factor = None if match is None else _UNITS.get(match[2].upper())
+        if match is None or factor is None:
+            raise ValueError(f"{option}={value!r}: expected a size such as 4GB, 512MiB or bytes")
+        value = int(float(match[1]) * factor)
+    if value <= 0:
+        raise ValueError(f"{option}={value}: expected a positive size")
+    return value
+
+
+def format_bytes(num_bytes: float) -> str:
+    """``1536`` → ``"1.5 KiB"``."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if num_bytes < 1024 or unit == "GiB":
+            break
+        num_bytes /= 1024
+    return f"{num_bytes:,.0f} {unit}" if unit == "bytes" else f"{num_bytes:,.1f} {unit}"

@@ -1,0 +1,235 @@
+"""The operating system: what Python knows only of some of them, or what lies in ``/proc``.
+
+The only module of the package that asks it, but for ``bench/``, whose control groups and counters
+are Linux's. So this is what another system needs written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+# Where a cgroup says what it may have, what it has, and how much of that is page cache.
+CGROUP_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
+CGROUP_V2 = ("memory.max", "memory.current", "file")
+# Version 1 says "no limit" with a number close to 2^63.
+_NO_LIMIT = 1 << 60
+
+
+def usable_cores() -> int:
+    """Processors this process may run on."""
+    return len(os.sched_getaffinity(0))
+
+
+# Memory --------------------------------------------------------------------------------------
+
+
+def total_memory() -> int:
+    """Bytes of the machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_memory() -> int:
+    """Bytes this process may still take: of the machine, and of its cgroups."""
+    free = _kilobytes(Path("/proc/meminfo"), "MemAvailable")
+    for folder, (limit, usage, cached) in _cgroups():
+        try:
+            most = int((folder / limit).read_text())
+            used = int((folder / usage).read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+        free = min(free, most - (used - int(stat.get(cached, 0))))
+    return max(free, 0)
+
+
+def memory_limit() -> int | None:
+    """The smallest limit of the cgroups this process is in; None where there is none."""
+    limits = []
+    for folder, (limit, _, _) in _cgroups():
+        try:
+            limits.append(int((folder / limit).read_text()))
+        except (OSError, ValueError):
+            continue
+    return min((limit for limit in limits if limit < _NO_LIMIT), default=None)
+
+
+def _cgroups() -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    """The memory cgroups this process is in, from the innermost to the root."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, names = Path("/sys/fs/cgroup"), CGROUP_V2
+        elif "memory" in controllers.split(","):
+            root, names = Path("/sys/fs/cgroup/memory"), CGROUP_V1
+        else:
+            continue
+        # In a container the path may be the host's, which is not to be seen from inside.
+        folder = root / path.lstrip("/")
+        for place in (folder, *folder.parents):
+            yield place, names
+            if place == root:
+                break
+
+
+def rss() -> int:
+    """Bytes of this process in memory, mapped files included."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_rss() -> int:
+    """The most it has had there, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+def private_rss() -> int:
+    """Bytes of this process in memory that are not a store's.
+
+    Of files, these are the libraries: what was mapped when this was first asked for, which is when
+    the first store is opened.
+    """
+    return _kilobytes(Path("/proc/self/status"), "RssAnon") + _libraries()
+
+
+@cache
+def _libraries() -> int:
+    return _kilobytes(Path("/proc/self/status"), "RssFile")
+
+
+def _kilobytes(path: Path, field: str) -> int:
+    for line in path.read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) << 10
+    raise RuntimeError(f"{path}: found no {field}")  # every Linux since 4.5 has both
+
+
+# Files ---------------------------------------------------------------------------------------
+
+
+def prefetch(path: Path, piece: int) -> None:
+    """Has a file read into the page cache, ``piece`` bytes at a time.
+
+    Each call returns when the disk was asked, which has to happen in turns with others.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        for at in range(0, os.fstat(descriptor).st_size, piece):
+            os.posix_fadvise(descriptor, at, piece, os.POSIX_FADV_WILLNEED)
+    finally:
+        os.close(descriptor)
+
+
+def drop_pages(path: Path) -> None:
+    """Asks the kernel to forget a file's pages; those that a process has mapped stay."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fdatasync(descriptor)  # what is not on the disk yet is not forgotten
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def cached_bytes(path: Path) -> int:
+    """Bytes of a file that lie in the page cache, as ``mincore`` tells."""
+    size = path.stat().st_size
+    if size == 0:
+        return 0
+    pages = np.memmap(path, np.uint8, mode="r")  # a map whose address is to be had
+    present = np.empty(-(-size // mmap.PAGESIZE), dtype=np.uint8)
+    failed = ctypes.CDLL(None, use_errno=True).mincore(
+        ctypes.c_void_p(pages.ctypes.data),
+        ctypes.c_size_t(size),
+        ctypes.c_void_p(present.ctypes.data),
+    )
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), str(path))
+    return min(int((present & 1).sum()) * mmap.PAGESIZE, size)
+
+
+def mapped_at(path: Path, address: int) -> int | None:
+    """Where in a file the byte lies that is mapped at ``address``; None if none is."""
+    inode = str(path.stat().st_ino)
+    for line in _maps():
+        span, _, begin, _, node, *_ = line.split(maxsplit=5)
+        low, high = (int(end, 16) for end in span.split("-"))
+        if low <= address < high:
+            return int(begin, 16) + address - low if node == inode else None
+    return None
+
+
+def loaded_library(name: str) -> str | None:
+    """The path of a shared library of this process whose name begins so; None if there is none."""
+    paths = (line.split(maxsplit=5)[5] for line in _maps() if f"/{name}" in line)
+    return next(paths, None)
+
+
+def _maps() -> list[str]:
+    try:
+        return Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return []
+
+
+def lock_holder(path: Path) -> tuple[int, str] | None:
+    """Who holds the lock on a file: its number and command line; None where that is not known."""
+    try:
+        status = path.stat()
+        number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+        for line in Path("/proc/locks").read_text().splitlines():
+            _, kind, _, _, pid, file, *_ = line.split()
+            if kind == "FLOCK" and file == number:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                return int(pid), command.decode(errors="replace").strip()
+    except (OSError, ValueError):  # not on this system, or the process is gone or out of sight
+        pass
+    return None
+
+
+# Devices -------------------------------------------------------------------------------------
+
+
+def cpu_model() -> str | None:
+    """The processor's name, where the system tells."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return None
+
+
+def device_number(path: Path) -> str:
+    """``major:minor`` of the device that a file is on."""
+    number = path.stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"
+
+
+def disk_of(path: Path) -> Path | None:
+    """What the kernel shows of the disk under a file; None for network and overlay filesystems."""
+    device = Path(f"/sys/dev/block/{device_number(path)}").resolve()
+    if not device.exists():
+        return None
+    return device.parent if (device / "partition").exists() else device
+
+
+def mount_of(path: Path) -> tuple[str, str] | None:
+    """Filesystem type and source of the mount that a file is on."""
+    number, mounts = device_number(path), Path("/proc/self/mountinfo")
+    for line in mounts.read_text().splitlines() if mounts.exists() else []:
+        before, _, after = line.partition(" - ")
+        if before.split()[2] == number:
+            kind, source, *_ = after.split()
+            return kind, source
+    return None
