@@ -67,11 +67,11 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
     loader = loader_of(store, draw, draw.randint(0, 4), options)
     pager = pager_of(store.contents)
     try:
-        division = pager.settle(loader)
+        plan = pager.plan_for(loader)
     except gz.MemoryBudgetError:
         return "refused"
-    pager.division = replace(
-        division, window=draw.choice([1, 2, 5, 64]), windows=int(division.windows * draw.random())
+    pager.memory_plan = replace(
+        plan, window=draw.choice([1, 2, 5, 64]), windows=int(plan.windows * draw.random())
     )
     expected = loader_of(gz.open(stores[0]), draw, 0, options)
     stop = draw.choice([3, 40, 10**9])
@@ -81,12 +81,12 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
         same = next(reference)
         for key, value in same.items():
             if isinstance(value, torch.Tensor) and not torch.equal(value, batch[key]):
-                raise AssertionError(f"{key} of batch {number} differs: {options}, {division}")
+                raise AssertionError(f"{key} of batch {number} differs: {options}, {plan}")
         if other is not None and number % 3 == 0:
             next(other, None)
         if number >= stop:
             break
-    outcome = "whole" if division.is_whole else "from disk"
+    outcome = "whole" if plan.is_whole else "from disk"
     return f"{outcome}, topology too" if pager._topologies else outcome
 
 

@@ -39,14 +39,14 @@ TINY: dict[str, dict[str, int]] = {
     "tune.ranking": {"_PIECE": 3},
     "store.rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
     "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
-    "memory.warm": {"_PIECE": 4096},
+    "memory.prefetch": {"_PIECE": 4096},
     "store.unpublished": {"_PIECE_BYTES": 3},
 }
 
 # Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
 NO_CHUNKS: dict[str, set[str]] = {
     "store.adopted": {"_PAGE"},
-    "memory.budget": {"MAX_WINDOW", "SMALL_ROW"},
+    "memory.plan": {"MAX_WINDOW", "SMALL_ROW"},
     "store.csc": {"_MANY"},
     "convert.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
     "convert.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
@@ -62,7 +62,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "sampling.negatives": {"_ROUNDS"},
     "tune.optimize": {"_TOUCH_BATCH"},
     "tune.ranking": {"_AHEAD_BYTES"},
-    "memory.residents": {"_PAGE"},
+    "memory.hot_rows": {"_PAGE"},
     "util.documents": {"_DEEPEST", "_MOST_BYTES"},
     "memory.traffic": {"_AHEAD_BYTES", "_FIRST_KEY", "_TIMED_BYTES", "_TIMED_ROWS"},
 }

@@ -21,6 +21,7 @@ import pyg_graphzero as gz
 from pyg_graphzero import FormatError, InputError
 from pyg_graphzero.cli import main
 from pyg_graphzero.store.rows import FileRows
+from pyg_graphzero.store.verify import verify
 from pyg_graphzero.store.writer import StoreWriter
 
 N, WIDTH = 300, 37
@@ -143,7 +144,7 @@ class TestChanges:
             f"{file.resolve()}: file: found nothing, expected the {size} bytes that {store} has "
             "adopted from here"
         )
-        assert gz.verify.verify(store).bad == [str(caught.value)]
+        assert verify(store).bad == [str(caught.value)]
 
     @pytest.mark.parametrize("change", [-1, 1, 4096])
     def test_another_size(self, adopted: tuple[Path, Path], change: int) -> None:
@@ -156,7 +157,7 @@ class TestChanges:
             f"{file.resolve()}: file size: found {size + change} bytes, expected {size} bytes, "
             "as when it was adopted"
         )
-        assert gz.verify.verify(store).bad == [str(caught.value)]
+        assert verify(store).bad == [str(caught.value)]
 
     def test_another_dtype_of_the_same_size(self, tmp_path: Path, x: np.ndarray) -> None:
         np.save(tmp_path / "x.npy", x)

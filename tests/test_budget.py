@@ -18,15 +18,15 @@ from interrupting import struck_often
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.memory.budget import (
+from pyg_graphzero.memory.measure import Accesses, measure
+from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.plan import (
     READER_BYTES,
     BatchSize,
     FileSize,
     divide,
     least_memory,
 )
-from pyg_graphzero.memory.measure import Accesses, measure
-from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.util.system import free_memory, private_rss
 from spawned import EXACT_MALLOC, spawn
 
@@ -51,22 +51,22 @@ def test_a_division_is_within_its_budget(need, extra, processes):
     files, baseline, batch = need
     files = [replace(file, processes=processes) for file in files]
     least = least_memory(files, baseline, batch)
-    division = divide(least + extra, files, baseline, batch)
-    assert division.total <= division.memory
-    assert division.window >= 1
-    assert division.ready >= 3  # one that is made while a loop has its last one and the next
-    assert division.batches >= 3 * batch.whole
+    plan = divide(least + extra, files, baseline, batch)
+    assert plan.total <= plan.memory
+    assert plan.window >= 1
+    assert plan.ready >= 3  # one that is made while a loop has its last one and the next
+    assert plan.batches >= 3 * batch.whole
     names = {file.name for file in files}
-    assert set(division.held) | set(division.resident) == names
-    assert not set(division.held) & set(division.resident)
+    assert set(plan.held) | set(plan.hot) == names
+    assert not set(plan.held) & set(plan.hot)
     # Of all processes together: pages of held files are in memory once.
-    own = division.total - sum(division.held.values())
-    held = sum(file.num_bytes for file in files if file.name in division.held)
-    assert processes * own + held <= processes * division.memory
+    own = plan.total - sum(plan.held.values())
+    held = sum(file.num_bytes for file in files if file.name in plan.held)
+    assert processes * own + held <= processes * plan.memory
     for file in files:
         if file.kind == "indptr":
-            assert file.name in division.held
-        assert division.resident.get(file.name, 0) <= file.num_bytes
+            assert file.name in plan.held
+        assert plan.hot.get(file.name, 0) <= file.num_bytes
 
 
 @given(needs())
@@ -84,9 +84,9 @@ def test_less_than_the_least_is_an_error_that_names_it(need):
 def test_everything_is_held_where_it_fits(need):
     files, baseline, batch = need
     everything = sum(file.num_bytes for file in files)
-    division = divide(baseline + everything + 4 * batch.whole, files, baseline, batch)
-    assert division.is_whole
-    assert set(division.held) == {file.name for file in files}
+    plan = divide(baseline + everything + 4 * batch.whole, files, baseline, batch)
+    assert plan.is_whole
+    assert set(plan.held) == {file.name for file in files}
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 70))
@@ -190,7 +190,7 @@ def test_batches_are_the_same_within_a_budget(request, store, num_workers):
     found, loader, opened = batches(path, memory, num_workers, SEEDS)
     stats = loader.stats()
     assert not opened.division.is_whole
-    assert "node/x.gd" in opened.division.resident
+    assert "node/x.gd" in opened.division.hot
     assert 0 < stats.hits < stats.rows
     assert 0 < stats.useful_bytes <= stats.read_bytes
     assert_same(found, expected)
@@ -230,7 +230,7 @@ def test_batches_of_an_optimized_store(request, kind, tmp_path):
     gz.optimize(path, tmp_path / "ordered", seeds=seeds, num_neighbors=[5, 4], batch_size=200)
     expected, _, _ = batches(path, None, seeds=seeds)
     found, loader, opened = batches(tmp_path / "ordered", tight(52 * MB), 2, seeds)
-    assert any(file.endswith("/x.gd") for file in opened.division.resident)
+    assert any(file.endswith("/x.gd") for file in opened.division.hot)
     assert 0 < loader.stats().hits < loader.stats().rows
     assert_same(found, expected)
 
@@ -239,7 +239,7 @@ def test_heterogeneous_batches_are_the_same(hetero):
     seeds = ("b", torch.arange(2000))
     expected, _, _ = batches(hetero, None, seeds=seeds)
     found, loader, opened = batches(hetero, tight(50 * MB), 2, seeds)
-    assert {"node-a/x.gd", "node-b/x.gd"} <= opened.division.resident.keys()
+    assert {"node-a/x.gd", "node-b/x.gd"} <= opened.division.hot.keys()
     assert loader.stats().reads > 0
     assert_same(found, expected)
 
@@ -354,11 +354,11 @@ def test_loaders_of_a_store_share_its_budget(homogeneous):
         torch.manual_seed(5)
         iterators.append(iter(loader))
     pager = pager_of(store.contents)
-    assert len(pager.leases) == 3
+    assert len(pager.quotas) == 3
     for group in zip(*iterators, expected, strict=True):
         for batch in group[:-1]:
             assert_same([batch], [group[-1]])
-    assert len(pager.leases) == 0
+    assert len(pager.quotas) == 0
 
 
 def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
@@ -366,7 +366,7 @@ def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
     loader = gz.loader.NeighborLoader(store.data(), [5, 4], input_nodes=SEEDS, batch_size=200)
     for _ in range(4):
         next(iter(loader))
-    assert len(pager_of(store.contents).leases) == 0
+    assert len(pager_of(store.contents).quotas) == 0
 
 
 @pytest.mark.parametrize("between_epochs", [False, True])
@@ -425,7 +425,7 @@ def test_a_topology_is_held_by_processes_that_could_not_each_have_their_own():
     batch = BatchSize(MB // 10, MB)
     assert "topology" in divide(memory, files, MB, batch).held
     alone = [replace(file, processes=1) for file in files]
-    assert "topology" in divide(memory, alone, MB, batch).resident
+    assert "topology" in divide(memory, alone, MB, batch).hot
 
 
 @pytest.fixture(scope="module")
@@ -443,7 +443,7 @@ def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers)
     seeds = torch.arange(0, 30_000, 8)
     expected, _, _ = batches(wide, None, 0, seeds, **options)
     found, loader, store = batches(wide, tight(60 * MB), num_workers, seeds, **options)
-    assert "edge/topology.gl" in store.division.resident
+    assert "edge/topology.gl" in store.division.hot
     stats = loader.stats()
     assert stats.topology_reads > 0
     assert 0 < stats.topology_hits < stats.topology_rows
@@ -539,10 +539,10 @@ def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop,
     )  # fmt: skip
     pager = pager_of(store.contents)
     try:
-        division = pager.settle(loader)
+        plan = pager.plan_for(loader)
     except gz.MemoryBudgetError:
         return
-    pager.division = replace(division, window=window)  # more than there is room for, or less
+    pager.memory_plan = replace(plan, window=window)  # more than there is room for, or less
     seen = []
     for number, batch in enumerate(loader):
         seen.append(batch.n_id[: batch.batch_size])

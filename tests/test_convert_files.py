@@ -281,7 +281,8 @@ MEMORY = """
 import resource, sys
 import numpy as np
 import pyg_graphzero as gz
-from pyg_graphzero.convert import rows, tables
+from pyg_graphzero.convert import tables
+from pyg_graphzero.store import rows
 
 rows.SLAB_BYTES = tables.SLAB_BYTES = 1 << 20
 folder, *sources = sys.argv[1:]

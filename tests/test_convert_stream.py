@@ -285,7 +285,7 @@ def test_lines_are_counted_for_the_faults_that_are_shown(
 ) -> None:
     counted = []
     count = blocks.count_lines
-    monkeypatch.setattr(blocks, "_count_lines", lambda *args: counted.append(args) or count(*args))
+    monkeypatch.setattr(blocks, "count_lines", lambda *args: counted.append(args) or count(*args))
     path = write(tmp_path / "e.csv", "0,1\n" + "x,1\n" * 5000)
     summary = gz.convert(path, tmp_path / "s", on_error="skip")
     assert (summary.num_skipped, len(summary.skipped), len(counted)) == (5000, 10, 10)

@@ -20,8 +20,8 @@ from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.cli import main
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.forecast import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.memory.measure import Accesses
+from pyg_graphzero.memory.simulate import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import private_rss
@@ -243,7 +243,7 @@ def test_command(skewed):
 def test_read_forecast_is_what_paged_rows_do(
     tmp_path_factory, num_rows, width, group_bits, merge_gap, max_bytes, seed
 ):
-    """The rehearsal of a window, against reading it."""
+    """The simulation of a window, against reading it."""
     rng = np.random.default_rng(seed)
     path = tmp_path_factory.mktemp("rows") / "x.gd"
     write_column(path, torch.from_numpy(rng.integers(0, 99, (num_rows, width))))

@@ -34,6 +34,7 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
 from pyg_graphzero.store.rows import ArrayRows, StreamRows
+from pyg_graphzero.store.verify import verify
 from pyg_graphzero.store.writer import StoreWriter
 
 HALVES = ["float16", "bfloat16"]
@@ -451,7 +452,7 @@ class TestStore:
         for at in (4096, size - 20):
             before = (copied / "node/x.gd").read_bytes()
             overwrite(copied / "node/x.gd", at, bytes([before[at] ^ 1]))
-            assert not gz.verify.verify(copied).ok
+            assert not verify(copied).ok
             overwrite(copied / "node/x.gd", 0, before)
 
     @pytest.mark.parametrize("keep", [True, ["x"], [".x"]])
@@ -561,7 +562,7 @@ class TestDamage:
         overwrite(store / "node/x.gd", at + 12, struct.pack("<f", value))
         with pytest.raises(FormatError, match=f"{section}, item 3: found -?[a-z]+, expected a fin"):
             gz.open(store)
-        assert [line.split(":")[1] for line in gz.verify.verify(store).bad] == [
+        assert [line.split(":")[1] for line in verify(store).bad] == [
             " block 0 (offset 4096, 12288 bytes)"
         ]
 

@@ -25,6 +25,7 @@ from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.passes import LayerPass, RowFile
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.store import unpublished
+from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.util.system import private_rss
 
@@ -543,10 +544,8 @@ def test_commits(plain, monkeypatch):
     """A run commits as it goes, not at its end alone."""
     _, path = plain
     commits = []
-    commit = gz.stores.Column.commit
-    monkeypatch.setattr(
-        gz.stores.Column, "commit", lambda self: (commits.append(self.name), commit(self))
-    )
+    commit = Column.commit
+    monkeypatch.setattr(Column, "commit", lambda self: (commits.append(self.name), commit(self)))
     monkeypatch.setattr(run_module, "_COMMIT_BYTES", 1000)
     gz.inference.layerwise(GraphSAGE(8, 16, 2, 5), path, max_edges=40)
     assert len(commits) > 5

@@ -18,11 +18,11 @@ from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
-from pyg_graphzero.memory.budget import MAX_WINDOW
-from pyg_graphzero.memory.forecast import Case, rehearse
 from pyg_graphzero.memory.measure import measure
 from pyg_graphzero.memory.pager import Pager, bytes_of_rows
-from pyg_graphzero.memory.shares import choose_division
+from pyg_graphzero.memory.plan import MAX_WINDOW
+from pyg_graphzero.memory.planner import choose_plan
+from pyg_graphzero.memory.simulate import Case, simulate
 from pyg_graphzero.memory.traffic import sample_traffic
 from pyg_graphzero.util import system
 from pyg_graphzero.util.disk import DiskSpeed
@@ -76,33 +76,33 @@ def test_rehearsed_windows_have_all_of_their_room_and_no_more(case, share):
     made, files, _ = case
     rows = [f for f in files if f.kind == "node"]
     assert len(rows) == 4
-    division = made.divide(45 * MB, files)
-    division = replace(
-        division,
-        resident={f.name: 0 for f in rows},
+    plan = made.divide(45 * MB, files)
+    plan = replace(
+        plan,
+        hot={f.name: 0 for f in rows},
         windows=int(distinct_bytes(made, made.traffic.batches[:12], files) * share),
         window=MAX_WINDOW,
     )
-    batches, found = made.traffic.batches, rehearse(made, division, files)
+    batches, found = made.traffic.batches, simulate(made, plan, files)
     assert sum(w.count for w in found.steady) >= len(batches) - found.steady[0].count
     at = 0
     for window in found.steady[:-1]:
         one = distinct_bytes(made, batches[at : at + 1], files)
-        assert window.num_bytes <= division.windows + one  # one batch, whatever it takes
-        assert window.num_bytes > 0.6 * division.windows
+        assert window.num_bytes <= plan.windows + one  # one batch, whatever it takes
+        assert window.num_bytes > 0.6 * plan.windows
         held = distinct_bytes(made, batches[at : at + window.count], files)
-        assert held <= division.windows + one
+        assert held <= plan.windows + one
         at += window.count
 
 
 def test_the_chosen_windows_use_their_room(case, monkeypatch):
     """How many batches share a window's rows is learned from all columns together."""
-    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
     made, files, _ = case
     for total in (45 * MB, 46 * MB):
-        chosen = choose_division(made, total, files)
+        chosen = choose_plan(made, total, files)
         assert not chosen.is_whole
-        window = rehearse(made, chosen, files).steady[0]
+        window = simulate(made, chosen, files).steady[0]
         assert window.num_bytes <= chosen.windows
         is_long = window.count >= 0.8 * chosen.window_of(made.traffic.epoch)
         assert is_long, (window.count, chosen.window)

@@ -11,7 +11,6 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
 
 import pyg_graphzero as gz
-import pyg_graphzero.tune.ranking
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import (
     HGTLoader,
@@ -21,6 +20,7 @@ from pyg_graphzero.loader import (
 )
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.tune.ranking import count_accesses
 
 WRITES = ("author", "writes", "paper")
 
@@ -114,7 +114,7 @@ def test_what_is_used_most_comes_first(homo_pair):
     old, new = homo_pair
     seeds = old.data().train_idx
     sampler = NeighborSampler(new.data(), [5, 3])
-    counts = gz.ranking.count_accesses(sampler, None, seeds, 16, epochs=4).counts[None]
+    counts = count_accesses(sampler, None, seeds, 16, epochs=4).counts[None]
     used = int((counts > 0).sum())
     assert counts[used + 20 :].sum() < 0.02 * counts.sum()  # other draws, so not none at all
     assert counts[:60].sum() > 2 * counts[120:180].sum()

@@ -53,7 +53,7 @@ def counts_are_exact(monkeypatch):
     disk = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
     monkeypatch.setattr("pyg_graphzero.memory.pager.probe", lambda path: disk)
     monkeypatch.setattr("pyg_graphzero.memory.pager._TRAFFIC_SECONDS", 1000.0)
-    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
 
 
 @pytest.fixture
@@ -170,7 +170,7 @@ def test_what_was_resident_is_released(path, monkeypatch):
     store = opened(path, 95 * MB)
     val = loader_of(store, torch.arange(50_000, 80_000, 10))
     assert peak_of(val) <= store.contents.memory
-    before, division = private_rss(), store.division
+    before, plan = private_rss(), store.division
     released = []
     decide = Pager.decide
 
@@ -181,7 +181,7 @@ def test_what_was_resident_is_released(path, monkeypatch):
     monkeypatch.setattr(Pager, "decide", seen)
     train = loader_of(store, torch.arange(0, 30_000, 4))
     peak = peak_of(train)
-    resident = sum(division.resident.values())
+    resident = sum(plan.hot.values())
     assert resident > 15 * MB
     assert len(released) == 1
     # The loader is alive, and so is its sampler.
@@ -229,13 +229,13 @@ def test_nothing_is_decided_while_an_epoch_is_under_way(path, decisions):
 def test_an_epoch_is_over_with_its_last_batch(path):
     store = opened(path)
     train = train_of(store)
-    leases = None
+    quotas = None
     iterator = iter(train)
     for _ in range(len(train)):
-        leases = pager_of(store.contents).leases
-        assert len(leases) == 1
+        quotas = pager_of(store.contents).quotas
+        assert len(quotas) == 1
         next(iterator)
-    assert len(leases) == 0
+    assert len(quotas) == 0
     with pytest.raises(StopIteration):
         next(iterator)
 
@@ -251,11 +251,11 @@ def test_larger_batches_have_room_made_for_them(path, decisions):
     assert decisions == [train, train]
     batch = next(iter(large))
     size = batch.x.nbytes + batch.edge_index.nbytes + batch.n_id.nbytes
-    division = store.division
+    plan = store.division
     before = first.batches / first.ready
     assert size > 1.5 * before
-    assert division.batches > 0.9 * division.ready * size
-    assert division.total <= store.contents.memory
+    assert plan.batches > 0.9 * plan.ready * size
+    assert plan.total <= store.contents.memory
     epoch(train)
     assert len(decisions) == 2
 
@@ -265,13 +265,13 @@ def test_larger_batches_beside_others_are_fewer(path, decisions):
     train = train_of(store)
     under_way = iter(train)
     next(under_way)
-    division = store.division
+    plan = store.division
     large = iter(loader_of(store, VAL, 240, num_neighbors=[12, 10]))
-    lease = large.iterator._lease
-    assert lease.size > 4
-    assert lease.ready == 1
-    assert lease.sampled * lease.size <= division.window
-    assert store.division is division
+    quota = large.iterator._quota
+    assert quota.size > 4
+    assert quota.ready == 1
+    assert quota.sampled * quota.size <= plan.window
+    assert store.division is plan
     assert decisions == [train]
 
 
@@ -287,7 +287,7 @@ def test_batches_that_are_too_large_are_refused_and_change_nothing(path, decisio
     store = opened(path)
     train = train_of(store)
     epoch(train)
-    division = store.division
+    plan = store.division
     large = loader_of(store, VAL.repeat(40), 8000, num_neighbors=[30, 30])
     with pytest.raises(gz.MemoryBudgetError, match="smaller batches or fan-outs need less"):
         iter(large)
@@ -296,18 +296,18 @@ def test_batches_that_are_too_large_are_refused_and_change_nothing(path, decisio
     with pytest.raises(gz.MemoryBudgetError, match="smaller batches or fan-outs need less"):
         iter(large)
     assert_same([(b.n_id, b.x, b.edge_index) for b in under_way], expected)
-    assert store.division is division
+    assert store.division is plan
     assert decisions == [train]
 
 
 def test_larger_batches_beside_which_all_fits_change_nothing(path, decisions):
     store = opened(path, 150 * MB)
     epoch(loader_of(store, TRAIN[:600], 5))
-    division = store.division
-    assert division.is_whole
+    plan = store.division
+    assert plan.is_whole
     large = loader_of(store, TRAIN, 100)
     assert_same(epoch(large), epoch(loader_of(gz.open(path), TRAIN, 100)))
-    assert store.division is division
+    assert store.division is plan
     assert len(decisions) == 1
 
 

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory.budget import (
+from pyg_graphzero.memory.measure import measure
+from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
     MAX_WINDOW,
     WINDOWS_AHEAD,
-    Division,
+    MemoryPlan,
 )
-from pyg_graphzero.memory.forecast import Case, rehearse
-from pyg_graphzero.memory.leases import Leases
-from pyg_graphzero.memory.measure import measure
-from pyg_graphzero.memory.pager import Pager, bytes_of_rows
-from pyg_graphzero.memory.shares import (
+from pyg_graphzero.memory.planner import (
     DOWN,
     UP,
-    choose_division,
+    choose_plan,
     seconds_per_batch,
 )
+from pyg_graphzero.memory.quota import EpochQuotas
+from pyg_graphzero.memory.simulate import Case, simulate
 from pyg_graphzero.memory.traffic import sample_traffic
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.system import private_rss
@@ -56,44 +56,44 @@ def case_of(loader, most):
 
 @pytest.mark.parametrize("room", [44, 50, 60])
 def test_no_other_share_next_to_the_chosen_one_is_faster(loader, room, monkeypatch):
-    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
     case, files = case_of(loader, MAX_WINDOW)
     memory = room * 1_000_000
-    chosen = choose_division(case, memory, files)
+    chosen = choose_plan(case, memory, files)
     assert not chosen.is_whole
     assert chosen.total <= memory
     default = case.divide(memory, files)
-    seconds = seconds_per_batch(case, rehearse(case, chosen, files))
-    assert seconds <= seconds_per_batch(case, rehearse(case, default, files)) * 1.001
+    seconds = seconds_per_batch(case, simulate(case, chosen, files))
+    assert seconds <= seconds_per_batch(case, simulate(case, default, files)) * 1.001
     # The same batches, the same choice.
-    assert choose_division(case, memory, files) == chosen
+    assert choose_plan(case, memory, files) == chosen
     assert chosen.window <= case.traffic.epoch
 
 
 @pytest.mark.parametrize(("sign", "share"), [(-1, UP[-1]), (1, DOWN[-1])])
 def test_the_share_goes_where_it_gets_better(loader, monkeypatch, sign, share):
-    monkeypatch.setattr("pyg_graphzero.memory.shares.SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
     tried = []
 
     def seconds(case, found):
-        tried.append(sum(found.division.resident.values()))
+        tried.append(sum(found.plan.hot.values()))
         return 1e9 + sign * tried[-1] * 100
 
-    monkeypatch.setattr("pyg_graphzero.memory.shares.seconds_per_batch", seconds)
+    monkeypatch.setattr("pyg_graphzero.memory.planner.seconds_per_batch", seconds)
     case, files = case_of(loader, MAX_WINDOW)
-    chosen = choose_division(case, 60_000_000, files)
-    assert chosen.resident[X] == (max(tried) if sign < 0 else min(tried))
+    chosen = choose_plan(case, 60_000_000, files)
+    assert chosen.hot[X] == (max(tried) if sign < 0 else min(tried))
     default = case.divide(60_000_000, files)
-    by = chosen.resident[X] / default.resident[X]
-    assert by == pytest.approx(share / DEFAULT_SPLIT.resident, rel=0.01)
+    by = chosen.hot[X] / default.hot[X]
+    assert by == pytest.approx(share / DEFAULT_SPLIT.hot, rel=0.01)
 
 
 def test_too_few_batches_to_judge_by(loader):
     case, files = case_of(loader, 2)
     memory = 60_000_000
     assert len(case.traffic.batches) == 2
-    assert choose_division(case, memory, files) == case.divide(memory, files)
-    assert DEFAULT_SPLIT.resident not in (*UP, *DOWN)
+    assert choose_plan(case, memory, files) == case.divide(memory, files)
+    assert DEFAULT_SPLIT.hot not in (*UP, *DOWN)
 
 
 def test_a_short_epoch_has_no_long_windows(loader):
@@ -102,9 +102,9 @@ def test_a_short_epoch_has_no_long_windows(loader):
     )
     case, files = case_of(few, MAX_WINDOW)
     assert case.traffic.is_whole
-    division = choose_division(case, 60_000_000, files)
-    assert division.window_of(case.traffic.epoch) == 5
-    assert division.window > 20  # other epochs of the store may be longer
+    plan = choose_plan(case, 60_000_000, files)
+    assert plan.window_of(case.traffic.epoch) == 5
+    assert plan.window > 20  # other epochs of the store may be longer
 
 
 def test_a_disk_takes_time_for_each_read_and_for_each_byte():
@@ -116,18 +116,18 @@ def test_a_disk_takes_time_for_each_read_and_for_each_byte():
 class Consumer:
     """An epoch that asks for as many batches as it may, and takes some."""
 
-    def __init__(self, leases):
-        self.lease = leases.begin(1)
-        self.lease.pending = self.pending = []
+    def __init__(self, quotas):
+        self.quota = quotas.begin(1)
+        self.quota.pending = self.pending = []
         self.gave_up = 0
-        self.lease.pipeline = SimpleNamespace(give_up_windows=self.give_up)
+        self.quota.pipeline = SimpleNamespace(give_up_windows=self.give_up)
 
     def give_up(self):
         self.gave_up += 1
 
     def step(self, taken):
         del self.pending[:taken]
-        while len(self.pending) < self.lease.ahead:
+        while len(self.pending) < self.quota.ahead:
             self.pending.append(None)
 
 
@@ -139,29 +139,29 @@ class Consumer:
 )
 def test_epochs_never_have_more_samples_than_there_is_room_for(window, ready, steps):
     batch = 1000
-    division = Division(
+    plan = MemoryPlan(
         10**9, 0, {}, {"x": 1}, 10**6, window, ready=ready, batches=ready * batch
     )  # fmt: skip
-    leases = Leases(division)
+    quotas = EpochQuotas(plan)
     under_way = []
     for what, number in steps:
         if what == 0 and len(under_way) < 2:
-            begun = Consumer(leases)
+            begun = Consumer(quotas)
             assert all(each.gave_up for each in under_way)
             under_way.append(begun)
             begun.step(0)
         elif what == 1 and under_way:
-            under_way.pop(number % len(under_way)).lease.give_back()
+            under_way.pop(number % len(under_way)).quota.give_back()
         elif under_way:
             under_way[number % len(under_way)].step(number)
-        assert len(leases) == len(under_way)
-        assert sum(each.lease.sampled for each in under_way) <= WINDOWS_AHEAD * window
-        assert all(each.lease.ahead > each.lease.ready for each in under_way)
-        assert leases.windows.max_batches == window // max(1, len(under_way))
+        assert len(quotas) == len(under_way)
+        assert sum(each.quota.sampled for each in under_way) <= WINDOWS_AHEAD * window
+        assert all(each.quota.ahead > each.quota.ready for each in under_way)
+        assert quotas.windows.max_batches == window // max(1, len(under_way))
     for each in under_way:
-        each.lease.give_back()
-        each.lease.give_back()
-    assert len(leases) == 0
+        each.quota.give_back()
+        each.quota.give_back()
+    assert len(quotas) == 0
 
 
 def test_windows_of_several_epochs_are_shorter(loader):
@@ -172,12 +172,12 @@ def test_windows_of_several_epochs_are_shorter(loader):
     one = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options)
     first = iter(one)
     next(first)
-    leases = one._pager().leases
-    alone = leases.windows.max_batches
+    quotas = one._pager().quotas
+    alone = quotas.windows.max_batches
     second = iter(gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options))
-    assert leases.windows.max_batches == max(1, alone // 2)
+    assert quotas.windows.max_batches == max(1, alone // 2)
     count = sum(1 for _ in second)
     assert count == len(one)
-    assert leases.windows.max_batches == alone
+    assert quotas.windows.max_batches == alone
     assert sum(1 for _ in first) == len(one) - 1
     assert one.stats().rows >= one.stats().nodes

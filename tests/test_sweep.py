@@ -18,9 +18,9 @@ import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero import _core
 from pyg_graphzero.loader import sweep as sweep_module
-from pyg_graphzero.loader.blocks import SweepRoom, divide_sweep
+from pyg_graphzero.loader.blocks import SweepPlan, plan_sweep
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
-from pyg_graphzero.memory.budget import FileSize
+from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.store.columns import engine_array, row_table, write_column
 
 # What blocks do -------------------------------------------------------------------------------
@@ -54,9 +54,9 @@ def room(monkeypatch):
         def divide(memory, baseline, files, flight, largest):
             nodes = [file.name for file in files if file.kind == "node"]
             paged = tuple(name for name in nodes if name not in held)
-            return SweepRoom(tuple(held), paged, block, 4096, 16)
+            return SweepPlan(tuple(held), paged, block, 4096, 16)
 
-        monkeypatch.setattr(sweep_module, "divide_sweep", divide)
+        monkeypatch.setattr(sweep_module, "plan_sweep", divide)
 
     return set_room
 
@@ -229,32 +229,32 @@ FILES = [
 
 def test_everything_fits():
     everything = sum(file.num_bytes for file in FILES)
-    assert divide_sweep(everything + 70 * MB, 50 * MB, FILES, 20 * MB, MB) is None
-    assert divide_sweep(everything + 69 * MB, 50 * MB, FILES, 20 * MB, MB) is not None
+    assert plan_sweep(everything + 70 * MB, 50 * MB, FILES, 20 * MB, MB) is None
+    assert plan_sweep(everything + 69 * MB, 50 * MB, FILES, 20 * MB, MB) is not None
 
 
 def test_what_is_left_goes_to_two_blocks():
-    room = divide_sweep(300 * MB, 50 * MB, FILES, 20 * MB, MB)
+    room = plan_sweep(300 * MB, 50 * MB, FILES, 20 * MB, MB)
     assert room.held == ("small",)
     assert room.paged == ("x",)
     assert 2 * room.block + room.mapped < 230 * MB - 10**4 * 128
     assert 2 * room.block > 150 * MB
-    more = divide_sweep(400 * MB, 50 * MB, FILES, 20 * MB, MB)
+    more = plan_sweep(400 * MB, 50 * MB, FILES, 20 * MB, MB)
     assert 90 * MB < 2 * (more.block - room.block) <= 100 * MB  # more is mapped, too
 
 
 def test_a_column_that_fits_beside_its_topology_is_held():
-    room = divide_sweep(670 * MB, 50 * MB, FILES, 20 * MB, MB)
+    room = plan_sweep(670 * MB, 50 * MB, FILES, 20 * MB, MB)
     assert room.held == ("small", "x")
     assert room.paged == ()
 
 
 def test_too_little_names_what_is_enough():
     with pytest.raises(gz.MemoryBudgetError, match=r"expected ([0-9,]+) MB") as error:
-        divide_sweep(100 * MB, 50 * MB, FILES, 20 * MB, 10 * MB)
+        plan_sweep(100 * MB, 50 * MB, FILES, 20 * MB, 10 * MB)
     least = int(str(error.value).split("expected ")[1].split(" MB")[0].replace(",", ""))
     # What more memory is mapped for and planned with comes on top.
-    room = divide_sweep(int(1.1 * least * MB), 50 * MB, FILES, 20 * MB, 10 * MB)
+    room = plan_sweep(int(1.1 * least * MB), 50 * MB, FILES, 20 * MB, 10 * MB)
     assert room.block >= 10 * MB
 
 

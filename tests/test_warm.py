@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.page_cache import drop, resident_bytes
-from pyg_graphzero.memory.warm import load
+from pyg_graphzero.memory.prefetch import prefetch_all
 
 
 def test_a_store_that_fits_is_read_when_a_loader_begins(tmp_path):
@@ -30,6 +30,6 @@ def test_a_store_that_fits_is_read_when_a_loader_begins(tmp_path):
 def test_files_that_cannot_be_opened_are_left_out(tmp_path):
     here = tmp_path / "here"
     here.write_bytes(os.urandom(1 << 20))
-    thread = load([tmp_path / "gone", here])
+    thread = prefetch_all([tmp_path / "gone", here])
     thread.join(60)
     assert not thread.is_alive()

@@ -22,7 +22,7 @@ from torch_geometric.utils.sparse import index2ptr
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
-from pyg_graphzero.memory.warm import load
+from pyg_graphzero.memory.prefetch import prefetch_all
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -83,7 +83,7 @@ def inverse_roots(
                 f"edge_weight={weight!r}: found shape {list(weights.shape)}, expected one number "
                 f"for each of {indices.numel()} edges"
             )
-    load([Path(path) for path in paths])
+    prefetch_all([Path(path) for path in paths])
     first = 0
     while first < num_rows:
         ends = contents.bounds(name, first, min(first + _CHUNK, num_rows))

@@ -20,8 +20,8 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.loader.plan import BatchPlan
-from pyg_graphzero.memory.budget import FileSize
 from pyg_graphzero.memory.pager import Pager
+from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
@@ -44,7 +44,7 @@ _SLOT_BITS = 12
 
 
 @dataclass(frozen=True)
-class SweepRoom:
+class SweepPlan:
     """How a sweep uses a budget; in bytes.
 
     Attributes:
@@ -62,9 +62,9 @@ class SweepRoom:
     rows_at_once: int
 
 
-def divide_sweep(
+def plan_sweep(
     memory: int, baseline: int, files: list[FileSize], flight: int, largest: int
-) -> SweepRoom | None:
+) -> SweepPlan | None:
     """Divides a budget for a sweep; None where everything fits.
 
     Args:
@@ -99,7 +99,7 @@ def divide_sweep(
             f"already, expected {least / 1e6:,.0f} MB at least for batches of this size (or a "
             "smaller max_edges)"
         )
-    return SweepRoom(tuple(held), tuple(paged), max(0, room) // 2, mapped, at_once)
+    return SweepPlan(tuple(held), tuple(paged), max(0, room) // 2, mapped, at_once)
 
 
 @dataclass
@@ -143,12 +143,12 @@ class Blocks:
 
     # As the plan sees it, which asks this as it asks a pager.
     is_loaded = True
-    division = None
+    memory_plan = None
 
     def __init__(
         self,
         pager: Pager,
-        room: SweepRoom,
+        room: SweepPlan,
         bounds: Tensor,
         node_type: str | None,
         graph: SampledGraph,

@@ -17,9 +17,9 @@ from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
 from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.budget import MAX_WINDOW
-from pyg_graphzero.memory.leases import Lease
 from pyg_graphzero.memory.pager import Pager, pager_of
+from pyg_graphzero.memory.plan import MAX_WINDOW
+from pyg_graphzero.memory.quota import EpochQuota
 from pyg_graphzero.sampling.sampler import GraphSampler, Prepared
 from pyg_graphzero.util.keys import batch_number, random_key
 from pyg_graphzero.util.system import free_memory
@@ -61,7 +61,7 @@ class EngineLoader(KeyedLoader):
     def _prepare(self, index: Any, key: int) -> Prepared:
         """What to sample for the seeds at some positions."""
 
-    def rehearse(self, index: Tensor, key: int) -> Prepared:
+    def trial(self, index: Tensor, key: int) -> Prepared:
         """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
         return self._prepare(index, key)
 
@@ -110,7 +110,7 @@ class EngineLoader(KeyedLoader):
         ):
             pager = self._pager()
             if pager is not None:
-                pager.settle(self)
+                pager.plan_for(self)
                 pager.apply(self)
             plan = self._plan = BatchPlan(
                 self.data, sampler, self._locks_pages, self.edge_ids, pager, self.node_ids
@@ -124,21 +124,21 @@ class EngineLoader(KeyedLoader):
     def _pager(self) -> Pager | None:
         return pager_of(self.graph_sampler.graph.contents)
 
-    def _lease(self) -> Lease | None:
+    def _quota(self) -> EpochQuota | None:
         """What an epoch may use of a budget of memory; None where all is in memory."""
         if isinstance(self.data, tuple):
             return None
         pager = self._pager()
-        division = None if pager is None else pager.settle(self)
-        if self._plan is not None and self._plan.division is not division:
-            self._plan = None  # of another division: what an epoch begins with, it ends with
+        memory_plan = None if pager is None else pager.plan_for(self)
+        if self._plan is not None and self._plan.memory_plan is not memory_plan:
+            self._plan = None  # of another memory_plan: what an epoch begins with, it ends with
         plan = self._current_plan()
-        if pager is None or division is None or division.is_whole:
+        if pager is None or memory_plan is None or memory_plan.is_whole:
             return None
         size = pager.relative_size(self)
-        window = max(1, int(division.window_of(self.epoch_length()) / size))
-        plan.columns.read_into(pager.leases.windows, window)
-        return pager.leases.begin(self.num_workers, size)
+        window = max(1, int(memory_plan.window_of(self.epoch_length()) / size))
+        plan.columns.read_into(pager.quotas.windows, window)
+        return pager.quotas.begin(self.num_workers, size)
 
     def epoch_length(self) -> int:
         """How many batches an epoch has."""
@@ -188,7 +188,7 @@ class EngineLoader(KeyedLoader):
         if self._runs_in_engine():
             self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
             hooks = Hooks(
-                self._lease, self._take_pipeline, self._return_pipeline,
+                self._quota, self._take_pipeline, self._return_pipeline,
                 self._may_ask, self._request, self._finish,
             )  # fmt: skip
             iterator = BatchIterator(self, hooks)
@@ -215,10 +215,10 @@ class EngineLoader(KeyedLoader):
             )
         return self._stats or LoaderStats(self.num_workers)
 
-    def _take_pipeline(self, lease: Lease | None) -> _core.Pipeline:
-        if lease is not None:
-            lease.pipeline = start_pipeline(lease.threads, lease.ready_bytes)
-            return lease.pipeline
+    def _take_pipeline(self, quota: EpochQuota | None) -> _core.Pipeline:
+        if quota is not None:
+            quota.pipeline = start_pipeline(quota.threads, quota.ready_bytes)
+            return quota.pipeline
         pipeline, self._idle_pipeline = self._idle_pipeline, None
         if pipeline is None or pipeline.orphaned:
             pipeline = start_pipeline(self.num_workers, int(_SHARE_AHEAD * free_memory()))

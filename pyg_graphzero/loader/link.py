@@ -223,7 +223,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self._around(self.input_data[index], key)
 
-    def rehearse(self, index: Tensor, key: int) -> Prepared:
+    def trial(self, index: Tensor, key: int) -> Prepared:
         """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
         seeds = self.input_data
         return self._around(

@@ -19,7 +19,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader.keyed import KeyedIndex
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.loader.steady import Steady, is_struck
-from pyg_graphzero.memory.leases import Lease
+from pyg_graphzero.memory.quota import EpochQuota
 from pyg_graphzero.sampling.sampler import Seeds
 
 # The threads of these must not outlive the interpreter.
@@ -100,16 +100,16 @@ class Hooks:
     """What an epoch asks of its loader.
 
     Attributes:
-        lease: What the epoch may use of a budget of memory; None where all is in memory.
-        take_pipeline: Threads that make batches, for as long as the lease lasts.
-        return_pipeline: Gives them back where there is no lease.
+        quota: What the epoch may use of a budget of memory; None where all is in memory.
+        take_pipeline: Threads that make batches, for as long as the quota lasts.
+        return_pipeline: Gives them back where there is no quota.
         may_ask: Whether one more batch may be asked for ahead now.
         request: How the batch of some positions is made, with its key.
         finish: What the consumer gets of what the engine made.
     """
 
-    lease: Callable[[], Lease | None]
-    take_pipeline: Callable[[Lease | None], _core.Pipeline]
+    quota: Callable[[], EpochQuota | None]
+    take_pipeline: Callable[[EpochQuota | None], _core.Pipeline]
     return_pipeline: Callable[[_core.Pipeline], None]
     may_ask: Callable[[], bool]
     request: Callable[[Any, int], Request]
@@ -152,20 +152,20 @@ class BatchIterator(_BaseDataLoaderIter):
         self._pipeline: _core.Pipeline | None = None
         # Batches that wait for the disk are made ahead, with workers or without.
         with self._preparing:
-            self._lease = hooks.lease()
-        if self._lease is not None:
-            self._lease.pending = self._pending
-            self.stats.num_workers = self._lease.threads
-        if loader.num_workers > 0 or self._lease is not None:
-            self._pipeline = hooks.take_pipeline(self._lease)
+            self._quota = hooks.quota()
+        if self._quota is not None:
+            self._quota.pending = self._pending
+            self.stats.num_workers = self._quota.threads
+        if loader.num_workers > 0 or self._quota is not None:
+            self._pipeline = hooks.take_pipeline(self._quota)
             with self._preparing:
                 self._fill()
 
     @property
     def _ahead(self) -> int:
         """Batches that may be asked for and not delivered."""
-        if self._lease is not None:
-            return self._lease.ahead
+        if self._quota is not None:
+            return self._quota.ahead
         return max(1, self.loader.num_workers * (self.loader.prefetch_factor or 1))
 
     def __next__(self) -> Any:
@@ -189,7 +189,7 @@ class BatchIterator(_BaseDataLoaderIter):
         with self._preparing:
             if self._pipeline is not None and self._pipeline.orphaned:
                 # In a forked child: the threads are the parent's, the requests are known.
-                self._pipeline = self._hooks.take_pipeline(self._lease)
+                self._pipeline = self._hooks.take_pipeline(self._quota)
             self._fill()
         if not pending:
             self._end()
@@ -279,7 +279,7 @@ class BatchIterator(_BaseDataLoaderIter):
         pipeline = getattr(self, "_pipeline", None)
         if pipeline is not None:
             pipeline.close()
-        if getattr(self, "_lease", None) is not None:
+        if getattr(self, "_quota", None) is not None:
             self._give_back()
 
     def _made(self, request: Request, ticket: int) -> Any:
@@ -349,7 +349,7 @@ class BatchIterator(_BaseDataLoaderIter):
 
     def _end(self) -> None:
         pipeline, self._pipeline = self._pipeline, None
-        if pipeline is not None and self._lease is None:
+        if pipeline is not None and self._quota is None:
             self._hooks.return_pipeline(pipeline)
         elif pipeline is not None:
             pipeline.close()
@@ -357,7 +357,7 @@ class BatchIterator(_BaseDataLoaderIter):
         self._is_exhausted = True
 
     def _give_back(self) -> None:
-        # Whose it was: a forked child has other leases than the parent it began in.
-        if self._lease is not None:
-            self._lease.give_back()
-        self._lease = None
+        # Whose it was: a forked child has other quotas than the parent it began in.
+        if self._quota is not None:
+            self._quota.give_back()
+        self._quota = None

@@ -13,7 +13,7 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric.loader.utils import index_select
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.budget import Division
+from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.data import empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.sampler import GraphSampler, Sampled
@@ -78,7 +78,7 @@ class RowsOfFiles(Protocol):
         """All rows that batches ask for are there already."""
 
     @property
-    def division(self) -> Division | None:
+    def memory_plan(self) -> MemoryPlan | None:
         """Of a budget, that they are read by."""
 
     def file_of(self, value: Any) -> str | None:
@@ -117,7 +117,7 @@ class BatchPlan:
         self.has_edge_ids = edge_ids
         self.has_node_ids = node_ids
         self.pager = pager
-        self.division = None if pager is None else pager.division  # what was in memory then
+        self.memory_plan = None if pager is None else pager.memory_plan  # what was in memory then
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)

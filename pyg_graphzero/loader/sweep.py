@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
-from pyg_graphzero.loader.blocks import Blocks, divide_sweep
+from pyg_graphzero.loader.blocks import Blocks, plan_sweep
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.pipeline import Request
@@ -107,11 +107,11 @@ class SweepLoader(NeighborLoader):
         stored = max((file.row_bytes for file in files if file.kind == "node"), default=0)
         of_edges = sum(file.row_bytes for file in files if file.kind == "edge")
         largest = int(nodes.max()) * stored + int(edges.max()) * of_edges
-        room = divide_sweep(pager.memory, private_rss(), files, flight, largest)
+        room = plan_sweep(pager.memory, private_rss(), files, flight, largest)
         if room is None:
-            pager.load([file.name for file in files])
+            pager.prefetch([file.name for file in files])
             return None
-        pager.load(room.held)
+        pager.prefetch(room.held)
 
         def plan_of(blocks: Blocks) -> BatchPlan:
             return BatchPlan(self.data, self.graph_sampler, self._locks_pages, False, blocks, False)

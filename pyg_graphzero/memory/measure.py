@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero.memory.budget import BatchSize
+from pyg_graphzero.memory.plan import BatchSize
 from pyg_graphzero.memory.source import BatchSource
 
 #: An epoch's beginning is delayed by no more than this many seconds, and one batch.
@@ -138,7 +138,7 @@ def _batches(loader: BatchSource, seconds: float, most: int) -> Iterator[tuple[A
     begun = perf_counter()
     for key in range(min(epoch, most)):
         positions = torch.randint(num_seeds, (size,), generator=generator)
-        prepared = loader.rehearse(positions, key)
+        prepared = loader.trial(positions, key)
         yield recipe.make(prepared.seeds, key, sampler.num_threads)
         if perf_counter() - begun > seconds:
             return

@@ -19,22 +19,22 @@ from typing import Any
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.budget import (
+from pyg_graphzero.memory.hot_rows import choose_hot_rows, group_bits_of
+from pyg_graphzero.memory.measure import larger, measure, measure_size
+from pyg_graphzero.memory.plan import (
     MAX_WINDOW,
     BatchSize,
-    Division,
     FileSize,
+    MemoryPlan,
     divide,
     is_ample,
 )
-from pyg_graphzero.memory.forecast import Case
-from pyg_graphzero.memory.leases import Leases
-from pyg_graphzero.memory.measure import larger, measure, measure_size
-from pyg_graphzero.memory.residents import choose_rows, group_bits_of
-from pyg_graphzero.memory.shares import choose_division
+from pyg_graphzero.memory.planner import choose_plan
+from pyg_graphzero.memory.prefetch import prefetch_all
+from pyg_graphzero.memory.quota import EpochQuotas
+from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.memory.traffic import sample_traffic
-from pyg_graphzero.memory.warm import load
 from pyg_graphzero.pyg.data import node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.sampler import GraphSampler
@@ -46,7 +46,7 @@ from pyg_graphzero.util.system import private_rss
 
 log = logging.getLogger("pyg_graphzero")
 
-# How long batches are sampled to find out which division reads fastest, and what they may take of
+# How long batches are sampled to find out which plan reads fastest, and what they may take of
 # the budget meanwhile.
 _TRAFFIC_SECONDS = 1.0
 _TRAFFIC_SHARE = 0.1
@@ -73,12 +73,12 @@ class Pager:
         self.contents = contents
         self.memory = memory
         self.is_given = is_given
-        self.division: Division | None = None
+        self.memory_plan: MemoryPlan | None = None
         self._reader: _core.DiskGather | None = None
         self._rows: dict[str, _core.PagedRows] = {}
         self._chosen: dict[str, Tensor | int] = {}
         self._process = os.getpid()
-        self._leases: Leases | None = None
+        self._quotas: EpochQuotas | None = None
         self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
         # What was decided from: how the longest epoch samples, and the largest batches.
         self._baseline = 0
@@ -96,17 +96,17 @@ class Pager:
         """Whether this is a forked child's copy: its reader and rows are the parent's."""
         return os.getpid() != self._process
 
-    def settle(self, loader: BatchSource) -> Division:
+    def plan_for(self, loader: BatchSource) -> MemoryPlan:
         """Decides what stays in memory when a loader begins, if it has to be decided.
 
         Raises:
             MemoryBudgetError: The budget is too small for a batch of the loader.
         """
-        if self.division is None:
+        if self.memory_plan is None:
             self._baseline = self._baseline or private_rss()
             return self.decide(loader, BatchSize(0, 0))
         if not self._is_outgrown(loader):
-            return self.division
+            return self.memory_plan
         size = larger(self._batch, self._size_of(loader))
         decider = None if self._decider is None else self._decider()
         if decider is None or loader.epoch_length() > self._epoch:
@@ -115,19 +115,19 @@ class Pager:
         return self.decide(decider, size)
 
     def _is_outgrown(self, loader: BatchSource) -> bool:
-        """Whether the division is not for a loader that begins, and may be changed now."""
-        assert self.division is not None
+        """Whether the plan is not for a loader that begins, and may be changed now."""
+        assert self.memory_plan is not None
         files = self.files(loader)
         if is_ample(self.memory, files, self._baseline):
             return False
-        is_whole = self.division.is_whole
+        is_whole = self.memory_plan.is_whole
         is_outgrown = not is_whole and loader.epoch_length() >= _LONGER * max(1, self._epoch)
         if self._ratio(loader) > _LARGER:
             size = larger(self._batch, self._size_of(loader))
-            # An error if they are too large for any division, whoever's epoch is under way.
+            # An error if they are too large for any plan, whoever's epoch is under way.
             still_whole = divide(self.memory, files, self._baseline, size).is_whole
             is_outgrown = is_outgrown or not (is_whole and still_whole)
-        return is_outgrown and (self._leases is None or len(self._leases) == 0)
+        return is_outgrown and (self._quotas is None or len(self._quotas) == 0)
 
     def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
@@ -153,28 +153,29 @@ class Pager:
         REQUIRES that no epoch is under way. Plans that have all in memory do no harm, and may be
         those of an epoch.
         """
-        assert self.division is not None
-        if not self.division.is_whole:
+        assert self.memory_plan is not None
+        if not self.memory_plan.is_whole:
             for loader in list(self._loaders):
                 loader.forget_plan()
-        self.division = self._leases = None
+        self.memory_plan = self._quotas = None
         self._rows.clear()
         self._chosen.clear()
         self.topologies.clear()
         for sampler in list(self._samplers):
             self._put(sampler)
 
-    def decide(self, loader: BatchSource, least: BatchSize) -> Division:
+    def decide(self, loader: BatchSource, least: BatchSize) -> MemoryPlan:
         """Decides from how this loader samples; there is to be room for ``least``, too."""
         files = self.files(loader)
         baseline = self._baseline
         if is_ample(self.memory, files, baseline):
-            self.division = divide(self.memory, files, baseline, BatchSize(0, 0))
-            self.load(self.division.held)
-            return self.division
+            self.memory_plan = divide(self.memory, files, baseline, BatchSize(0, 0))
+            self.prefetch(self.memory_plan.held)
+            return self.memory_plan
         tables = [file for file in files if file.kind in ("indptr", "indices")]
         if 2 * sum(file.held_bytes for file in tables) <= self.memory:
-            self.load([file.name for file in tables]).join()  # or each batch waits for its pages
+            # Or each batch would wait for its pages.
+            self.prefetch([file.name for file in tables]).join()
         else:
             self._page_topologies({file.name: 0 for file in tables})
             self.apply(loader)
@@ -191,24 +192,24 @@ class Pager:
         accesses = traffic.accesses(loader) if is_ranked else measure(loader)
         size = accesses.batch_size(bytes_of_rows(loader.data))
         batch = larger(least, size)
-        self.load(divide(self.memory, files, baseline, batch).held)
+        self.prefetch(divide(self.memory, files, baseline, batch).held)
         graph = loader.graph_sampler.graph
         disk = probe(self.contents.path)
         case = Case(self.contents, graph, accesses, traffic, batch, baseline, disk)
-        self.division = choose_division(case, self.memory, files)
+        self.memory_plan = choose_plan(case, self.memory, files)
         del traffic, case
         self._decider, self._epoch, self._batch = weakref.ref(loader), loader.epoch_length(), batch
         self._sizes[loader] = size
         self.topologies.clear()
-        if not self.division.is_whole:
-            self._chosen |= choose_rows(self.contents, files, self.division, accesses)
+        if not self.memory_plan.is_whole:
+            self._chosen |= choose_hot_rows(self.contents, files, self.memory_plan, accesses)
             self._page_topologies(self._chosen)
         self.apply(loader)
         for topology in self.topologies.values():
             topology.preload()
-        if not self.division.is_whole:
+        if not self.memory_plan.is_whole:
             self._say()
-        return self.division
+        return self.memory_plan
 
     def apply(self, loader: BatchSource) -> None:
         """Has a loader sample from what this says is in memory, and from disk what is not."""
@@ -216,9 +217,9 @@ class Pager:
         if not self.topologies:
             return
         self._put(loader.graph_sampler)
-        if self.division is not None:
-            batches = max(1, int(self.division.topology_window / self.relative_size(loader)))
-            loader.graph_sampler.graph.window = (batches, self.division.topology_windows)
+        if self.memory_plan is not None:
+            batches = max(1, int(self.memory_plan.topology_window / self.relative_size(loader)))
+            loader.graph_sampler.graph.window = (batches, self.memory_plan.topology_windows)
 
     def _put(self, sampler: GraphSampler) -> None:
         self._samplers.add(sampler)
@@ -229,7 +230,7 @@ class Pager:
     def _page_topologies(self, chosen: Mapping[str, Tensor | int]) -> None:
         """Makes rows of those topologies of which not all is to be in memory."""
         for t in self.contents.schema.edge_types:
-            is_held = self.division is not None and t.topology in self.division.held
+            is_held = self.memory_plan is not None and t.topology in self.memory_plan.held
             if t.topology in chosen and not is_held:
                 self.contents.topology(t.name).forget_pages()  # what sampling from the map touched
                 neighbours = _core.ColumnFile.of_indices(self.contents.topology(t.name))
@@ -240,20 +241,20 @@ class Pager:
 
     def rows(self, file: str) -> _core.PagedRows | None:
         """How to gather from a column that is not held; None where it is."""
-        division = self.division
-        if division is None or division.is_whole or file in division.held:
+        plan = self.memory_plan
+        if plan is None or plan.is_whole or file in plan.held:
             return None
         if file not in self._rows:
             self._rows[file] = self._page(file, self._chosen.get(file, 0))
         return self._rows[file]
 
     @property
-    def leases(self) -> Leases:
-        """Those of the epochs under way. REQUIRES a division that reads."""
-        if self._leases is None:
-            assert self.division is not None
-            self._leases = Leases(self.division)
-        return self._leases
+    def quotas(self) -> EpochQuotas:
+        """Those of the epochs under way. REQUIRES a plan that reads."""
+        if self._quotas is None:
+            assert self.memory_plan is not None
+            self._quotas = EpochQuotas(self.memory_plan)
+        return self._quotas
 
     def files(self, loader: BatchSource) -> list[FileSize]:
         """What the loader reads from."""
@@ -316,14 +317,14 @@ class Pager:
             return None
         return self.contents.file_of(stored)
 
-    def load(self, files: Collection[str]) -> threading.Thread:
+    def prefetch(self, files: Collection[str]) -> threading.Thread:
         """Has files that are to be held read into memory, in the background."""
         contents = self.contents
         paths = [contents.column(f).path for f in contents.columns if f in files]
         for t in contents.schema.edge_types:
             if t.topology in files:
                 paths.append(contents.topology(t.name).path)
-        return load([Path(path) for path in paths])
+        return prefetch_all([Path(path) for path in paths])
 
     def _page(self, file: str, chosen: Tensor | int) -> _core.PagedRows:
         column = self.contents.column(file)
@@ -347,17 +348,17 @@ class Pager:
 
     def _say(self) -> None:
         """Tells what was decided."""
-        division = self.division
-        assert division is not None
-        parts = [f"{division.baseline / 1e6:,.0f} MB are taken already"]
-        if division.held:
-            parts.append(f"{sum(division.held.values()) / 1e6:,.0f} MB of small columns are held")
-        for file, room in division.resident.items():
+        plan = self.memory_plan
+        assert plan is not None
+        parts = [f"{plan.baseline / 1e6:,.0f} MB are taken already"]
+        if plan.held:
+            parts.append(f"{sum(plan.held.values()) / 1e6:,.0f} MB of small columns are held")
+        for file, room in plan.hot.items():
             total = self._column_bytes(file)
             parts.append(f"{room / 1e6:,.0f} of {total / 1e6:,.0f} MB of {file} stay in memory")
         parts.append(
-            f"windows of {division.window} batches take {division.windows / 1e6:,.0f} MB, "
-            f"batches {(division.batches + division.sampled) / 1e6:,.0f} MB"
+            f"windows of {plan.window} batches take {plan.windows / 1e6:,.0f} MB, "
+            f"batches {(plan.batches + plan.sampled) / 1e6:,.0f} MB"
         )
         source = (
             "memory" if self.is_given else "memory that is free here (gz.open(memory=) sets it)"

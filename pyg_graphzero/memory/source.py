@@ -32,7 +32,7 @@ class BatchSource(Protocol):
     def epoch_length(self) -> int:
         """How many batches an epoch has."""
 
-    def rehearse(self, index: Tensor, key: int) -> Prepared:
+    def trial(self, index: Tensor, key: int) -> Prepared:
         """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
 
     def forget_plan(self) -> None:

@@ -104,7 +104,7 @@ def sample_traffic(
                 index = next(positions, None)
                 if index is None:
                     break
-                prepared = loader.rehearse(index, _FIRST_KEY + asked)
+                prepared = loader.trial(index, _FIRST_KEY + asked)
                 pipeline.submit(recipe, prepared.seeds, _FIRST_KEY + asked)
                 asked += 1
             if pipeline.num_pending == 0:

@@ -148,9 +148,9 @@ class Store:
 
     @property
     def division(self) -> Any:
-        """How the budget is divided (a ``memory.budget.Division``); None before a loader begins."""
+        """How the budget is divided (a ``MemoryPlan``); None before a loader begins."""
         pager = self.contents.pager
-        return None if pager is None else pager.division
+        return None if pager is None else pager.memory_plan
 
     @property
     def is_hetero(self) -> bool:

@@ -220,7 +220,7 @@ class GraphSampler(BaseSampler):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_engine", "_recycling")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("engine", "_recycling")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.memory.budget import Division, FileSize
-from pyg_graphzero.memory.forecast import BANDWIDTH, RANDOM_READS, Forecast
+from pyg_graphzero.memory.plan import FileSize, MemoryPlan
+from pyg_graphzero.memory.simulate import BANDWIDTH, RANDOM_READS, Forecast
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -63,7 +63,7 @@ class Diagnosis:
     num_workers: int
     batch_bytes: int
     sampled_batches: int
-    division: Division
+    division: MemoryPlan
     epoch: Forecast
     first_epoch: Forecast
     advice: list[Advice] = field(default_factory=list)
@@ -121,7 +121,7 @@ def _store_lines(found: Diagnosis) -> list[str]:
         if file.name in division.held:
             place = "in memory"
         else:
-            place = f"{division.resident[file.name] / max(1, file.num_bytes):.0%} in memory"
+            place = f"{division.hot[file.name] / max(1, file.num_bytes):.0%} in memory"
         lines.append(
             f"  {file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes, "
             f"{format_bytes(file.num_bytes)}: {place}"
@@ -133,7 +133,7 @@ def _store_lines(found: Diagnosis) -> list[str]:
     if not division.is_whole:
         lines.append(
             f"  stays: {format_bytes(sum(division.held.values()))} whole, "
-            f"{format_bytes(sum(division.resident.values()))} of the rows used most; windows of "
+            f"{format_bytes(sum(division.hot.values()))} of the rows used most; windows of "
             f"{division.window} batches: {format_bytes(division.windows)}; batches: "
             f"{format_bytes(division.batches + division.sampled)}"
         )

@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.loader.neighbor import NeighborLoader
-from pyg_graphzero.memory.budget import MAX_WINDOW, FileSize
-from pyg_graphzero.memory.forecast import (
+from pyg_graphzero.memory.measure import SECONDS, Accesses, measure
+from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.plan import MAX_WINDOW, FileSize
+from pyg_graphzero.memory.planner import choose_plan
+from pyg_graphzero.memory.simulate import (
     Case,
     Forecast,
     forecast,
-    rehearse,
+    simulate,
 )
-from pyg_graphzero.memory.measure import SECONDS, Accesses, measure
-from pyg_graphzero.memory.pager import Pager, bytes_of_rows
-from pyg_graphzero.memory.shares import choose_division
 from pyg_graphzero.memory.traffic import gather_seconds, sample_traffic
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.contents import StoreContents
@@ -157,9 +157,9 @@ class _Examination:
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""
         memory = self.contents.memory
-        division = choose_division(self.case, memory, self.files)
-        rehearsal = rehearse(self.case, division, self.files, with_first=True)
-        epoch = forecast(self.case, rehearsal, self.num_workers, is_first=False)
+        division = choose_plan(self.case, memory, self.files)
+        simulation = simulate(self.case, division, self.files, with_first=True)
+        epoch = forecast(self.case, simulation, self.num_workers, is_first=False)
         traffic = self.case.traffic
         found = Diagnosis(
             path=self.contents.path,
@@ -176,9 +176,9 @@ class _Examination:
             num_workers=self.num_workers,
             batch_bytes=self.case.batch.whole,
             sampled_batches=len(traffic.batches),
-            division=rehearsal.division,
+            division=simulation.plan,
             epoch=epoch,
-            first_epoch=forecast(self.case, rehearsal, self.num_workers, is_first=True),
+            first_epoch=forecast(self.case, simulation, self.num_workers, is_first=True),
         )
         found.notes = self._notes(found)
         found.advice = self._advise(memory, epoch)
@@ -188,10 +188,10 @@ class _Examination:
         notes = []
         division, traffic = found.division, self.case.traffic
         window = division.window_of(traffic.epoch)
-        topologies = [f for f in self.files if f.kind == "indices" and f.name in division.resident]
+        topologies = [f for f in self.files if f.kind == "indices" and f.name in division.hot]
         for file in topologies:
             notes.append(
-                f"{file.name} does not fit: {format_bytes(division.resident[file.name])} of "
+                f"{file.name} does not fit: {format_bytes(division.hot[file.name])} of "
                 f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads of it "
                 "is not in these figures"
             )
@@ -215,9 +215,9 @@ class _Examination:
             order: Mapping[str | None, Tensor] | None = None,
             num_workers: int = self.num_workers,
         ) -> None:
-            division = choose_division(self.case, memory, files, order)
-            rehearsal = rehearse(self.case, division, files, order)
-            after = forecast(self.case, rehearsal, num_workers, is_first=False)
+            division = choose_plan(self.case, memory, files, order)
+            simulation = simulate(self.case, division, files, order)
+            after = forecast(self.case, simulation, num_workers, is_first=False)
             speedup = now.elapsed / after.elapsed if after.elapsed > 0 else 1.0
             if speedup >= _WORTH:
                 advice.append(Advice(change, after, speedup))

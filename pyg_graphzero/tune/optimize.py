@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes
-from pyg_graphzero.memory.warm import load
+from pyg_graphzero.memory.prefetch import prefetch_all
 from pyg_graphzero.pyg.data import (
     DiskData,
     DiskHeteroData,
@@ -413,7 +413,7 @@ class _Sampling:
         """Has topologies in the page cache, if they fit: sampling would ask for page after page."""
         files = [edge_type.topology for edge_type in self._old.schema.edge_types]
         if 2 * sum(self._old.schema.files[file].bytes for file in files) <= free_memory():
-            load([self._old.path / file for file in files]).join()
+            prefetch_all([self._old.path / file for file in files]).join()
 
     def _forget(self, always: bool = False) -> None:
         """The topology's pages are the kernel's to keep, but not beyond the budget as ours."""

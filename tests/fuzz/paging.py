@@ -12,19 +12,19 @@ from typing import Any
 from unittest.mock import patch
 
 from pyg_graphzero.memory import pager
-from pyg_graphzero.memory.budget import BatchSize, Division, FileSize
+from pyg_graphzero.memory.plan import BatchSize, FileSize, MemoryPlan
 from pyg_graphzero.util.disk import DiskSpeed
 
 _DISK = DiskSpeed("none", 50_000, 1e9, 32, False, 0)
 
 
-def _division(files: Sequence[FileSize], batch: BatchSize) -> Division:
+def _division(files: Sequence[FileSize], batch: BatchSize) -> MemoryPlan:
     """Bounds are held, a third of all other rows stays in memory, and windows are of 2 batches."""
-    return Division(
+    return MemoryPlan(
         memory=1 << 40,
         baseline=0,
         held={file.name: file.held_bytes for file in files if file.kind == "indptr"},
-        resident={file.name: file.num_bytes // 3 for file in files if file.kind != "indptr"},
+        hot={file.name: file.num_bytes // 3 for file in files if file.kind != "indptr"},
         windows=4 << 20,
         window=2,
         plans=1 << 20,
@@ -43,13 +43,13 @@ def paged(is_paged: bool = True) -> Iterator[None]:
         yield
         return
 
-    def divide(memory: int, files: Any, baseline: int, batch: BatchSize, *_: Any) -> Division:
+    def divide(memory: int, files: Any, baseline: int, batch: BatchSize, *_: Any) -> MemoryPlan:
         return _division(files, batch)
 
     with (
         patch.object(pager, "is_ample", lambda *_: False),
         patch.object(pager, "divide", divide),
-        patch.object(pager, "choose_division", lambda c, _, files: _division(files, c.batch)),
+        patch.object(pager, "choose_plan", lambda c, _, files: _division(files, c.batch)),
         patch.object(pager, "probe", lambda _: _DISK),
     ):
         yield

@@ -7,16 +7,16 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from pyg_graphzero.memory.budget import Division, FileSize
 from pyg_graphzero.memory.measure import Accesses, top_rows
+from pyg_graphzero.memory.plan import FileSize, MemoryPlan
 from pyg_graphzero.store.contents import StoreContents
 
 _PAGE = 4096
 _ITEM_BYTES = 8
 
 
-def choose_rows(
-    contents: StoreContents, files: Iterable[FileSize], division: Division, accesses: Accesses
+def choose_hot_rows(
+    contents: StoreContents, files: Iterable[FileSize], plan: MemoryPlan, accesses: Accesses
 ) -> dict[str, Tensor | int]:
     """Which rows of each file stay in memory, or which groups of small ones.
 
@@ -27,10 +27,10 @@ def choose_rows(
         owners |= dict.fromkeys([*t.attrs.values(), *([t.order] if t.order else [])], t.name)
     chosen: dict[str, Tensor | int] = {}
     for file in files:
-        if file.name not in division.resident:
+        if file.name not in plan.hot:
             continue
         bits = group_bits_of(file.row_bytes)
-        count = division.resident[file.name] // max(1, file.row_bytes << bits)
+        count = plan.hot[file.name] // max(1, file.row_bytes << bits)
         if count == 0:
             chosen[file.name] = 0
         elif file.name in owners and contents.order(owners[file.name]) is None:

@@ -86,15 +86,15 @@ class BatchSize:
 
 @dataclass(frozen=True)
 class Split:
-    """How large rows share what is left for them; what is best is found out by rehearsal.
+    """How large rows share what is left for them; what is best is found out by simulation.
 
     Attributes:
-        resident: The share of rows that stay in memory; the rest goes to windows.
-        new: Of the rows of a batch, those that are neither resident nor another batch's of its
+        hot: The share of rows that stay in memory; the rest goes to windows.
+        new: Of the rows of a batch, those that are neither hot nor another batch's of its
             window, as a share.
     """
 
-    resident: float = 0.4
+    hot: float = 0.4
     new: float = 0.3
 
 
@@ -103,14 +103,14 @@ DEFAULT_SPLIT = Split()
 
 
 @dataclass(frozen=True)
-class Division:
+class MemoryPlan:
     """What a budget is used for; all in bytes but ``window`` and ``ready``, which count batches.
 
     Attributes:
         memory: The budget.
         baseline: What the process had before.
         held: Files that are in memory whole; of each, what this process pays for.
-        resident: What stays in memory of the other files.
+        hot: What stays in memory of the other files.
         windows: Rows that are read for windows of batches.
         window: For how many batches rows are read at once.
         plans: Working out what to read for a window.
@@ -124,7 +124,7 @@ class Division:
     memory: int
     baseline: int
     held: dict[str, int]
-    resident: dict[str, int] = field(default_factory=dict)
+    hot: dict[str, int] = field(default_factory=dict)
     windows: int = 0
     window: int = 1
     plans: int = 0
@@ -137,7 +137,7 @@ class Division:
     @property
     def is_whole(self) -> bool:
         """Whether everything is held."""
-        return not self.resident
+        return not self.hot
 
     def window_of(self, epoch: int) -> int:
         """For how many batches rows are read at once, in an epoch of so many.
@@ -152,7 +152,7 @@ class Division:
         """All of it together."""
         parts = (self.baseline, self.windows, self.plans, self.sampled, self.batches)
         reader = 0 if self.is_whole else READER_BYTES + self.topology_windows
-        return sum(parts) + reader + sum(self.held.values()) + sum(self.resident.values())
+        return sum(parts) + reader + sum(self.held.values()) + sum(self.hot.values())
 
 
 def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> int:
@@ -173,7 +173,7 @@ def divide(
     baseline: int,
     batch: BatchSize,
     split: Split = DEFAULT_SPLIT,
-) -> Division:
+) -> MemoryPlan:
     """Divides a budget.
 
     What every batch needs comes first. Then small rows are held whole (a read of 4 KiB for 8 bytes
@@ -195,7 +195,7 @@ def divide(
         spare = memory - baseline - everything - batch.sampled
         ready = max(_LEAST_READY, min(_READY, spare // max(1, batch.whole)))
         held = {file.name: file.held_bytes for file in files}
-        return Division(memory, baseline, held, ready=ready, batches=ready * batch.whole)
+        return MemoryPlan(memory, baseline, held, ready=ready, batches=ready * batch.whole)
     if memory < least:
         sharers = max((file.processes for file in files), default=1)
         whose = "" if sharers == 1 else f" for each of {sharers} processes"
@@ -220,7 +220,7 @@ def divide(
             room -= file.held_bytes
         else:
             paged.append(file)
-    resident: dict[str, int] = {}
+    hot: dict[str, int] = {}
     topology_window = topology_windows = 0
     if any(file.kind == "indices" for file in paged):
         each = _TOGETHER * max(1, batch.sampled)
@@ -230,11 +230,11 @@ def divide(
     for file in paged:
         if file.kind == "indices":
             share = int(_TOPOLOGY_SHARE * room)
-            resident[file.name] = min(file.num_bytes, share)
-            room -= resident[file.name]
+            hot[file.name] = min(file.num_bytes, share)
+            room -= hot[file.name]
     rows = [file for file in paged if file.kind != "indices"]
     # What is read for a window, and the samples that wait for it, the next one's too.
-    ahead = int((1 - split.resident) * room)
+    ahead = int((1 - split.hot) * room)
     per_batch = WINDOWS_AHEAD * batch.sampled + _PLAN_BYTES * batch.nodes
     per_batch += int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
     window = max(1, min(MAX_WINDOW, ahead // max(1, per_batch)))
@@ -245,12 +245,12 @@ def divide(
     all_rows = sum(file.num_bytes for file in rows)
     for file in rows:
         share = room * file.num_bytes // max(1, all_rows)
-        resident[file.name] = min(file.num_bytes, share)
-    return Division(
+        hot[file.name] = min(file.num_bytes, share)
+    return MemoryPlan(
         memory=memory,
         baseline=baseline,
         held=held,
-        resident=resident,
+        hot=hot,
         windows=windows,
         window=window,
         plans=plans,

@@ -12,26 +12,26 @@ from collections.abc import Sized
 from weakref import WeakSet
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.budget import CONSUMER_BATCHES, WINDOWS_AHEAD, Division
+from pyg_graphzero.memory.plan import CONSUMER_BATCHES, WINDOWS_AHEAD, MemoryPlan
 
 # Of a window, what an epoch that is alone leaves for samples of one that may begin.
 _SPARE = 4
 
 
-class Lease:
+class EpochQuota:
     """What one epoch may use. Give it back when it is over.
 
     Attributes:
         threads: Of the engine, at least.
         ready: Batches that may be finished and wait.
         ready_bytes: What those take together.
-        size: Of one of its batches, in batches that the division is made for; 1 at least.
+        size: Of one of its batches, in batches that the plan is made for; 1 at least.
         pending: The batches that it has asked for and not delivered.
         pipeline: That makes them.
     """
 
     def __init__(
-        self, leases: Leases, threads: int, ready: int, ready_bytes: int, size: float
+        self, quotas: EpochQuotas, threads: int, ready: int, ready_bytes: int, size: float
     ) -> None:
         self.threads = threads
         self.ready = ready
@@ -39,12 +39,12 @@ class Lease:
         self.size = size
         self.pending: Sized = ()
         self.pipeline: _core.Pipeline | None = None
-        self._leases = leases
+        self._quotas = quotas
 
     @property
     def ahead(self) -> int:
         """Batches that it may have asked for now, those that are ready included."""
-        return self._leases.ahead(self)
+        return self._quotas.ahead(self)
 
     @property
     def sampled(self) -> int:
@@ -53,53 +53,53 @@ class Lease:
 
     def give_back(self) -> None:
         """Ends it; a second time does nothing."""
-        self._leases.end(self)
+        self._quotas.end(self)
 
 
-class Leases:
+class EpochQuotas:
     """Those of one store.
 
     Args:
-        division: Of its budget; one that reads.
+        plan: Of its budget; one that reads.
 
     Attributes:
         windows: Where rows are read into.
     """
 
-    def __init__(self, division: Division) -> None:
-        self._division = division
+    def __init__(self, plan: MemoryPlan) -> None:
+        self._division = plan
         # Weakly: of an epoch that failed to begin, nobody is left to give it back.
-        self._under_way: WeakSet[Lease] = WeakSet()
-        self.windows = _core.WindowRoom(division.window, division.windows)
+        self._under_way: WeakSet[EpochQuota] = WeakSet()
+        self.windows = _core.WindowRoom(plan.window, plan.windows)
 
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, num_workers: int, size: float = 1.0) -> Lease:
-        """A lease for an epoch that begins now; ``size`` is that of its batches, as in a lease."""
-        division, others = self._division, list(self._under_way)
-        share = division.ready / (len(others) + 1) / size
+    def begin(self, num_workers: int, size: float = 1.0) -> EpochQuota:
+        """A quota for an epoch that begins now; ``size`` is that of its batches, as in a quota."""
+        plan, others = self._division, list(self._under_way)
+        share = plan.ready / (len(others) + 1) / size
         ready = max(1, round(share) - CONSUMER_BATCHES)
-        each = division.batches // division.ready
-        lease = Lease(self, max(1, num_workers), ready, int(ready * each * size), size)
-        self._under_way.add(lease)
+        each = plan.batches // plan.ready
+        quota = EpochQuota(self, max(1, num_workers), ready, int(ready * each * size), size)
+        self._under_way.add(quota)
         self.windows.divide_among(len(self))
         for other in others:
             if other.pipeline is not None:
                 other.pipeline.give_up_windows()
-        return lease
+        return quota
 
-    def ahead(self, lease: Lease) -> int:
+    def ahead(self, quota: EpochQuota) -> int:
         """How far one may be ahead now."""
         window, number = self._division.window, len(self)
         total = WINDOWS_AHEAD * window
         most = total // number if number > 1 else total - window // _SPARE
-        others = (other for other in self._under_way if other is not lease)
+        others = (other for other in self._under_way if other is not quota)
         left = total - sum(other.sampled * other.size for other in others)
-        return max(1, int(min(most, left) / lease.size)) + lease.ready
+        return max(1, int(min(most, left) / quota.size)) + quota.ready
 
-    def end(self, lease: Lease) -> None:
-        """Leaves what a lease had to the others."""
-        if lease in self._under_way:
-            self._under_way.discard(lease)
+    def end(self, quota: EpochQuota) -> None:
+        """Leaves what a quota had to the others."""
+        if quota in self._under_way:
+            self._under_way.discard(quota)
             self.windows.divide_among(len(self))

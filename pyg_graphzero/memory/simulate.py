@@ -1,7 +1,7 @@
 """What an epoch will read, and how long it will take: training's decisions, rehearsed.
 
 The budget is divided, rows are chosen and reads are planned by the same functions as for training
-(:mod:`.budget`, :mod:`.pager`, ``_core.ReadForecast``); only that nothing
+(:mod:`.plan`, :mod:`.pager`, ``_core.ReadForecast``); only that nothing
 is read.
 """
 
@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.budget import (
+from pyg_graphzero.memory.hot_rows import choose_hot_rows, group_bits_of
+from pyg_graphzero.memory.measure import Accesses
+from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
     BatchSize,
-    Division,
     FileSize,
+    MemoryPlan,
     Split,
     divide,
 )
-from pyg_graphzero.memory.measure import Accesses
 from pyg_graphzero.memory.rates import Rates
-from pyg_graphzero.memory.residents import choose_rows, group_bits_of
 from pyg_graphzero.memory.traffic import Traffic
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
@@ -86,13 +86,13 @@ class Window:
         count: How many batches are in it.
         counts: Their rows, hits, reads, bytes read, and of those bytes of rows asked for.
         num_bytes: What those rows take in memory.
-        plan: Seconds it took to plan that.
+        planning: Seconds it took to plan that.
     """
 
     count: int = 0
     counts: list[int] = field(default_factory=lambda: [0] * 5)
     num_bytes: int = 0
-    plan: float = 0.0
+    planning: float = 0.0
 
 
 @dataclass
@@ -123,62 +123,62 @@ class Case:
 
     def divide(
         self, memory: int, files: Sequence[FileSize], split: Split = DEFAULT_SPLIT
-    ) -> Division:
+    ) -> MemoryPlan:
         """How a budget would be divided."""
         return divide(memory, files, self.baseline, self.batch, split)
 
 
 @dataclass
-class Rehearsal:
+class Simulation:
     """What is read if a budget is divided in some way.
 
     Attributes:
-        division: That way.
+        plan: That way.
         steady: Windows once everything that stays in memory is there.
         first: Windows from an empty memory on; none unless asked for.
         fills: Rows that stay in memory and are read once, of all batches that were rehearsed and
             of a whole epoch.
     """
 
-    division: Division
+    plan: MemoryPlan
     steady: list[Window] = field(default_factory=list)
     first: list[Window] = field(default_factory=list)
     fills: tuple[float, float] = (0.0, 0.0)
 
 
-def rehearse(
+def simulate(
     case: Case,
-    division: Division,
+    plan: MemoryPlan,
     files: Sequence[FileSize],
     order: Mapping[str | None, Tensor] | None = None,
     with_first: bool = False,
-) -> Rehearsal:
+) -> Simulation:
     """Plans the reads of the batches at hand, and reads nothing.
 
     Args:
         case: The batches, and what they are from.
-        division: How a budget is divided.
+        plan: How a budget is divided.
         files: What loaders read from, and how large rows are, be it not so in the store.
         order: By node type, where every row would lie (``[num_nodes]``) if the store were ordered
             by how often rows are used; the first ones then stay in memory.
         with_first: Rehearse the first epoch, too.
     """
-    found = Rehearsal(division)
-    if division.is_whole:
+    found = Simulation(plan)
+    if plan.is_whole:
         return found
     chosen: Mapping[str, Tensor | int] = {}
     if order is None:
-        chosen = choose_rows(case.contents, files, division, case.accesses)
+        chosen = choose_hot_rows(case.contents, files, plan, case.accesses)
     if with_first:
         found.fills = _fills(case, chosen)
     batches = _reordered(case, order)
     for is_first in (False, True) if with_first else (False,):
-        parts = [_paged(case, file, division, chosen) for file in files if _reads(file, division)]
+        parts = [_paged(case, file, plan, chosen) for file in files if _reads(file, plan)]
         if not is_first:
             for _, rows in parts:
                 rows.fill()
-        most = division.window_of(case.traffic.epoch)
-        windows = _windows(batches, parts, division, most, case.traffic.is_whole)
+        most = plan.window_of(case.traffic.epoch)
+        windows = _windows(batches, parts, plan, most, case.traffic.is_whole)
         if is_first:
             found.first = windows
         else:
@@ -186,18 +186,18 @@ def rehearse(
     return found
 
 
-def _reads(file: FileSize, division: Division) -> bool:
-    return file.name in division.resident and file.kind != "indices"
+def _reads(file: FileSize, plan: MemoryPlan) -> bool:
+    return file.name in plan.hot and file.kind != "indices"
 
 
 def _paged(
-    case: Case, file: FileSize, division: Division, chosen: Mapping[str, Tensor | int]
+    case: Case, file: FileSize, plan: MemoryPlan, chosen: Mapping[str, Tensor | int]
 ) -> tuple[int, _core.ReadForecast]:
     """The number of the list that a file's rows go by, and what would be read of it."""
     column = case.contents.column(file.name)
     bits = group_bits_of(file.row_bytes)
     # Where rows are ordered by their use, or were, the first ones stay.
-    room = division.resident[file.name] // max(1, file.row_bytes << bits)
+    room = plan.hot[file.name] // max(1, file.row_bytes << bits)
     rows = chosen.get(file.name, room)
     forecast = _core.ReadForecast(
         column,
@@ -236,7 +236,7 @@ def _reordered(case: Case, order: Mapping[str | None, Tensor] | None) -> list[li
 def _windows(
     batches: list[list[Any]],
     parts: list[tuple[int, _core.ReadForecast]],
-    division: Division,
+    plan: MemoryPlan,
     most: int,
     is_whole: bool,
 ) -> list[Window]:
@@ -246,14 +246,14 @@ def _windows(
     while at < len(batches):
         begun = perf_counter()
         window = Window(min(most, len(batches) - at))
-        room = division.windows
+        room = plan.windows
         for by, rows in parts:
             lists = [batch[by] for batch in batches[at : at + window.count]]
             window.count, taken, *counts = rows.read(lists, room)
             room = max(0, room - taken)
             window.num_bytes += taken
             window.counts = [a + b for a, b in zip(window.counts, counts, strict=True)]
-        window.plan = perf_counter() - begun
+        window.planning = perf_counter() - begun
         at += window.count
         windows.append(window)
     # The last one may be cut short where an epoch's would not be.
@@ -278,12 +278,12 @@ def _fills(case: Case, chosen: Mapping[str, Tensor | int]) -> tuple[float, float
     return found[0], found[1]
 
 
-def forecast(case: Case, rehearsal: Rehearsal, num_workers: int, is_first: bool) -> Forecast:
+def forecast(case: Case, simulation: Simulation, num_workers: int, is_first: bool) -> Forecast:
     """One epoch, from what was rehearsed of it.
 
     Args:
         case: What was rehearsed with.
-        rehearsal: What is read.
+        simulation: What is read.
         num_workers: Threads of the loader.
         is_first: The epoch that begins with an empty memory; rehearsed ``with_first``.
     """
@@ -295,8 +295,8 @@ def forecast(case: Case, rehearsal: Rehearsal, num_workers: int, is_first: bool)
         epoch, round(traffic.nodes * scale), round(traffic.edges * scale),
         sample=sample, gather=case.gather * epoch,
     )  # fmt: skip
-    steady = rehearsal.steady
-    if rehearsal.division.is_whole or not steady or epoch == 0:
+    steady = simulation.steady
+    if simulation.plan.is_whole or not steady or epoch == 0:
         threads = num_workers or torch.get_num_threads()
         cpu = (sample + found.gather) / threads
         found.elapsed = max(cpu, case.train * epoch)
@@ -304,13 +304,13 @@ def forecast(case: Case, rehearsal: Rehearsal, num_workers: int, is_first: bool)
         return found
     batches = sum(window.count for window in steady)
     counts = [sum(w.counts[i] for w in steady) * epoch / batches for i in range(5)]
-    plan = sum(w.plan for w in steady) * epoch / batches
+    planning = sum(w.planning for w in steady) * epoch / batches
     if is_first:
-        counts = _with_fills(rehearsal, counts, epoch)
+        counts = _with_fills(simulation, counts, epoch)
     found.rows, found.hits, found.reads, found.read_bytes, found.useful_bytes = map(round, counts)
     reading = case.disk.seconds(found.reads, found.read_bytes)
     streaming = found.read_bytes / case.disk.bytes_per_second
-    found.read = plan + reading
+    found.read = planning + reading
     threads = max(1, num_workers)
     cpu, train = (sample + found.gather) / threads, case.train * epoch
     # Windows follow each other as on a belt; the first one waits for every stage in turn.
@@ -329,14 +329,14 @@ def _cpu_bound(found: Forecast) -> str:
     return SAMPLING if found.sample >= found.gather else GATHERING
 
 
-def _with_fills(rehearsal: Rehearsal, steady: list[float], epoch: int) -> list[float]:
+def _with_fills(simulation: Simulation, steady: list[float], epoch: int) -> list[float]:
     """A first epoch's counts: a steady one's, and what is read once to stay in memory."""
-    pairs = list(zip(rehearsal.first, rehearsal.steady, strict=False))
+    pairs = list(zip(simulation.first, simulation.steady, strict=False))
     extra = [
         [a - b for a, b in zip(first.counts, later.counts, strict=True)] for first, later in pairs
     ]
     filled = -sum(counts[1] for counts in extra)  # a row that is filled in was a hit less
-    seen, whole = rehearsal.fills
+    seen, whole = simulation.fills
     if filled <= 0 or seen <= 0:
         return steady
     missing = filled * max(0.0, whole / seen - 1)

@@ -13,13 +13,13 @@ from time import perf_counter
 
 from torch import Tensor
 
-from pyg_graphzero.memory.budget import (
+from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
     MAX_WINDOW,
-    Division,
     FileSize,
+    MemoryPlan,
 )
-from pyg_graphzero.memory.forecast import Case, Rehearsal, rehearse
+from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 
 #: Shares of rows that stay in memory: from the default one as far up, or else down, as it gets
 #: better.
@@ -32,12 +32,12 @@ _WORTH = 0.98
 _OFF = 0.85
 
 
-def choose_division(
+def choose_plan(
     case: Case,
     memory: int,
     files: Sequence[FileSize],
     order: Mapping[str | None, Tensor] | None = None,
-) -> Division:
+) -> MemoryPlan:
     """Divides a budget the way that takes the disk least time for a batch.
 
     The default split is kept where batches are fewer than one of its windows. How many batches a
@@ -47,7 +47,7 @@ def choose_division(
         case: Batches, and what they are from.
         memory: The budget in bytes.
         files: What loaders read from.
-        order: As :func:`~pyg_graphzero.memory.forecast.rehearse` takes it.
+        order: As :func:`~pyg_graphzero.memory.simulate.simulate` takes it.
 
     Raises:
         MemoryBudgetError: The budget is too small for one batch.
@@ -57,56 +57,54 @@ def choose_division(
     few = replace(case, traffic=replace(case.traffic, batches=batches))
     split = DEFAULT_SPLIT
     best = case.divide(memory, files, split)
-    reads_rows = any(f.kind != "indices" and f.name in best.resident for f in files)
+    reads_rows = any(f.kind != "indices" and f.name in best.hot for f in files)
     if not reads_rows or len(batches) < best.window_of(case.traffic.epoch):
         return best
 
-    def try_out(share: float) -> tuple[float, Division]:
+    def try_out(share: float) -> tuple[float, MemoryPlan]:
         nonlocal split
-        split = replace(split, resident=share)
-        division = case.divide(memory, files, split)
-        found = rehearse(few, division, files, order)
+        split = replace(split, hot=share)
+        plan = case.divide(memory, files, split)
+        found = simulate(few, plan, files, order)
         if _is_off(found, case.traffic.epoch):
             # What the batches of a window share decides how many fit into one.
             split = replace(split, new=_new_rows(found, files, case.batch.nodes))
-            division = case.divide(memory, files, split)
-            found = rehearse(few, division, files, order)
-        return seconds_per_batch(case, found), division
+            plan = case.divide(memory, files, split)
+            found = simulate(few, plan, files, order)
+        return seconds_per_batch(case, found), plan
 
-    least, best = try_out(DEFAULT_SPLIT.resident)
+    least, best = try_out(DEFAULT_SPLIT.hot)
     for shares in (UP, DOWN):
         is_better = False
         for share in shares:
             if perf_counter() - begun > SECONDS:
                 return best
-            seconds, division = try_out(share)
+            seconds, plan = try_out(share)
             if seconds > least * _WORTH:
                 break
-            least, best, is_better = seconds, division, True
+            least, best, is_better = seconds, plan, True
         if is_better:
             break
     return best
 
 
-def seconds_per_batch(case: Case, found: Rehearsal) -> float:
+def seconds_per_batch(case: Case, found: Simulation) -> float:
     """What the disk takes for one batch, in epochs after the first."""
     batches = sum(window.count for window in found.steady)
     reads, num_bytes = (sum(window.counts[i] for window in found.steady) for i in (2, 3))
     return case.disk.seconds(reads, num_bytes) / max(1, batches)
 
 
-def _is_off(found: Rehearsal, epoch: int) -> bool:
-    window, division = found.steady[0], found.division
-    most = division.window_of(epoch)
+def _is_off(found: Simulation, epoch: int) -> bool:
+    window, plan = found.steady[0], found.plan
+    most = plan.window_of(epoch)
     is_short = window.count < _OFF * most
-    could_be_longer = division.window < MAX_WINDOW and window.num_bytes < _OFF * division.windows
+    could_be_longer = plan.window < MAX_WINDOW and window.num_bytes < _OFF * plan.windows
     return is_short or could_be_longer
 
 
-def _new_rows(found: Rehearsal, files: Sequence[FileSize], nodes: int) -> float:
+def _new_rows(found: Simulation, files: Sequence[FileSize], nodes: int) -> float:
     """Of the rows of a batch, the share that a window has to read for it."""
     window = found.steady[0]
-    rows = sum(
-        f.row_bytes for f in files if f.kind != "indices" and f.name in found.division.resident
-    )
+    rows = sum(f.row_bytes for f in files if f.kind != "indices" and f.name in found.plan.hot)
     return window.num_bytes / max(1, window.count * nodes * rows)

@@ -18,17 +18,19 @@ from pyg_graphzero.util.system import prefetch
 _PIECE = 8 << 20
 
 
-def load(paths: Sequence[Path]) -> threading.Thread:
+def prefetch_all(paths: Sequence[Path]) -> threading.Thread:
     """Reads files into the page cache, one after the other, in a thread that nobody waits for.
 
     A file that cannot be opened is left out: whoever needs it gets the error.
     """
-    thread = threading.Thread(target=_load, args=(list(paths),), daemon=True, name="graphzero-load")
+    thread = threading.Thread(
+        target=_prefetch, args=(list(paths),), daemon=True, name="graphzero-prefetch"
+    )
     thread.start()
     return thread
 
 
-def _load(paths: list[Path]) -> None:
+def _prefetch(paths: list[Path]) -> None:
     for path in paths:
         with suppress(OSError):
             prefetch(path, _PIECE)
