@@ -75,14 +75,14 @@ class Window:
             out.zero_()
 
 
-Contestant = Callable[[Window], "_core.ReadStats | None"]
+Contestant = Callable[[Window], "_core.GatherStats | None"]
 
 
 def planned(reader: str, column: _core.ColumnFile, depth: int, threads: int) -> Contestant:
     """The engine: one planned read for the whole window."""
     disk = _core.DiskGather(reader, depth=depth, num_threads=threads)
 
-    def work(window: Window) -> _core.ReadStats:
+    def work(window: Window) -> _core.GatherStats:
         return disk.gather(
             column,
             window.lists,

@@ -182,15 +182,32 @@ class LockFile:
     def is_in_place(self) -> bool:
         """Whether its path still names the file it is on."""
 
-def count_blocks(path: str) -> tuple[int, list[tuple[int, int, int, str]]]:
+class BadBlock:
+    """A checksummed block of a file that is not what it was."""
+
+    @property
+    def block(self) -> int:
+        """Its number."""
+
+    @property
+    def offset(self) -> int:
+        """Where it lies in the file."""
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+
+    @property
+    def detail(self) -> str:
+        """What is wrong with it."""
+
+def count_blocks(path: str) -> tuple[int, list[BadBlock]]:
     """
     Number of checksummed blocks, and what is wrong with the checksum table.
     """
 
-def verify_blocks(path: str, first: int, count: int, num_threads: int = 0) -> list[tuple[int, int, int, str]]:
-    """
-    The bad ones among blocks [first, first + count): (block, offset, bytes, detail).
-    """
+def verify_blocks(path: str, first: int, count: int, num_threads: int = 0) -> list[BadBlock]:
+    """The bad ones among blocks [first, first + count)."""
 
 def sync_directory(path: str) -> None: ...
 
@@ -305,9 +322,20 @@ class ReachedRows:
     @property
     def count(self) -> int: ...
 
-def reach(builder: SamplerBuilder, dst_type: int, bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], first: int, row_bytes: Sequence[int], edge_bytes: Sequence[int], max_bytes: int, max_mapped: int) -> tuple[int, list[ReachedRows]]:
+class Reach:
+    """A run of batches of destinations, and what it needs."""
+
+    @property
+    def stop(self) -> int:
+        """The batch behind the last."""
+
+    @property
+    def rows(self) -> list[ReachedRows]:
+        """By node type."""
+
+def reach(builder: SamplerBuilder, dst_type: int, bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], first: int, row_bytes: Sequence[int], edge_bytes: Sequence[int], max_bytes: int, max_mapped: int) -> Reach:
     """
-    Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` together; one at least. The batch behind the last, and those rows by node type. Topologies are forgotten whenever `max_mapped` bytes of one are mapped.
+    Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` together; one at least. Topologies are forgotten whenever `max_mapped` bytes of one are mapped.
     """
 
 class NeighborSums:
@@ -324,10 +352,12 @@ class NeighborSums:
         """Adds the next chunk; False when it was the last."""
 
     @property
-    def stats(self) -> tuple[int, int, int, float, float]:
-        """
-        Rows, reads, bytes read, seconds of reading, and of those seconds waited for.
-        """
+    def stats(self) -> ReadStats:
+        """What was read until now."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """Of the seconds of reading, those that step() waited."""
 
 class NeighborSampler:
     """Multi-hop neighbour sampling over CSC."""
@@ -346,6 +376,17 @@ class RowTable:
         """
         Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, int8) to be decoded to float32, int8 as code * scale + zero_point.
         """
+
+class Gathered:
+    """What a plan has gathered."""
+
+    @property
+    def lists(self) -> list[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
+        """The lists looked up, in the order of add_lookup."""
+
+    @property
+    def columns(self) -> list[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None))]]:
+        """Rows, as bytes [rows, bytes per row], in the order of add_column."""
 
 class WindowRoom:
     """What epochs under way may read ahead together."""
@@ -389,10 +430,8 @@ class GatherPlan:
         One more column: rows of a table; its number. With the number of `paged` rows, they come from there, and the table says what becomes of them.
         """
 
-    def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """
-        The lists looked up (int64), and the columns' rows (uint8 [rows, bytes per row]).
-        """
+    def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> Gathered:
+        """Looks up and gathers for a batch that brings these lists."""
 
 def gather_rows(table: RowTable, index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
     """
@@ -478,10 +517,22 @@ class Recycling:
 
     def __init__(self) -> None: ...
 
-def pool_state() -> tuple[int, int, int]:
-    """
-    Bytes of batches in use, bytes kept for the next ones, and the most in use at once.
-    """
+class PoolState:
+    """Memory of batches, in bytes."""
+
+    @property
+    def used(self) -> int:
+        """Of batches that live."""
+
+    @property
+    def idle(self) -> int:
+        """Kept for the next ones."""
+
+    @property
+    def peak(self) -> int:
+        """The most in use at once."""
+
+def pool_state() -> PoolState: ...
 
 def set_page_lock(lock: int, unlock: int) -> None:
     """
@@ -492,6 +543,71 @@ class Labor:
     """Sampling by variates that destinations share."""
 
     def __init__(self, layer_dependent: bool = False, batch_dependency: int = 1) -> None: ...
+
+class Batch:
+    """
+    What was sampled and gathered for one batch, and what it cost. Lists are by the number of a node or edge type.
+    """
+
+    @property
+    def nodes(self) -> list[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
+        """Rows of the store by node type, seeds first."""
+
+    @property
+    def trees(self) -> list[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
+        """
+        The seed that each of them was reached from, by node type; none unless disjoint.
+        """
+
+    @property
+    def edge_index(self) -> list[Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))]]:
+        """Places in `nodes`, by edge type."""
+
+    @property
+    def slots(self) -> list[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
+        """Where the edges lie in CSC, by edge type."""
+
+    @property
+    def num_sampled_nodes(self) -> list[list[int]]:
+        """By node type and hop."""
+
+    @property
+    def num_sampled_edges(self) -> list[list[int]]:
+        """By edge type and hop; no hops if induced."""
+
+    @property
+    def gathered(self) -> Gathered:
+        """By the recipe's plan; empty without one."""
+
+    @property
+    def sample_seconds(self) -> float:
+        """Of a thread, reading included."""
+
+    @property
+    def gather_seconds(self) -> float:
+        """Of a thread."""
+
+    @property
+    def num_nodes(self) -> int:
+        """Of all types."""
+
+    @property
+    def num_edges(self) -> int:
+        """Of all types."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all arrays."""
+
+    @property
+    def read(self) -> ReadStats:
+        """
+        What was read of columns for its window, where it is the first in it; else nothing.
+        """
+
+    @property
+    def topology_read(self) -> ReadStats:
+        """Likewise of topologies, for the batches that were sampled together."""
 
 class Recipe:
     """How every batch of an epoch is made."""
@@ -505,10 +621,8 @@ class Recipe:
     @staticmethod
     def hgt(sampler: HgtSampler, num_samples: Sequence[Sequence[int]], plan: GatherPlan | None = None, window: tuple[int, int] = (16, 67108864)) -> Recipe: ...
 
-    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int, tuple[int, int, int, int, int, float], tuple[int, int, int, int, int, float]]]:
-        """
-        One batch, the `number`th of its epoch, made at once by the caller: (nodes per node type, their trees if disjoint, (edge_index, slot) per edge type, nodes sampled per node type and hop, edges sampled per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, nodes, edges, bytes, what was read for its window: (rows asked for, hits, reads, bytes, useful bytes, seconds), and what of the topology, for those sampled with it)).
-        """
+    def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0) -> Batch:
+        """One batch, the `number`th of its epoch, made at once by the caller."""
 
 class Pipeline:
     """Batches made ahead by threads, in the order asked for."""
@@ -518,9 +632,9 @@ class Pipeline:
     def submit(self, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, number: int = 0, ticket: int = 0) -> None:
         """`ticket`: above `newest`; 0 is the one after it."""
 
-    def next(self, timeout: float = 0.0) -> tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], tuple[float, float, int, int, int, tuple[int, int, int, int, int, float], tuple[int, int, int, int, int, float]]] | None:
+    def next(self, timeout: float = 0.0) -> Batch | None:
         """
-        The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, unless that is 0.
+        The oldest batch asked for; None after `timeout` seconds, unless that is 0.
         """
 
     def flush(self) -> None:
@@ -610,31 +724,69 @@ class ColumnFile:
         """What direct reads are aligned to; 1 without them."""
 
 class ReadStats:
-    """What a gather from a file read, and how long it took."""
+    """What was read from disk for those who asked for rows."""
+
+    def __init__(self) -> None: ...
 
     @property
-    def rows(self) -> int: ...
+    def rows(self) -> int:
+        """Asked for; once for each batch that wants them."""
 
     @property
-    def unique_rows(self) -> int: ...
+    def hits(self) -> int:
+        """Of those, found in memory."""
 
     @property
-    def reads(self) -> int: ...
+    def reads(self) -> int:
+        """Requests to the disk."""
 
     @property
-    def cached_reads(self) -> int: ...
+    def bytes(self) -> int:
+        """What they read."""
 
     @property
-    def bytes(self) -> int: ...
+    def useful_bytes(self) -> int:
+        """Of that, in rows asked for."""
 
     @property
-    def useful_bytes(self) -> int: ...
+    def seconds(self) -> float:
+        """From the first read to the last row in its place."""
+
+    def __add__(self, arg: ReadStats, /) -> ReadStats: ...
+
+class GatherStats:
+    """What one gather read, and how long it took."""
+
+    @property
+    def rows(self) -> int:
+        """Asked for."""
+
+    @property
+    def unique_rows(self) -> int:
+        """Of those, different ones."""
+
+    @property
+    def reads(self) -> int:
+        """Requests to the disk."""
+
+    @property
+    def cached_reads(self) -> int:
+        """Of those, not past the page cache."""
+
+    @property
+    def bytes(self) -> int:
+        """What they read."""
+
+    @property
+    def useful_bytes(self) -> int:
+        """Of that, in rows asked for."""
 
     @property
     def plan_seconds(self) -> float: ...
 
     @property
-    def read_seconds(self) -> float: ...
+    def read_seconds(self) -> float:
+        """From the first read to the last row in its place."""
 
 class DiskGather:
     """Gathers rows of files for many batches at once."""
@@ -644,7 +796,7 @@ class DiskGather:
     @property
     def reader(self) -> str: ...
 
-    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> ReadStats:
+    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> GatherStats:
         """
         Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
         """
@@ -673,10 +825,25 @@ class PagedRows:
     def preload(self) -> None:
         """Reads what is to stay in memory."""
 
-    def load(self, group: int, max_rows: int) -> tuple[int, int, int, int, int, float]:
+    def load(self, group: int, max_rows: int) -> tuple[int, ReadStats]:
         """
-        Reads what is to stay in memory from `group` on, some `max_rows` rows. The group to go on with, -1 at the end; rows, reads, bytes, of those bytes of rows asked for, seconds.
+        Reads what is to stay in memory from `group` on, some `max_rows` rows. The group to go on with, -1 at the end; and what was read.
         """
+
+class RowWindow:
+    """What a window of batches wants, as ReadForecast has it."""
+
+    @property
+    def num_lists(self) -> int:
+        """How many batches are in it."""
+
+    @property
+    def num_bytes(self) -> int:
+        """What their rows take in memory."""
+
+    @property
+    def stats(self) -> ReadStats:
+        """What is read for it."""
 
 class ReadForecast:
     """What PagedRows of one column would read. Reads nothing itself."""
@@ -692,7 +859,7 @@ class ReadForecast:
     def fill(self) -> None:
         """All that stays in memory has been read."""
 
-    def read(self, lists: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], max_bytes: int) -> tuple[int, int, int, int, int, int, int]:
+    def read(self, lists: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], max_bytes: int) -> RowWindow:
         """
-        Of a window of batches that want these rows: how many first ones of them `max_bytes` are enough for, what their rows take, and their rows, hits, reads, bytes read, and of those bytes of rows asked for.
+        The window of the batches that want these rows, or of as many first ones of them as `max_bytes` are enough for.
         """

@@ -257,31 +257,33 @@ def test_read_forecast_is_what_paged_rows_do(
         if is_filled:
             forecast.fill()
         lists = [rng.integers(0, num_rows, size) for size in rng.integers(0, 2 * num_rows, 3)]
-        count, taken, rows, hits, reads, num_bytes, useful = forecast.read(lists, max_bytes)
+        window = forecast.read(lists, max_bytes)
+        count, read = window.num_lists, window.stats
         lists = lists[:count]
         is_kept = np.isin(np.arange(num_rows) >> group_bits, kept)
         missing = [row for rows in lists for row in rows if not is_kept[row]]
         unique = len(set(missing))
-        assert rows == sum(map(len, lists))
+        assert read.rows == sum(map(len, lists))
         assert count == 1 or unique * width * 8 <= max_bytes
-        assert taken == unique * width * 8 + 8 * len(missing)
-        assert useful <= num_bytes
-        assert (reads == 0) == (useful == 0)
+        assert window.num_bytes == unique * width * 8 + 8 * len(missing)
+        assert read.useful_bytes <= read.bytes
+        assert (read.reads == 0) == (read.useful_bytes == 0)
         if is_filled:
-            assert hits == rows - len(missing)
-            assert useful == unique * width * 8
+            assert read.hits == read.rows - len(missing)
+            assert read.useful_bytes == unique * width * 8
 
 
 def test_read_forecast_of_smaller_rows(tmp_path):
     write_column(tmp_path / "x.gd", torch.zeros(4096, 128))
     column = _core.Column.open(str(tmp_path / "x.gd"))
     index = np.arange(0, 4096, 64)
-    *_, reads, num_bytes, useful = _core.ReadForecast(column, merge_gap=0).read([index], 0)
+    read = _core.ReadForecast(column, merge_gap=0).read([index], 0).stats
     aligned = _core.ColumnFile.of(column).alignment
-    assert (reads, num_bytes, useful) == (64, 64 * max(512, aligned), 64 * 512)
-    *_, reads, num_bytes, useful = _core.ReadForecast(column, 128, merge_gap=0).read([index], 0)
-    assert useful == 64 * 128
-    assert num_bytes == 64 * max(128, aligned)
+    assert (read.reads, read.bytes) == (64, 64 * max(512, aligned))
+    assert read.useful_bytes == 64 * 512
+    read = _core.ReadForecast(column, 128, merge_gap=0).read([index], 0).stats
+    assert read.useful_bytes == 64 * 128
+    assert read.bytes == 64 * max(128, aligned)
     with pytest.raises(ValueError, match="group_bits: expected 0 to 20"):
         _core.ReadForecast(column, group_bits=21)
 

@@ -113,13 +113,13 @@ def test_the_chosen_windows_use_their_room(case, monkeypatch):
 def test_sampled_traffic_is_bounded(case, keeps_edges):
     _, _, loader = case
     most = 2 * MB
-    before = _core.pool_state()[0]
+    before = _core.pool_state().used
     traffic = sample_traffic(loader, 10_000, 60, most, 2, keeps_edges)
     sizes = [sum(rows.nbytes for rows in lists) for lists in traffic.batches]
     assert sum(sizes) <= most + max(sizes)
     assert sum(sizes) > most
     # They are the engine's own arrays: what is held is no more, but for the pool's steps.
-    assert _core.pool_state()[0] - before <= 1.2 * sum(sizes) + 4 * max(sizes)
+    assert _core.pool_state().used - before <= 1.2 * sum(sizes) + 4 * max(sizes)
     assert all(len(lists) == (6 if keeps_edges else 2) for lists in traffic.batches)
 
 

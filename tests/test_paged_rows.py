@@ -45,7 +45,7 @@ def test_gathers_as_from_memory(tmp_path_factory, num_rows, width, group_bits, i
     plan = plan_of(rows, table)
     for size in rng.integers(0, 3 * num_rows, 4):
         index = torch.from_numpy(rng.integers(0, num_rows, size))
-        _, (found,) = plan.gather([engine_array(index)])
+        (found,) = plan.gather([engine_array(index)]).columns
         assert torch.equal(found.view(torch.int64), table[index])
 
 

@@ -171,7 +171,7 @@ def test_memory_goes_round(homo):
     d.x = torch.randn(data.num_nodes, 2000)
     loader = NeighborLoader(d, [5, 5], batch_size=20, num_workers=2)
     gc.collect()
-    used_before, _, peak_before = _core.pool_state()
+    before = _core.pool_state()
     addresses, largest = set(), 0
     for _ in range(10):
         for batch in loader:
@@ -179,10 +179,10 @@ def test_memory_goes_round(homo):
             largest = max(largest, batch.x.nbytes)
     # 150 batches of several sizes; how many blocks of each there are depends on the threads.
     assert len(addresses) < 75
-    used, idle, peak = _core.pool_state()
-    assert 0 < used + idle <= peak
+    now = _core.pool_state()
+    assert 0 < now.used + now.idle <= now.peak
     # Four wait or are being made, two are the consumer's, and blocks are an eighth too large.
-    assert peak <= max(peak_before, used_before + 8 * largest)
+    assert now.peak <= max(before.peak, before.used + 8 * largest)
     gc.collect()
     del loader
     gc.collect()

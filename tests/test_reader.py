@@ -42,7 +42,7 @@ def gather(
     row_bytes: int,
     lists: list[Tensor],
     **how: int,
-) -> tuple[list[Tensor], _core.ReadStats]:
+) -> tuple[list[Tensor], _core.GatherStats]:
     outs = [torch.full((len(rows), row_bytes), 9, dtype=torch.uint8) for rows in lists]
     return outs, disk.gather(column, lists, outs, **how)
 

@@ -179,8 +179,8 @@ def test_indices_of_either_width(wide):
     indices = edge_index[0, order].to(torch.int64 if wide else torch.int32)
     builder.add_arrays(0, 0, indptr, indices, 50, "test")
     recipe = _core.Recipe.neighbors(_core.NeighborSampler(builder), [[-1]])
-    nodes, _, edges, *_ = recipe.make([(0, torch.arange(50), None)], 0)
-    assert torch.equal(nodes[0][edges[0][0][0]], edge_index[0, order])
+    batch = recipe.make([(0, torch.arange(50), None)], 0)
+    assert torch.equal(batch.nodes[0][batch.edge_index[0][0]], edge_index[0, order])
 
 
 def test_num_neighbors_forms():

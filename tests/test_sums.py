@@ -86,15 +86,16 @@ def test_sums_of_neighbours(coded, code, first, size, chunk_rows, threads, mappe
     with gz.open(path) as store:
         made = engine(store, first, last, found, chunk_rows, threads, mapped=mapped)
         steps = run(made)
-        rows, reads, num_bytes, _, _ = made.stats
+        read = made.stats
     assert torch.allclose(found.double(), expected[first:last], atol=1e-4, rtol=1e-5)
     inside = (dst >= first) & (dst < last)
     at_once = 1 << (chunk_rows.bit_length() - 1)
     chunks = (src[inside] // at_once).unique()
     assert steps == max(1, len(chunks))
-    assert rows == sum(min(300 - int(c) * at_once, at_once) for c in chunks)
-    assert reads >= len(chunks)
-    assert num_bytes >= rows * {"float32": 84, "int8": 21}.get(code, 42)
+    assert read.rows == sum(min(300 - int(c) * at_once, at_once) for c in chunks)
+    assert read.reads >= len(chunks)
+    assert read.bytes >= read.useful_bytes
+    assert read.useful_bytes == read.rows * {"float32": 84, "int8": 21}.get(code, 42)
 
 
 def test_threads_give_the_same_bits(coded):

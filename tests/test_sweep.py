@@ -287,9 +287,10 @@ def test_reach(num_nodes, num_edges, num_batches, max_bytes, seed):
 
     first = 0
     while first < num_batches:
-        stop, (rows,) = _core.reach(
+        found = _core.reach(
             builder, 0, bounds, first, [row_bytes], [edge_bytes], max_bytes, 1 << 20
         )
+        stop, (rows,) = found.stop, found.rows
         assert first < stop <= num_batches
         wanted, size = needs(first, stop)
         assert rows.count == len(wanted)
@@ -317,7 +318,7 @@ def reached(num_rows, rows):
     builder = _core.SamplerBuilder([num_rows, 1])
     indptr = np.array([0, len(rows)])
     builder.add_arrays(0, 1, indptr, np.array(rows, dtype=np.uint32), num_rows, "edges")
-    return _core.reach(builder, 1, np.array([0, 1]), 0, [1, 1], [0], 0, 1 << 20)[1][0]
+    return _core.reach(builder, 1, np.array([0, 1]), 0, [1, 1], [0], 0, 1 << 20).rows[0]
 
 
 @settings(max_examples=60, deadline=None)
@@ -335,16 +336,16 @@ def test_load(tmp_path_factory, rows, at_once, seed):
     loaded = _core.PagedRows.of_reached(reached(300, sorted(rows)), column, reader, 64)
     group, total, useful = 0, 0, 0
     while group >= 0:
-        group, count, _, _, bytes_of_rows, _ = loaded.load(group, at_once)
-        assert count <= at_once
-        total += count
-        useful += bytes_of_rows
+        group, read = loaded.load(group, at_once)
+        assert read.rows <= at_once
+        total += read.rows
+        useful += read.useful_bytes
     assert total == loaded.num_resident == len(rows)
     assert useful == 12 * len(rows)
     plan = _core.GatherPlan(1)
     plan.add_column(0, row_table(table), plan.add_paged(0, loaded, True))
     index = np.random.default_rng(seed).permutation(np.array(sorted(rows), dtype=np.int64))
-    _, (found,) = plan.gather([index])
+    (found,) = plan.gather([index]).columns
     assert torch.equal(found.view(torch.float32), table[index])
     for other in {0, 150, 299} - rows:
         with pytest.raises(IndexError, match=f"found row {other}, expected one that was loaded"):
@@ -367,7 +368,7 @@ def test_plans_with_other_rows(tmp_path):
     other = plan.with_loaded([rows[1]])
     index = engine_array(torch.tensor([3, 9]))
     for made, table in ((plan, tables[0]), (other, tables[1])):
-        assert torch.equal(made.gather([index])[1][0].view(torch.float32), table[[3, 9]])
+        assert torch.equal(made.gather([index]).columns[0].view(torch.float32), table[[3, 9]])
     with pytest.raises(ValueError, match="for each of a plan's"):
         plan.with_loaded([])
     reading = _core.GatherPlan(1)

@@ -68,15 +68,20 @@ GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldT
 
 }  // namespace
 
-nb::tuple gathered_tensors(Gathered gathered) {
-  nb::list lists, columns;
-  for (auto& ids : gathered.lists) lists.append(to_tensor(std::move(ids)));
+Int64Tensors to_tensors(std::vector<Buffer<std::int64_t>>&& buffers) {
+  Int64Tensors tensors;
+  for (auto& buffer : buffers) tensors.append(to_tensor(std::move(buffer)));
+  return tensors;
+}
+
+GatheredTensors GatheredTensors::of(Gathered gathered) {
+  GatheredTensors made{to_tensors(std::move(gathered.lists)), {}};
   for (auto& [rows, row_bytes] : gathered.columns) {
     const auto width = static_cast<std::size_t>(row_bytes);
     const auto height = width == 0 ? 0 : static_cast<std::size_t>(rows.size()) / width;
-    columns.append(to_array<ByteMatrix>(std::move(rows), {height, width}));
+    made.columns.append(to_array<ByteMatrix>(std::move(rows), {height, width}));
   }
-  return nb::make_tuple(lists, columns);
+  return made;
 }
 
 void init_gather(nb::module_& m) {
@@ -93,6 +98,10 @@ void init_gather(nb::module_& m) {
           "zero_point"_a = nb::none(),
           "Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, "
           "int8) to be decoded to float32, int8 as code * scale + zero_point.");
+  nb::class_<GatheredTensors>(m, "Gathered", "What a plan has gathered.")
+      .def_ro("lists", &GatheredTensors::lists, "The lists looked up, in the order of add_lookup.")
+      .def_ro("columns", &GatheredTensors::columns,
+              "Rows, as bytes [rows, bytes per row], in the order of add_column.");
   nb::class_<WindowRoom>(m, "WindowRoom", "What epochs under way may read ahead together.")
       .def(nb::new_([](int max_batches, std::int64_t max_bytes) {
              if (max_batches < 1) throw std::invalid_argument("max_batches: expected 1 or more");
@@ -186,12 +195,12 @@ void init_gather(nb::module_& m) {
               const nb::gil_scoped_release released;
               gathered = gather_lists(self, spans, num_threads);
             }
-            return gathered_tensors(std::move(gathered));
+            return GatheredTensors::of(std::move(gathered));
           },
           "lists"_a, "num_threads"_a = 0,
           nb::sig("def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> "
-                  "tuple[list[torch.Tensor], list[torch.Tensor]]"),
-          "The lists looked up (int64), and the columns' rows (uint8 [rows, bytes per row]).");
+                  "Gathered"),
+          "Looks up and gathers for a batch that brings these lists.");
   m.def(
       "gather_rows",
       [](const HeldTable& table, const Int64Array& index, const MutableByteRows& out,

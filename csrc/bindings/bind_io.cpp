@@ -67,10 +67,10 @@ std::pair<Int64Tensor, Int64Tensor> plan_reads(const std::vector<Int64Array>& ro
   return {to_tensor(std::move(reads)), to_tensor(std::move(targets))};
 }
 
-ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<Int64Array>& rows,
-                 const std::vector<MutableByteRows>& outs,
-                 const std::optional<std::vector<Int64Array>>& positions, std::uint64_t merge_gap,
-                 std::uint64_t max_read) {
+GatherStats gather(DiskGather& self, const ColumnFile& column, const std::vector<Int64Array>& rows,
+                   const std::vector<MutableByteRows>& outs,
+                   const std::optional<std::vector<Int64Array>>& positions, std::uint64_t merge_gap,
+                   std::uint64_t max_read) {
   if (outs.size() != rows.size() || (positions && positions->size() != rows.size())) {
     throw std::invalid_argument("outs and positions: expected one for each list of rows");
   }
@@ -169,15 +169,25 @@ void init_io(nb::module_& m) {
           "alignment", [](const ColumnFile& c) { return c.file->alignment(); },
           "What direct reads are aligned to; 1 without them.");
 
-  nb::class_<ReadStats>(m, "ReadStats", "What a gather from a file read, and how long it took.")
-      .def_ro("rows", &ReadStats::rows)
-      .def_ro("unique_rows", &ReadStats::unique_rows)
-      .def_ro("reads", &ReadStats::reads)
-      .def_ro("cached_reads", &ReadStats::cached_reads)
-      .def_ro("bytes", &ReadStats::bytes)
-      .def_ro("useful_bytes", &ReadStats::useful_bytes)
-      .def_ro("plan_seconds", &ReadStats::plan_seconds)
-      .def_ro("read_seconds", &ReadStats::read_seconds);
+  nb::class_<ReadStats>(m, "ReadStats", "What was read from disk for those who asked for rows.")
+      .def(nb::init<>())
+      .def_ro("rows", &ReadStats::rows, "Asked for; once for each batch that wants them.")
+      .def_ro("hits", &ReadStats::hits, "Of those, found in memory.")
+      .def_ro("reads", &ReadStats::reads, "Requests to the disk.")
+      .def_ro("bytes", &ReadStats::bytes, "What they read.")
+      .def_ro("useful_bytes", &ReadStats::useful_bytes, "Of that, in rows asked for.")
+      .def_ro("seconds", &ReadStats::seconds, "From the first read to the last row in its place.")
+      .def("__add__", [](ReadStats self, const ReadStats& other) { return self += other; });
+  nb::class_<GatherStats>(m, "GatherStats", "What one gather read, and how long it took.")
+      .def_ro("rows", &GatherStats::rows, "Asked for.")
+      .def_ro("unique_rows", &GatherStats::unique_rows, "Of those, different ones.")
+      .def_ro("reads", &GatherStats::reads, "Requests to the disk.")
+      .def_ro("cached_reads", &GatherStats::cached_reads, "Of those, not past the page cache.")
+      .def_ro("bytes", &GatherStats::bytes, "What they read.")
+      .def_ro("useful_bytes", &GatherStats::useful_bytes, "Of that, in rows asked for.")
+      .def_ro("plan_seconds", &GatherStats::plan_seconds)
+      .def_ro("read_seconds", &GatherStats::read_seconds,
+              "From the first read to the last row in its place.");
 
   nb::class_<DiskGather>(m, "DiskGather", "Gathers rows of files for many batches at once.")
       .def(
@@ -231,18 +241,22 @@ void init_io(nb::module_& m) {
       .def(
           "load",
           [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {
-            RowWindow::Stats stats;
+            ReadStats stats;
             {
               const nb::gil_scoped_release released;
               group = self.load(group, max_rows, stats);
             }
             const bool is_done = group >= self.resident().num_groups();
-            return std::tuple(is_done ? -1 : group, stats.rows, stats.reads, stats.bytes,
-                              stats.useful_bytes, stats.seconds);
+            return std::pair(is_done ? -1 : group, stats);
           },
           "group"_a, "max_rows"_a,
           "Reads what is to stay in memory from `group` on, some `max_rows` rows. The group to go "
-          "on with, -1 at the end; rows, reads, bytes, of those bytes of rows asked for, seconds.");
+          "on with, -1 at the end; and what was read.");
+
+  nb::class_<RowWindow>(m, "RowWindow", "What a window of batches wants, as ReadForecast has it.")
+      .def_prop_ro("num_lists", &RowWindow::num_lists, "How many batches are in it.")
+      .def_prop_ro("num_bytes", &RowWindow::bytes, "What their rows take in memory.")
+      .def_ro("stats", &RowWindow::stats, "What is read for it.");
 
   nb::class_<ReadForecast>(m, "ReadForecast",
                            "What PagedRows of one column would read. Reads nothing itself.")
@@ -280,19 +294,12 @@ void init_io(nb::module_& m) {
           [](ReadForecast& self, const std::vector<Int64Array>& lists, std::int64_t max_bytes) {
             std::vector<IdList> wanted;
             for (const Int64Array& list : lists) wanted.emplace_back(as_span(list));
-            RowWindow window;
-            {
-              const nb::gil_scoped_release released;
-              window = self.rows.read(wanted, max_bytes);
-            }
-            const RowWindow::Stats& stats = window.stats;
-            return std::tuple(window.num_lists(), window.bytes(), stats.rows, stats.hits,
-                              stats.reads, stats.bytes, stats.useful_bytes);
+            const nb::gil_scoped_release released;
+            return self.rows.read(wanted, max_bytes);
           },
           "lists"_a, "max_bytes"_a,
-          "Of a window of batches that want these rows: how many first ones of them `max_bytes` "
-          "are enough for, what their rows take, and their rows, hits, reads, bytes read, and of "
-          "those bytes of rows asked for.");
+          "The window of the batches that want these rows, or of as many first ones of them as "
+          "`max_bytes` are enough for.");
 }
 
 }  // namespace gz::python

@@ -38,26 +38,41 @@ BatchRequest request_of(const SeedArrays& seeds, BatchKey key) {
   return request;
 }
 
-nb::tuple to_python(const RowWindow::Stats& read) {
-  return nb::make_tuple(read.rows, read.hits, read.reads, read.bytes, read.useful_bytes,
-                        read.seconds);
-}
+// A finished batch, its arrays handed over to tensors: `Batch` in Python.
+struct TensorBatch {
+  Int64Tensors nodes, trees;
+  nb::typed<nb::list, Int64Matrix> edge_index;
+  Int64Tensors slots;
+  std::vector<std::vector<std::int64_t>> num_sampled_nodes, num_sampled_edges;
+  GatheredTensors gathered;
 
-nb::tuple to_python(Batch batch) {
-  const nb::tuple cost = nb::make_tuple(std::chrono::duration<double>(batch.sample_time).count(),
-                                        std::chrono::duration<double>(batch.gather_time).count(),
-                                        batch.num_nodes(), batch.num_edges(), batch.bytes(),
-                                        to_python(batch.read), to_python(batch.topology_read));
-  nb::list nodes, trees, edges;
-  for (auto& n : batch.nodes) nodes.append(to_tensor(std::move(n)));
-  for (auto& t : batch.trees) trees.append(to_tensor(std::move(t)));
-  for (auto& e : batch.edges) {
-    const auto count = static_cast<std::size_t>(e.slot.size());
-    edges.append(nb::make_tuple(to_array<Int64Matrix>(std::move(e.index), {2, count}),
-                                to_tensor(std::move(e.slot))));
+  double sample_seconds = 0, gather_seconds = 0;
+  std::int64_t num_nodes = 0, num_edges = 0, num_bytes = 0;
+  ReadStats read, topology_read;
+
+  static TensorBatch of(Batch batch);
+};
+
+TensorBatch TensorBatch::of(Batch batch) {
+  using Seconds = std::chrono::duration<double>;
+  TensorBatch made{.num_sampled_nodes = std::move(batch.num_sampled_nodes),
+                   .num_sampled_edges = std::move(batch.num_sampled_edges),
+                   .sample_seconds = Seconds(batch.sample_time).count(),
+                   .gather_seconds = Seconds(batch.gather_time).count(),
+                   .num_nodes = batch.num_nodes(),
+                   .num_edges = batch.num_edges(),
+                   .num_bytes = batch.bytes(),
+                   .read = batch.read,
+                   .topology_read = batch.topology_read};
+  made.nodes = to_tensors(std::move(batch.nodes));
+  made.trees = to_tensors(std::move(batch.trees));
+  for (auto& [index, slot] : batch.edges) {
+    const auto count = static_cast<std::size_t>(slot.size());
+    made.edge_index.append(to_array<Int64Matrix>(std::move(index), {2, count}));
+    made.slots.append(to_tensor(std::move(slot)));
   }
-  return nb::make_tuple(nodes, trees, edges, batch.num_sampled_nodes, batch.num_sampled_edges,
-                        gathered_tensors(std::move(batch.gathered)), cost);
+  made.gathered = GatheredTensors::of(std::move(batch.gathered));
+  return made;
 }
 
 // (batches, bytes) of WindowLimits.
@@ -107,25 +122,16 @@ std::unique_ptr<Batch> wait(Pipeline& pipeline, double timeout) {
   }
 }
 
-#define GZ_BATCH_TUPLE                                                                      \
-  "tuple[list[torch.Tensor], list[torch.Tensor], list[tuple[torch.Tensor, torch.Tensor]], " \
-  "list[list[int]], list[list[int]], tuple[list[torch.Tensor], list[torch.Tensor]], "       \
-  "tuple[float, float, int, int, int, tuple[int, int, int, int, int, float], "              \
-  "tuple[int, int, int, int, int, float]]]"
-
 }  // namespace
 
 void init_pipeline(nb::module_& m) {
   nb::class_<Recycling>(m, "Recycling", "While one lives, memory of dead batches is kept.")
       .def(nb::init<>());
-  m.def(
-      "pool_state",
-      [] {
-        const PoolState state = pool_state();
-        return nb::make_tuple(state.used, state.idle, state.peak);
-      },
-      nb::sig("def pool_state() -> tuple[int, int, int]"),
-      "Bytes of batches in use, bytes kept for the next ones, and the most in use at once.");
+  nb::class_<PoolState>(m, "PoolState", "Memory of batches, in bytes.")
+      .def_ro("used", &PoolState::used, "Of batches that live.")
+      .def_ro("idle", &PoolState::idle, "Kept for the next ones.")
+      .def_ro("peak", &PoolState::peak, "The most in use at once.");
+  m.def("pool_state", &pool_state);
 
   m.def(
       "set_page_lock",
@@ -140,6 +146,28 @@ void init_pipeline(nb::module_& m) {
 
   nb::class_<Labor>(m, "Labor", "Sampling by variates that destinations share.")
       .def(nb::init<bool, std::uint64_t>(), "layer_dependent"_a = false, "batch_dependency"_a = 1);
+
+  nb::class_<TensorBatch>(m, "Batch",
+                          "What was sampled and gathered for one batch, and what it cost. Lists "
+                          "are by the number of a node or edge type.")
+      .def_ro("nodes", &TensorBatch::nodes, "Rows of the store by node type, seeds first.")
+      .def_ro("trees", &TensorBatch::trees,
+              "The seed that each of them was reached from, by node type; none unless disjoint.")
+      .def_ro("edge_index", &TensorBatch::edge_index, "Places in `nodes`, by edge type.")
+      .def_ro("slots", &TensorBatch::slots, "Where the edges lie in CSC, by edge type.")
+      .def_ro("num_sampled_nodes", &TensorBatch::num_sampled_nodes, "By node type and hop.")
+      .def_ro("num_sampled_edges", &TensorBatch::num_sampled_edges,
+              "By edge type and hop; no hops if induced.")
+      .def_ro("gathered", &TensorBatch::gathered, "By the recipe's plan; empty without one.")
+      .def_ro("sample_seconds", &TensorBatch::sample_seconds, "Of a thread, reading included.")
+      .def_ro("gather_seconds", &TensorBatch::gather_seconds, "Of a thread.")
+      .def_ro("num_nodes", &TensorBatch::num_nodes, "Of all types.")
+      .def_ro("num_edges", &TensorBatch::num_edges, "Of all types.")
+      .def_ro("num_bytes", &TensorBatch::num_bytes, "Of all arrays.")
+      .def_ro("read", &TensorBatch::read,
+              "What was read of columns for its window, where it is the first in it; else nothing.")
+      .def_ro("topology_read", &TensorBatch::topology_read,
+              "Likewise of topologies, for the batches that were sampled together.");
 
   nb::class_<Recipe>(m, "Recipe", "How every batch of an epoch is made.")
       .def_static(
@@ -191,17 +219,12 @@ void init_pipeline(nb::module_& m) {
               batch = sample_batch(self, request, num_threads);
               gather_batch(self, batch, num_threads);
             }
-            return to_python(std::move(batch));
+            return TensorBatch::of(std::move(batch));
           },
           "seeds"_a, "key"_a, "num_threads"_a = 0, "number"_a = 0,
           nb::sig("def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], "
-                  "key: int, num_threads: int = 0, number: int = 0) -> " GZ_BATCH_TUPLE),
-          "One batch, the `number`th of its epoch, made at once by the caller: (nodes per node "
-          "type, their trees if disjoint, "
-          "(edge_index, slot) per edge type, nodes sampled per node type and hop, edges sampled "
-          "per edge type and hop, what GatherPlan.gather gives, (seconds to sample, to gather, "
-          "nodes, edges, bytes, what was read for its window: (rows asked for, hits, reads, "
-          "bytes, useful bytes, seconds), and what of the topology, for those sampled with it)).");
+                  "key: int, num_threads: int = 0, number: int = 0) -> Batch"),
+          "One batch, the `number`th of its epoch, made at once by the caller.");
 
   nb::class_<Pipeline>(m, "Pipeline", nb::is_weak_referenceable(),
                        "Batches made ahead by threads, in the order asked for.")
@@ -219,15 +242,13 @@ void init_pipeline(nb::module_& m) {
           "`ticket`: above `newest`; 0 is the one after it.")
       .def(
           "next",
-          [](Pipeline& self, double timeout) -> nb::object {
+          [](Pipeline& self, double timeout) -> std::optional<TensorBatch> {
             const std::unique_ptr<Batch> batch = wait(self, timeout);
-            if (batch == nullptr) return nb::none();
-            return to_python(std::move(*batch));
+            if (batch == nullptr) return std::nullopt;
+            return TensorBatch::of(std::move(*batch));
           },
           "timeout"_a = 0.0,
-          nb::sig("def next(self, timeout: float = 0.0) -> " GZ_BATCH_TUPLE " | None"),
-          "The oldest batch asked for, as Recipe.make gives it; None after `timeout` seconds, "
-          "unless that is 0.")
+          "The oldest batch asked for; None after `timeout` seconds, unless that is 0.")
       .def("flush", &Pipeline::flush, nb::call_guard<nb::gil_scoped_release>(),
            "Nothing follows for now: what was submitted does not wait for a full window.")
       .def("give_up_windows", &Pipeline::give_up_windows, nb::call_guard<nb::gil_scoped_release>(),

@@ -104,6 +104,9 @@ void init_sampling(nb::module_& m) {
 
   nb::class_<ReachedRows>(m, "ReachedRows", "Some of the rows of a node type, a bit for each.")
       .def_ro("count", &ReachedRows::count);
+  nb::class_<Reach>(m, "Reach", "A run of batches of destinations, and what it needs.")
+      .def_ro("stop", &Reach::stop, "The batch behind the last.")
+      .def_ro("rows", &Reach::rows, "By node type.");
   m.def(
       "reach",
       [](const SamplerBuilder& builder, int dst_type, const Int64Array& bounds, std::int64_t first,
@@ -117,14 +120,14 @@ void init_sampling(nb::module_& m) {
           const nb::gil_scoped_release released;
           found = reach(builder.num_nodes, builder.edge_types, dst_type, ends, first, limits);
         }
-        return std::pair(found.stop, std::move(found.rows));
+        return found;
       },
       "builder"_a, "dst_type"_a, nb::arg("bounds").noconvert(), "first"_a, "row_bytes"_a,
       "edge_bytes"_a, "max_bytes"_a, "max_mapped"_a,
       "Takes batches of destinations, rows bounds[i] to bounds[i + 1], from `first` on, as long as "
       "their rows, those of all in-neighbours and their in-edges take no more than `max_bytes` "
-      "together; one at least. The batch behind the last, and those rows by node type. Topologies "
-      "are forgotten whenever `max_mapped` bytes of one are mapped.");
+      "together; one at least. Topologies are forgotten whenever `max_mapped` bytes of one "
+      "are mapped.");
 
   nb::class_<NeighborSums>(m, "NeighborSums",
                            "Sums over the in-neighbours of a run of destinations, a chunk of "
@@ -156,14 +159,9 @@ void init_sampling(nb::module_& m) {
           "the two after it: as for RowTable.")
       .def("step", &NeighborSums::step, nb::call_guard<nb::gil_scoped_release>(),
            "Adds the next chunk; False when it was the last.")
-      .def_prop_ro(
-          "stats",
-          [](const NeighborSums& sums) {
-            const NeighborSums::Stats& stats = sums.stats();
-            return std::tuple(stats.rows, stats.reads, stats.bytes, stats.read_seconds,
-                              stats.wait_seconds);
-          },
-          "Rows, reads, bytes read, seconds of reading, and of those seconds waited for.");
+      .def_prop_ro("stats", &NeighborSums::stats, "What was read until now.")
+      .def_prop_ro("wait_seconds", &NeighborSums::wait_seconds,
+                   "Of the seconds of reading, those that step() waited.");
 
   nb::class_<NeighborSampler>(m, "NeighborSampler", "Multi-hop neighbour sampling over CSC.")
       .def(

@@ -4,7 +4,6 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -39,14 +38,6 @@ DraftLayout draft_layout(const std::string& path, const std::string& rows_path,
 
 std::vector<std::uint64_t> shape_of(const Column& column) {
   return {column.shape().begin(), column.shape().end()};
-}
-
-using FoundBlock = std::tuple<std::int64_t, std::uint64_t, std::uint64_t, std::string>;
-
-std::vector<FoundBlock> to_tuples(const std::vector<BadBlock>& bad) {
-  std::vector<FoundBlock> found;
-  for (const BadBlock& b : bad) found.emplace_back(b.block, b.offset, b.size, b.detail);
-  return found;
 }
 
 }  // namespace
@@ -243,12 +234,17 @@ void init_storage(nb::module_& m) {
           "path"_a)
       .def("is_in_place", &File::is_in_place, "Whether its path still names the file it is on.");
 
+  nb::class_<BadBlock>(m, "BadBlock", "A checksummed block of a file that is not what it was.")
+      .def_ro("block", &BadBlock::block, "Its number.")
+      .def_ro("offset", &BadBlock::offset, "Where it lies in the file.")
+      .def_ro("size", &BadBlock::size, "Bytes.")
+      .def_ro("detail", &BadBlock::detail, "What is wrong with it.");
   m.def(
       "count_blocks",
       [](const std::string& path) {
         std::vector<BadBlock> bad;
         const std::uint64_t count = count_blocks(path, &bad);
-        return std::pair(count, to_tuples(bad));
+        return std::pair(count, std::move(bad));
       },
       "path"_a, "Number of checksummed blocks, and what is wrong with the checksum table.");
   m.def(
@@ -259,10 +255,10 @@ void init_storage(nb::module_& m) {
           const nb::gil_scoped_release released;
           bad = verify_blocks(path, first, count, num_threads);
         }
-        return to_tuples(bad);
+        return bad;
       },
       "path"_a, "first"_a, "count"_a, "num_threads"_a = 0,
-      "The bad ones among blocks [first, first + count): (block, offset, bytes, detail).");
+      "The bad ones among blocks [first, first + count).");
   m.def("sync_directory", &sync_directory, "path"_a);
   m.def(
       "publish_directory",

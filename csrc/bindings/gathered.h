@@ -10,7 +10,17 @@
 
 namespace gz::python {
 
-// (the lists looked up, int64; the columns' rows, uint8 [rows, bytes per row]).
-nb::tuple gathered_tensors(Gathered gathered);
+using Int64Tensors = nb::typed<nb::list, Int64Tensor>;
+
+// `Gathered` in Python.
+struct GatheredTensors {
+  Int64Tensors lists;
+  nb::typed<nb::list, ByteMatrix> columns;
+
+  static GatheredTensors of(Gathered gathered);
+};
+
+// A list of one tensor for each of `buffers`, which hands its memory over.
+Int64Tensors to_tensors(std::vector<Buffer<std::int64_t>>&& buffers);
 
 }  // namespace gz::python

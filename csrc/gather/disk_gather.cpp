@@ -275,7 +275,7 @@ GatherResult DiskGather::gather(const ColumnFile& column, std::span<const RowReq
     for (std::int64_t i = begin; i < end; ++i) own.lanes[static_cast<std::size_t>(i)]->run(job);
   });
 
-  ReadStats& stats = result.stats;
+  GatherStats& stats = result.stats;
   stats.rows = plan.num_targets();
   stats.unique_rows = plan.unique_rows();
   stats.reads = std::ssize(plan.reads());

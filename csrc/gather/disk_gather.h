@@ -45,7 +45,8 @@ struct DiskGatherOptions {
   std::uint64_t buffer_bytes = 32 << 20;  // for reads under way, all threads together
 };
 
-struct ReadStats {
+// What one gather read, and how long it took.
+struct GatherStats {
   std::int64_t rows = 0;         // asked for
   std::int64_t unique_rows = 0;  // of those, different ones
   std::int64_t reads = 0;
@@ -57,7 +58,7 @@ struct ReadStats {
 };
 
 struct GatherResult {
-  ReadStats stats;
+  GatherStats stats;
   // One for each request: null when all its rows are there, else the OsError of the first that is
   // not. A failed read costs only those requests a row of theirs that cannot be read.
   std::vector<std::exception_ptr> errors;

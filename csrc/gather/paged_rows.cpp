@@ -19,16 +19,6 @@ int bits_for(std::int64_t largest) {
 
 }  // namespace
 
-RowWindow::Stats& RowWindow::Stats::operator+=(const Stats& other) noexcept {
-  rows += other.rows;
-  hits += other.hits;
-  reads += other.reads;
-  bytes += other.bytes;
-  useful_bytes += other.useful_bytes;
-  seconds += other.seconds;
-  return *this;
-}
-
 std::int64_t RowWindow::bytes() const noexcept {
   auto sum = planned_bytes + static_cast<std::int64_t>(places.span().size_bytes());
   for (const auto& column : rows) sum += static_cast<std::int64_t>(column.span().size_bytes());
@@ -274,7 +264,7 @@ void PagedRows::preload(std::stop_token stop) {
   }
 }
 
-std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, RowWindow::Stats& stats) {
+std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStats& stats) {
   const std::lock_guard lock(mutex_);
   const Fill fill = absent(group, std::max<std::int64_t>(1, max_rows));
   RowWindow window;

@@ -17,6 +17,7 @@
 #include "gather/copy_rows.h"
 #include "gather/disk_gather.h"
 #include "gather/read_plan.h"
+#include "gather/read_stats.h"
 #include "gather/resident_rows.h"
 
 namespace gz {
@@ -24,20 +25,9 @@ namespace gz {
 // The rows that a window of batches needs and that are not resident. A list is what one batch
 // wants.
 struct RowWindow {
-  struct Stats {
-    std::int64_t rows = 0;  // asked for, those that several batches want once for each
-    std::int64_t hits = 0;  // of those, found in memory
-    std::int64_t reads = 0;
-    std::uint64_t bytes = 0;         // read
-    std::uint64_t useful_bytes = 0;  // of those, in rows asked for
-    double seconds = 0;              // from the first read to the last row in its place
-
-    Stats& operator+=(const Stats& other) noexcept;
-  };
-
   std::vector<Buffer<std::byte>> rows;     // [column]: as they are stored, one behind the other
   std::vector<std::exception_ptr> errors;  // [list]: why a row of it could not be read, or null
-  Stats stats;
+  ReadStats stats;
   bool stopped = false;  // by the caller: there is nothing in it
 
   std::size_t num_lists() const noexcept { return errors.size(); }
@@ -86,7 +76,7 @@ class PagedRows {
   // Reads the resident rows of group `group` and of those after it, some `max_rows` of them.
   // Returns the group to go on with, num_groups() at the end. Raises OsError where one cannot be
   // read.
-  std::int64_t load(std::int64_t group, std::int64_t max_rows, RowWindow::Stats& stats);
+  std::int64_t load(std::int64_t group, std::int64_t max_rows, ReadStats& stats);
 
   // From now on, all resident rows count as read. REQUIRES a rehearsal.
   void assume_present();

@@ -124,7 +124,7 @@ std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> b
   SampleWindow window =
       sample_window(runs, batches.front().recipe->sampled.max_bytes, std::move(stop));
   if (window.stopped) return {};
-  RowWindow::Stats* read = &window.read;
+  ReadStats* read = &window.read;
   for (std::size_t k = 0; k < batches.size(); ++k) {
     if (window.errors[k]) continue;
     Batch& batch = *batches[k].batch;
@@ -155,7 +155,7 @@ std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batc
   }
   window->room.shrink(window->room.bytes() - room);
   errors.resize(count);
-  RowWindow::Stats stats;
+  ReadStats stats;
   for (const RowWindow& part : window->rows) {
     stats += part.stats;
     for (std::size_t k = 0; k < count; ++k) {

@@ -91,8 +91,8 @@ struct Batch {
   std::shared_ptr<const BatchWindow> window;  // until it is gathered
   std::size_t place_in_window = 0;
 
-  RowWindow::Stats read;                    // of the whole window, in the first of its batches
-  RowWindow::Stats topology_read;           // the same for the batches that were sampled together
+  ReadStats read;                           // of the whole window, in the first of its batches
+  ReadStats topology_read;                  // the same for the batches that were sampled together
   std::chrono::nanoseconds sample_time{0};  // of those, the share of one
   std::chrono::nanoseconds gather_time{0};
 

@@ -241,7 +241,7 @@ struct Pipeline::State {
         entry.is_in_window = true;
         if (errors[k] == nullptr) continue;
         entry.error = errors[k];
-        const RowWindow::Stats stats = entry.batch.read;
+        const ReadStats stats = entry.batch.read;
         entry.batch = Batch{};
         entry.batch.read = stats;
         finish(entry);

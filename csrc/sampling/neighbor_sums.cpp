@@ -153,7 +153,7 @@ void NeighborSums::read_ahead() {
     } catch (...) {
       error_ = std::current_exception();
     }
-    read_.read_seconds = seconds_since(begin);
+    read_.seconds = seconds_since(begin);
   });
 }
 
@@ -189,18 +189,16 @@ void NeighborSums::read(std::int64_t chunk, Room& room) {
   read_.rows = rows;
   read_.reads = std::ssize(requests);
   read_.bytes = to - from;
+  read_.useful_bytes = static_cast<std::uint64_t>(rows * layout.row_bytes);
 }
 
 bool NeighborSums::step() {
   if (next_ >= chunks_.size()) return false;
   const Clock::time_point begin = Clock::now();
   if (reading_.joinable()) reading_.join();
-  stats_.wait_seconds += seconds_since(begin);
+  wait_seconds_ += seconds_since(begin);
   if (error_) std::rethrow_exception(error_);
-  stats_.rows += read_.rows;
-  stats_.reads += read_.reads;
-  stats_.bytes += read_.bytes;
-  stats_.read_seconds += read_.read_seconds;
+  stats_ += read_;
   const std::size_t now = next_++;
   read_ahead();
   add(chunks_[now], rooms_[now % 2].rows);

@@ -12,6 +12,7 @@
 
 #include "gather/decode.h"
 #include "gather/disk_gather.h"
+#include "gather/read_stats.h"
 #include "io/async_reader.h"
 #include "sampling/graph.h"
 
@@ -39,14 +40,6 @@ struct SumLimits {
 // Thread safety: one thread at a time.
 class NeighborSums {
  public:
-  struct Stats {
-    std::int64_t rows = 0;  // read
-    std::int64_t reads = 0;
-    std::uint64_t bytes = 0;
-    double read_seconds = 0;  // by a thread of its own
-    double wait_seconds = 0;  // of those, step()'s
-  };
-
   // Destinations [first, last) of `csc`, which is in memory or mapped. Sums are added to `sums`,
   // `items` numbers a destination, which outlives this. Raises std::invalid_argument where sizes do
   // not fit, FormatError for a damaged topology and OsError for one that was cut short.
@@ -57,7 +50,10 @@ class NeighborSums {
   // Adds the next chunk. False when it was the last. Raises OsError where it cannot be read.
   bool step();
 
-  const Stats& stats() const noexcept { return stats_; }
+  // Until now; rows are read by a thread of its own, whether they have edges or not.
+  const ReadStats& stats() const noexcept { return stats_; }
+  // Of its seconds, those that step() waited.
+  double wait_seconds() const noexcept { return wait_seconds_; }
 
  private:
   struct Edge {
@@ -91,8 +87,9 @@ class NeighborSums {
   Room rooms_[2];  // chunk number i of chunks_ is read into rooms_[i % 2]
   std::thread reading_;
   std::exception_ptr error_;  // of the read under way, and what it cost
-  Stats read_;
-  Stats stats_;
+  ReadStats read_;
+  ReadStats stats_;
+  double wait_seconds_ = 0;
 };
 
 }  // namespace gz

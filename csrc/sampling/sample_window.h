@@ -72,7 +72,7 @@ class SamplingRun {
 struct SampleWindow {
   std::vector<Sample> samples;             // [run]
   std::vector<std::exception_ptr> errors;  // [run]: why there is no sample, or null
-  RowWindow::Stats read;
+  ReadStats read;
   bool stopped = false;  // by the caller: there is nothing in it
 };
 

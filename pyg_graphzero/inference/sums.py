@@ -195,13 +195,8 @@ class SummedPass:
         self.peak_memory = max(self.peak_memory, private_rss())
         self._topology.forget_pages()
         stats = self._stats
-        count, reads, read_bytes, seconds, waited = engine.stats
-        stats.rows += count
-        stats.reads += reads
-        stats.read_bytes += read_bytes
-        stats.useful_bytes += count * self._column.row_bytes
-        stats.read += seconds
-        stats.wait += waited
+        stats.add_read(engine.stats)
+        stats.wait += engine.wait_seconds
         begin, end = self._contents.bounds_at(None, torch.tensor([first, stop])).tolist()
         # Sorted in two sweeps: counted, then put in place.
         stats.topology_bytes += 2 * (

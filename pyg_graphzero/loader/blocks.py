@@ -110,7 +110,7 @@ class Block:
         first: The first batch.
         stop: Behind the last.
         rows: By file.
-        reads: Rows, reads, bytes, bytes of rows, seconds.
+        reads: What was read.
         topology_bytes: What lies between of topologies.
         error: Why not all of it could be read.
     """
@@ -118,7 +118,7 @@ class Block:
     first: int
     stop: int = 0
     rows: dict[str, _core.PagedRows] = field(default_factory=dict)
-    reads: list[float] = field(default_factory=lambda: [0, 0, 0, 0, 0.0])
+    reads: _core.ReadStats = field(default_factory=_core.ReadStats)
     topology_bytes: int = 0
     error: Exception | None = None
 
@@ -162,7 +162,7 @@ class Blocks:
         self.reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
         self.merge_gap = probe(self.pager.contents.path).merge_gap
         self.is_cancelled = threading.Event()
-        self.reads: list[float] = [0, 0, 0, 0, 0.0]
+        self.reads = _core.ReadStats()
         self.topology_bytes = 0
         self.waited = 0.0
         self._none: dict[str, _core.PagedRows] = {}  # by number of the plan's paged rows
@@ -219,7 +219,7 @@ class Blocks:
             if block.error is None:
                 # Of edges that end elsewhere, there are none.
                 columns = self._columns.with_loaded(list((self._none | block.rows).values()))
-            reads = [a + b for a, b in zip(self.reads, block.reads, strict=True)]
+            reads = self.reads + block.reads
             # At once: an exception that strikes before finds all of it to be done again.
             self.plan.columns, self.reads = columns, reads
             self.topology_bytes += block.topology_bytes
@@ -314,15 +314,16 @@ class _Reading:
         if not any(row_bytes) and not any(edge_bytes):
             block.stop = self.bounds.numel() - 1
             return []
-        block.stop, reached = _core.reach(
+        found = _core.reach(
             self.graph.builder(), self.dst_type, engine_array(self.bounds), block.first,
             row_bytes, edge_bytes, self.room.block, self.room.mapped // 2,
         )  # fmt: skip
-        return reached
+        block.stop = found.stop
+        return found.rows
 
     def _read(self, file: str, rows: _core.PagedRows) -> None:
         group = 0
         while group >= 0 and not self.is_cancelled.is_set():
-            group, *read = rows.load(group, self.room.rows_at_once)
-            self.block.reads = [a + b for a, b in zip(self.block.reads, read, strict=True)]
+            group, read = rows.load(group, self.room.rows_at_once)
+            self.block.reads += read
         self.block.rows[file] = rows

@@ -165,14 +165,14 @@ class EngineLoader(KeyedLoader):
         recipe = self.graph_sampler.recipe(None if plan is None else plan.columns)
         return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key))
 
-    def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
+    def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
         """What the consumer gets, from what the engine made of a request."""
         plan, prepared = context
         sampled = self.graph_sampler.sample_of(batch)
         metadata = prepared.finish(sampled)
         if plan is None:
             return self.filter_fn(self.graph_sampler.output(sampled, metadata))
-        return self._labelled(plan.assemble(sampled, batch[5]), metadata)
+        return self._labelled(plan.assemble(sampled, batch.gathered), metadata)
 
     @property
     def device(self) -> torch.device | None:

@@ -228,7 +228,8 @@ class BatchIterator(_BaseDataLoaderIter):
             if self._pin_memory:
                 finished = pin_memory(finished, self._pin_memory_device)
         turn.batch = finished
-        self._count(*batch[6])
+        self.stats.add(batch)
+        self.stats.elapsed = perf_counter() - self._begun
         return True
 
     def is_ready(self) -> bool:
@@ -241,39 +242,6 @@ class BatchIterator(_BaseDataLoaderIter):
             return False
         return pipeline.oldest == turn.ticket and pipeline.is_ready
 
-    def _count(
-        self,
-        sample: float,
-        gather: float,
-        nodes: int,
-        edges: int,
-        size: int,
-        read: tuple[int, int, int, int, int, float],
-        topology_read: tuple[int, int, int, int, int, float],
-    ) -> None:
-        stats = self.stats
-        rows, hits, reads, read_bytes, useful_bytes, seconds = read
-        stats.rows += rows
-        stats.hits += hits
-        stats.reads += reads
-        stats.read_bytes += read_bytes
-        stats.useful_bytes += useful_bytes
-        stats.read += seconds
-        rows, hits, reads, read_bytes, useful_bytes, seconds = topology_read
-        stats.topology_rows += rows
-        stats.topology_hits += hits
-        stats.topology_reads += reads
-        stats.topology_bytes += read_bytes
-        stats.topology_useful_bytes += useful_bytes
-        stats.topology_read += seconds
-        stats.batches += 1
-        stats.sample += sample
-        stats.gather += gather
-        stats.nodes += nodes
-        stats.edges += edges
-        stats.bytes += size
-        stats.elapsed = perf_counter() - self._begun
-
     def __del__(self) -> None:
         # Unfinished: nobody wants what is under way.
         pipeline = getattr(self, "_pipeline", None)
@@ -282,7 +250,7 @@ class BatchIterator(_BaseDataLoaderIter):
         if getattr(self, "_quota", None) is not None:
             self._give_back()
 
-    def _made(self, request: Request, ticket: int) -> Any:
+    def _made(self, request: Request, ticket: int) -> _core.Batch | None:
         """The batch of the oldest turn, as the engine gives it; None where it takes too long."""
         if self._pipeline is not None and self._pipeline.oldest == ticket:
             return self._pipeline.next(self.loader.timeout)

@@ -26,9 +26,6 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.schema import EdgeType
 
-# Index lists looked up, and rows of columns: what ``GatherPlan.gather`` returns.
-Gathered = tuple[list[Tensor], list[Tensor]]
-
 
 @dataclass
 class _Part:
@@ -138,21 +135,21 @@ class BatchPlan:
         """Whether the graph's attributes are still those that were planned with."""
         return self._seen == _seen(self.data)
 
-    def gather(self, sampled: Sampled, num_threads: int) -> Gathered:
+    def gather(self, sampled: Sampled, num_threads: int) -> _core.Gathered:
         """What the engine gathers for a sample."""
         none = torch.empty(0, dtype=torch.int64)
-        lists: list[Tensor | None] = [*sampled.nodes, *(slots for _, slots in sampled.edges)]
+        lists: list[Tensor | None] = [*sampled.nodes, *sampled.slots]
         arrays = [engine_array(none if ids is None else ids.contiguous()) for ids in lists]
         return self.columns.gather(arrays, num_threads)
 
     def assemble(
-        self, sampled: Sampled, gathered: Gathered, batch: Data | None = None
+        self, sampled: Sampled, gathered: _core.Gathered, batch: Data | None = None
     ) -> Data | HeteroData:
         """A batch of what was sampled and gathered; what is known of its seeds is the caller's.
 
         Args:
             sampled: The sample, or what was made of it.
-            gathered: What ``gather`` returned, or the pipeline.
+            gathered: What ``gather`` returned, or the pipeline in a batch.
             batch: The ``Data`` to fill; None for a new one.
         """
         batch = empty_like(self.data) if batch is None else batch
@@ -165,13 +162,13 @@ class BatchPlan:
             nodes = [batch._store]
             edges = [batch._store] * len(self.edge_types)
 
-        ids, rows = gathered
+        ids, rows = gathered.lists, gathered.columns
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
             storage = self._nodes[name]
             n_id = n_id if storage.node_ids is None else ids[storage.node_ids]
             storage.fill(_Part(out, rows, n_id))
-        for out, edge_type, (edge_index, slots) in zip(
-            edges, self.edge_types, sampled.edges, strict=True
+        for out, edge_type, edge_index, slots in zip(
+            edges, self.edge_types, sampled.edge_index, sampled.slots, strict=True
         ):
             storage = self._edges[edge_type]
             by_id = slots is not None and storage.edge_ids is not None

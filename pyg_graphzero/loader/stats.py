@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from pyg_graphzero import _core
 from pyg_graphzero.memory.rates import Rates
 
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
@@ -74,6 +75,36 @@ class LoaderStats(Rates):
     prepare: float = 0.0
     wait: float = 0.0
     finish: float = 0.0
+
+    def add(self, batch: _core.Batch) -> None:
+        """Counts a batch that is delivered."""
+        self.batches += 1
+        self.sample += batch.sample_seconds
+        self.gather += batch.gather_seconds
+        self.nodes += batch.num_nodes
+        self.edges += batch.num_edges
+        self.bytes += batch.num_bytes
+        self.add_read(batch.read)
+        read = batch.topology_read
+        if read.rows == 0:  # as of most batches
+            return
+        self.topology_rows += read.rows
+        self.topology_hits += read.hits
+        self.topology_reads += read.reads
+        self.topology_bytes += read.bytes
+        self.topology_useful_bytes += read.useful_bytes
+        self.topology_read += read.seconds
+
+    def add_read(self, read: _core.ReadStats) -> None:
+        """Counts what was read of columns."""
+        if read.rows == 0:
+            return
+        self.rows += read.rows
+        self.hits += read.hits
+        self.reads += read.reads
+        self.read_bytes += read.bytes
+        self.useful_bytes += read.useful_bytes
+        self.read += read.seconds
 
     @property
     def edges_per_second(self) -> float:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
+from pyg_graphzero import _core
 from pyg_graphzero.loader.blocks import Blocks, plan_sweep
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
@@ -137,10 +138,10 @@ class SweepLoader(NeighborLoader):
         seeds = [(types.index(self.node_type), engine_array(rows), None)]
         return Prepared(seeds, lambda sampled: (first, stop - first))
 
-    def _finish(self, batch: tuple[Any, ...], context: tuple[BatchPlan | None, Prepared]) -> Any:
+    def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
         made = super()._finish(batch, context)
         if self._blocks is not None:
-            self._blocks.delivered(made.first_row, batch[6][3])
+            self._blocks.delivered(made.first_row, batch.num_edges)
         return made
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
@@ -151,12 +152,14 @@ class SweepLoader(NeighborLoader):
         stats, blocks = super().stats(), self._blocks
         if blocks is None:
             return stats
-        rows, reads, read_bytes, useful_bytes, seconds = blocks.reads
-        return replace(
-            stats, rows=int(rows), reads=int(reads), read_bytes=int(read_bytes),
-            useful_bytes=int(useful_bytes), read=seconds, topology_bytes=blocks.topology_bytes,
-            prepare=max(0.0, stats.prepare - blocks.waited), wait=stats.wait + blocks.waited,
-        )  # fmt: skip
+        stats = replace(
+            stats,
+            topology_bytes=blocks.topology_bytes,
+            prepare=max(0.0, stats.prepare - blocks.waited),
+            wait=stats.wait + blocks.waited,
+        )
+        stats.add_read(blocks.reads)  # the batches themselves have read nothing
+        return stats
 
 
 def sweep_bounds(

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_graphzero import _core
 from pyg_graphzero.memory.plan import BatchSize
 from pyg_graphzero.memory.source import BatchSource
 
@@ -102,8 +103,8 @@ def measure(loader: BatchSource, seconds: float = SECONDS, most: int | None = No
     """
     found = Accesses.none(loader.graph_sampler.graph.node_types)
     for batch in _batches(loader, seconds, most or _MOST_BATCHES):
-        found.count(batch[0])
-        found.edges = max(found.edges, batch[6][3])
+        found.count(batch.nodes)
+        found.edges = max(found.edges, batch.num_edges)
     return found
 
 
@@ -114,9 +115,9 @@ def measure_size(loader: BatchSource, row_bytes: Mapping[str | None, int]) -> Ba
     """
     found = Accesses({})
     for batch in _batches(loader, SECONDS, _FEW_BATCHES):
-        for name, nodes in zip(loader.graph_sampler.graph.node_types, batch[0], strict=True):
+        for name, nodes in zip(loader.graph_sampler.graph.node_types, batch.nodes, strict=True):
             found.nodes[name] = max(found.nodes.get(name, 0), nodes.numel())
-        found.edges = max(found.edges, batch[6][3])
+        found.edges = max(found.edges, batch.num_edges)
     return found.batch_size(row_bytes)
 
 
@@ -125,7 +126,7 @@ def larger(a: BatchSize, b: BatchSize) -> BatchSize:
     return BatchSize(max(a.sampled, b.sampled), max(a.whole, b.whole), max(a.nodes, b.nodes))
 
 
-def _batches(loader: BatchSource, seconds: float, most: int) -> Iterator[tuple[Any, ...]]:
+def _batches(loader: BatchSource, seconds: float, most: int) -> Iterator[_core.Batch]:
     """Batches around random seeds, always the same ones; one at least if there are seeds."""
     sampler: Any = loader.graph_sampler
     num_seeds = len(loader.dataset)

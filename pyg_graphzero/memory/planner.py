@@ -91,7 +91,8 @@ def choose_plan(
 def seconds_per_batch(case: Case, found: Simulation) -> float:
     """What the disk takes for one batch, in epochs after the first."""
     batches = sum(window.count for window in found.steady)
-    reads, num_bytes = (sum(window.counts[i] for window in found.steady) for i in (2, 3))
+    reads = sum(window.read.reads for window in found.steady)
+    num_bytes = sum(window.read.bytes for window in found.steady)
     return case.disk.seconds(reads, num_bytes) / max(1, batches)
 
 

@@ -78,19 +78,23 @@ class Forecast(Rates):
     binds: str = SAMPLING
 
 
+# What is counted of the reads of an epoch.
+_COUNTS = ("rows", "hits", "reads", "bytes", "useful_bytes")
+
+
 @dataclass
 class Window:
     """What one window of batches reads.
 
     Attributes:
         count: How many batches are in it.
-        counts: Their rows, hits, reads, bytes read, and of those bytes of rows asked for.
+        read: What is read for them.
         num_bytes: What those rows take in memory.
         planning: Seconds it took to plan that.
     """
 
     count: int = 0
-    counts: list[int] = field(default_factory=lambda: [0] * 5)
+    read: _core.ReadStats = field(default_factory=_core.ReadStats)
     num_bytes: int = 0
     planning: float = 0.0
 
@@ -249,10 +253,11 @@ def _windows(
         room = plan.windows
         for by, rows in parts:
             lists = [batch[by] for batch in batches[at : at + window.count]]
-            window.count, taken, *counts = rows.read(lists, room)
-            room = max(0, room - taken)
-            window.num_bytes += taken
-            window.counts = [a + b for a, b in zip(window.counts, counts, strict=True)]
+            planned = rows.read(lists, room)
+            window.count = planned.num_lists
+            room = max(0, room - planned.num_bytes)
+            window.num_bytes += planned.num_bytes
+            window.read += planned.stats
         window.planning = perf_counter() - begun
         at += window.count
         windows.append(window)
@@ -303,11 +308,15 @@ def forecast(case: Case, simulation: Simulation, num_workers: int, is_first: boo
         found.binds = _cpu_bound(found) if cpu >= case.train * epoch else TRAINING
         return found
     batches = sum(window.count for window in steady)
-    counts = [sum(w.counts[i] for w in steady) * epoch / batches for i in range(5)]
+    counts = {
+        name: sum(getattr(w.read, name) for w in steady) * epoch / batches for name in _COUNTS
+    }
     planning = sum(w.planning for w in steady) * epoch / batches
     if is_first:
-        counts = _with_fills(simulation, counts, epoch)
-    found.rows, found.hits, found.reads, found.read_bytes, found.useful_bytes = map(round, counts)
+        counts = _with_fills(simulation, counts)
+    found.rows, found.hits = round(counts["rows"]), round(counts["hits"])
+    found.reads, found.read_bytes = round(counts["reads"]), round(counts["bytes"])
+    found.useful_bytes = round(counts["useful_bytes"])
     reading = case.disk.seconds(found.reads, found.read_bytes)
     streaming = found.read_bytes / case.disk.bytes_per_second
     found.read = planning + reading
@@ -329,20 +338,22 @@ def _cpu_bound(found: Forecast) -> str:
     return SAMPLING if found.sample >= found.gather else GATHERING
 
 
-def _with_fills(simulation: Simulation, steady: list[float], epoch: int) -> list[float]:
+def _with_fills(simulation: Simulation, steady: dict[str, float]) -> dict[str, float]:
     """A first epoch's counts: a steady one's, and what is read once to stay in memory."""
     pairs = list(zip(simulation.first, simulation.steady, strict=False))
     extra = [
-        [a - b for a, b in zip(first.counts, later.counts, strict=True)] for first, later in pairs
+        {name: getattr(first.read, name) - getattr(later.read, name) for name in _COUNTS}
+        for first, later in pairs
     ]
-    filled = -sum(counts[1] for counts in extra)  # a row that is filled in was a hit less
+    whole_extra = {name: sum(counts[name] for counts in extra) for name in _COUNTS}
+    filled = -whole_extra["hits"]  # a row that is filled in was a hit less
     seen, whole = simulation.fills
     if filled <= 0 or seen <= 0:
         return steady
     missing = filled * max(0.0, whole / seen - 1)
     # Fills thin out: what one costs towards the end is what those to come cost.
-    last = extra[-1] if extra[-1][1] < 0 else [sum(column) for column in zip(*extra, strict=True)]
-    return [
-        count + sum(counts[i] for counts in extra) + missing * last[i] / -last[1]
-        for i, count in enumerate(steady)
-    ]
+    last = extra[-1] if extra[-1]["hits"] < 0 else whole_extra
+    return {
+        name: count + whole_extra[name] + missing * last[name] / -last["hits"]
+        for name, count in steady.items()
+    }

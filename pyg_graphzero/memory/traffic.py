@@ -111,14 +111,12 @@ def sample_traffic(
                 return traffic
             batch = pipeline.next()
             assert batch is not None  # without a timeout it waits
-            lists = [*batch[0], *(slots for _, slots in batch[2])]
-            lists = lists if keeps_edges else lists[: len(batch[0])]
+            lists = [*batch.nodes, *batch.slots] if keeps_edges else batch.nodes
             traffic.batches.append(lists)
-            sample, _, nodes, edges = batch[6][:4]
-            traffic.nodes += nodes
-            traffic.edges += edges
-            traffic.most_edges = max(traffic.most_edges, edges)
-            traffic.sample += sample
+            traffic.nodes += batch.num_nodes
+            traffic.edges += batch.num_edges
+            traffic.most_edges = max(traffic.most_edges, batch.num_edges)
+            traffic.sample += batch.sample_seconds
             held += sum(rows.nbytes for rows in lists)
             if perf_counter() - begun > seconds or held > max_bytes:
                 return traffic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,15 +50,16 @@ class Sampled:
     Attributes:
         nodes: Rows by node type, seeds first; see ``SampledGraph``.
         trees: Seed numbers by node type; None unless disjoint.
-        edges: ``edge_index`` within ``nodes``, and CSC slots (None: edges have no identity), by
-            edge type.
+        edge_index: Within ``nodes``, by edge type.
+        slots: In CSC, by edge type; None where edges have no identity.
         num_sampled_nodes: Counts per hop by node type.
         num_sampled_edges: Counts per hop by edge type; None where edges belong to no hop.
     """
 
     nodes: list[Tensor]
     trees: list[Tensor] | None
-    edges: list[tuple[Tensor, Tensor | None]]
+    edge_index: list[Tensor]
+    slots: Sequence[Tensor | None]
     num_sampled_nodes: list[list[int]] | None = None
     num_sampled_edges: list[list[int]] | None = None
 
@@ -150,12 +151,12 @@ class GraphSampler(BaseSampler):
         sampled = self.sample_of(made)
         return self.output(sampled, prepared.finish(sampled))
 
-    def sample_of(self, batch: tuple[Any, ...]) -> Sampled:
+    def sample_of(self, batch: _core.Batch) -> Sampled:
         """What was sampled of a batch of the engine."""
-        nodes, trees, edges, num_nodes, num_edges = batch[:5]
         return Sampled(
-            nodes, trees or None, edges, num_nodes, num_edges if self.is_by_hop else None
-        )
+            batch.nodes, batch.trees or None, batch.edge_index, batch.slots,
+            batch.num_sampled_nodes, batch.num_sampled_edges if self.is_by_hop else None,
+        )  # fmt: skip
 
     def output(self, sampled: Sampled, metadata: Any) -> Any:
         """A sample as PyG has it, of the user's nodes."""
@@ -165,13 +166,13 @@ class GraphSampler(BaseSampler):
         ]
         if not self.is_hetero:
             empty = torch.empty(0, dtype=torch.int64)
-            edge_index, slots = sampled.edges[0] if sampled.edges else (empty.expand(2, 0), empty)
+            edge_index = sampled.edge_index[0] if sampled.edge_index else empty.expand(2, 0)
             num_edges = sampled.num_sampled_edges
             return SamplerOutput(
                 node=nodes[0],
                 row=edge_index[0],
                 col=edge_index[1],
-                edge=slots,
+                edge=sampled.slots[0] if sampled.slots else empty,
                 batch=sampled.trees[0] if sampled.trees else None,
                 num_sampled_nodes=sampled.num_sampled_nodes and sampled.num_sampled_nodes[0],
                 num_sampled_edges=num_edges and num_edges[0],
@@ -184,9 +185,9 @@ class GraphSampler(BaseSampler):
 
         return HeteroSamplerOutput(
             node=by(types, nodes),
-            row=by(names, [edge_index[0] for edge_index, _ in sampled.edges]),
-            col=by(names, [edge_index[1] for edge_index, _ in sampled.edges]),
-            edge=by(names, [slots for _, slots in sampled.edges]),
+            row=by(names, [edge_index[0] for edge_index in sampled.edge_index]),
+            col=by(names, [edge_index[1] for edge_index in sampled.edge_index]),
+            edge=by(names, sampled.slots),
             batch=by(types, sampled.trees),
             num_sampled_nodes=by(types, sampled.num_sampled_nodes),
             num_sampled_edges=by(names, sampled.num_sampled_edges),
@@ -200,11 +201,15 @@ class GraphSampler(BaseSampler):
             def of(value: Any) -> Any:
                 return None if value is None else [value]
 
-            edges = [(torch.stack([out.row, out.col]), out.edge)] if self.graph.edge_types else []
+            nodes, has_edges = self._rows(None, out.node), bool(self.graph.edge_types)
             return Sampled(
-                [self._rows(None, out.node)], of(out.batch), edges, of(out.num_sampled_nodes),
-                of(out.num_sampled_edges) if edges else None,
-            )  # fmt: skip
+                [nodes],
+                of(out.batch),
+                [torch.stack([out.row, out.col])] if has_edges else [],
+                [out.edge] if has_edges else [],
+                of(out.num_sampled_nodes),
+                of(out.num_sampled_edges) if has_edges else None,
+            )
 
         def listed(keys: Any, values: Any) -> Any:
             return None if values is None else [values[key] for key in keys]
@@ -214,7 +219,8 @@ class GraphSampler(BaseSampler):
         return Sampled(
             [self._rows(name, out.node[name]) for name in types],
             listed(types, out.batch),
-            [(torch.stack([out.row[n], out.col[n]]), slots[n]) for n in names],
+            [torch.stack([out.row[name], out.col[name]]) for name in names],
+            [slots[name] for name in names],
             listed(types, out.num_sampled_nodes),
             listed(names, out.num_sampled_edges),
         )

@@ -78,15 +78,14 @@ def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> Ve
             schema.check_file(path, name, record)
             count, table_faults = _core.count_blocks(file)
             for first in range(0, count, _BLOCKS_PER_STEP):
-                for block, offset, size, detail in _core.verify_blocks(
-                    file, first, _BLOCKS_PER_STEP
-                ):
+                for bad in _core.verify_blocks(file, first, _BLOCKS_PER_STEP):
                     report.bad.append(
-                        f"{file}: block {block} (offset {offset}, {size} bytes): {detail}"
+                        f"{file}: block {bad.block} (offset {bad.offset}, {bad.size} bytes): "
+                        f"{bad.detail}"
                     )
                 if progress is not None:
                     progress(seen - record.bytes + min(first << 20, record.bytes), total)
-            report.bad += [f"{file}: {detail}" for *_, detail in table_faults]
+            report.bad += [f"{file}: {fault.detail}" for fault in table_faults]
             report.blocks += count
             report.bytes += record.bytes
         except FormatError as error:

@@ -196,7 +196,7 @@ def sampled(
                 return
             batch = pipeline.next()
             assert batch is not None  # without a timeout it waits
-            yield batch[0], [slots.numel() for _, slots in batch[2]]
+            yield batch.nodes, [slots.numel() for slots in batch.slots]
     finally:
         pipeline.close()
 

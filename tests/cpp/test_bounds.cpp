@@ -203,7 +203,7 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
       const auto rows = paged(make_files(dir, kRows, 2), ResidentRows::first(kRows, 0, kept));
       {
         const CutShort cut(dir / "rows1", 9 * kRow);
-        RowWindow::Stats stats;
+        ReadStats stats;
         if (how == 0) {
           const RowWindow window = rows->read(lists, 1 << 20);
           CHECK(window.errors[0] != nullptr && window.errors[1] != nullptr);

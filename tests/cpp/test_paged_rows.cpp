@@ -148,7 +148,7 @@ TEST(batches_that_read_are_those_in_memory) {
     Pipeline pipeline(threads, static_cast<std::int64_t>(random() % 20000));
     const std::uint64_t ahead = 1 + random() % 9;
     std::uint64_t asked = 0;
-    RowWindow::Stats stats;
+    ReadStats stats;
     for (std::uint64_t key = 0; key < 25; ++key) {
       for (; asked < 25 && asked < key + ahead; ++asked) {
         pipeline.submit(loading.recipe, request(asked));

@@ -240,8 +240,8 @@ TEST(a_window_reads_what_its_batches_share_once) {
   const std::vector<SampleRequest> requests(4, paged.request(seeds));
   std::vector<SamplingRun> one = begin_all(paged.sampler, {requests.front()});
   std::vector<SamplingRun> four = begin_all(paged.sampler, requests);
-  const RowWindow::Stats alone = sample_window(one, kPlenty).read;
-  const RowWindow::Stats together = sample_window(four, kPlenty).read;
+  const ReadStats alone = sample_window(one, kPlenty).read;
+  const ReadStats together = sample_window(four, kPlenty).read;
   CHECK(together.rows == 4 * alone.rows && together.reads == alone.reads);
   CHECK(together.bytes == alone.bytes && together.useful_bytes == alone.useful_bytes);
 }

@@ -169,7 +169,7 @@ TEST(reached_rows_are_loaded) {
         ResidentRows::of_bits(nodes, found.rows[0].bits.words()), {graph.column().file},
         std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1, 1 << 16}),
         {64, 4096, 1});
-    RowWindow::Stats stats;
+    ReadStats stats;
     std::int64_t group = 0;
     while (group < nodes) group = loaded.load(group, 50, stats);
     CHECK(stats.rows == std::ssize(rows));
