@@ -38,8 +38,9 @@ EdgeSlab slab_of(const Edges& edges) {
 }
 
 CscStatistics build(const Scratch& dir, const Edges& edges, CscOptions options,
-                    std::uint64_t memory, int threads, const std::string& name) {
-  const auto marks = std::make_shared<NodeMarks>(options.num_src);
+                    std::uint64_t memory, int threads, const std::string& name,
+                    bool marked = true) {
+  const auto marks = marked ? std::make_shared<NodeMarks>(options.num_src) : nullptr;
   options.max_edges = edges.src.size();
   CscBuilder builder(options, {memory, dir / "", threads}, marks, marks);
   builder.append(slab_of(edges));
@@ -102,6 +103,62 @@ TEST(build_with_every_option_in_little_memory) {
       CHECK(found.num_edges == found.input.edges + found.input.reverses - found.result.merged +
                                    found.result.loops_added);
     }
+  }
+}
+
+TEST(an_end_that_is_no_node_is_named) {
+  for (const bool of_source : {true, false}) {
+    Edges edges = random_edges(100, 5'000, 0.5);
+    (of_source ? edges.src : edges.dst)[4'321] = 100;
+    const Scratch dir;
+    CscOptions options;
+    options.num_src = options.num_dst = 100;
+    CHECK_THROWS(std::out_of_range,
+                 of_source ? "edge 4321: source id: found 100, expected 0 <= id < 100"
+                           : "edge 4321: destination id: found 100, expected 0 <= id < 100",
+                 build(dir, edges, options, 1 << 20, 2, "t"));
+  }
+}
+
+TEST(nobody_need_know_which_nodes_have_edges) {
+  const Edges edges = random_edges(100, 5'000, 0.5);
+  for (const bool undirected : {false, true}) {
+    const Scratch dir;
+    CscOptions options;
+    options.num_src = options.num_dst = 100;
+    options.undirected = undirected;
+    const CscStatistics marked = build(dir, edges, options, 1 << 20, 2, "a");
+    const CscStatistics found = build(dir, edges, options, 1 << 20, 2, "b", false);
+    CHECK(found.num_edges == marked.num_edges && found.input.edges == edges.src.size());
+  }
+}
+
+TEST(every_neighbourhood_is_in_the_order_of_its_sources_times) {
+  const Edges edges = random_edges(50, 3'000, 0.2);
+  std::vector<std::int64_t> times(50);
+  for (std::size_t i = 0; i < times.size(); ++i) times[i] = static_cast<std::int64_t>(i * 7 % 11);
+  auto [indptr, order] = sort_by_destination(edges.src, edges.dst, 50, 50);
+  const auto time = [&](std::int64_t edge) {
+    return times[static_cast<std::size_t>(edges.src[static_cast<std::size_t>(edge)])];
+  };
+  const auto bounds = indptr.span();
+  for (std::size_t v = 0; v + 1 < bounds.size(); ++v) {
+    std::stable_sort(order.data() + bounds[v], order.data() + bounds[v + 1],
+                     [&](std::int64_t a, std::int64_t b) { return time(a) < time(b); });
+  }
+  for (const std::uint64_t memory : {1ULL << 12, 1ULL << 24}) {
+    const Scratch dir;
+    CscOptions options;
+    options.num_src = options.num_dst = 50;
+    options.source_times = times;
+    build(dir, edges, options, memory, 2, "t");
+    const auto topology = Topology::open(dir / "t.gl");
+    const auto* const sources = static_cast<const std::uint32_t*>(topology->indices());
+    bool same = true;
+    for (std::int64_t slot = 0; slot < order.size(); ++slot) {
+      same &= sources[slot] == edges.src[static_cast<std::size_t>(order.data()[slot])];
+    }
+    CHECK(same);
   }
 }
 

@@ -207,6 +207,7 @@ TEST(room_for_windows_is_shared_and_never_more_than_there_is) {
   WindowRoom::Part first = room->take();
   CHECK(first.bytes() == 1000 && room->max_batches() == 8);
   CHECK(room->take().bytes() == 0);  // nothing is left, and nobody waits
+  CHECK(!room->has_half());
   room->divide_among(2);
   CHECK(room->max_batches() == 4);
   first.shrink(300);

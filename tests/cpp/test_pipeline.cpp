@@ -184,15 +184,16 @@ TEST(closing_wakes_whoever_waits) {
 // As at the end of an interpreter whose daemon thread drops its iterator.
 TEST(two_may_close_at_once) {
   for (int i = 0; i < 20; ++i) {
-    std::atomic<int> under_way{0};
+    std::atomic<int> under_way{0}, begun{0};
     const auto recipe = doing([&](std::uint64_t) {
       ++under_way;
+      ++begun;
       std::this_thread::sleep_for(2ms);
       --under_way;
     });
     auto pipeline = std::make_unique<Pipeline>(2, kPlenty);
     for (std::uint64_t key = 0; key < 8; ++key) pipeline->submit(recipe, request(key));
-    while (under_way.load() == 0) std::this_thread::yield();
+    while (begun.load() == 0) std::this_thread::yield();
     std::atomic<int> after{0};
     std::vector<std::thread> closers;
     for (int k = 0; k < 2; ++k) {

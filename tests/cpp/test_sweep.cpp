@@ -155,7 +155,8 @@ TEST(reached_rows_are_loaded) {
   for (int round = 0; round < 30; ++round) {
     const auto nodes = static_cast<std::int64_t>(2 + random() % 400);
     const Graph graph(random, nodes, static_cast<std::int64_t>(random() % 900));
-    const std::vector<std::int64_t> bounds{0, nodes / 2, nodes};
+    std::vector<std::int64_t> bounds;
+    for (std::int64_t k = 0; k <= 8; ++k) bounds.push_back(nodes * k / 8);
     const ReachLimits limits{static_cast<std::int64_t>(random() % 4000), {16}, {4}, 1 << 20};
     const Reach found = reach({nodes}, {{0, 0, graph.csc()}}, 0, bounds, 0, limits);
     const std::int64_t end = bounds[static_cast<std::size_t>(found.stop)];
@@ -165,6 +166,8 @@ TEST(reached_rows_are_loaded) {
       rows.insert(graph.indices[static_cast<std::size_t>(slot)]);
     }
     CHECK(found.rows[0].count == std::ssize(rows));
+    const std::int64_t edges = graph.indptr[static_cast<std::size_t>(end)];
+    CHECK(found.stop == 1 || std::ssize(rows) * 16 + edges * 4 <= limits.max_bytes);
     PagedRows loaded(
         ResidentRows::of_bits(nodes, found.rows[0].bits.words()), {graph.column().file},
         std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1, 1 << 16}),
