@@ -5,13 +5,11 @@
 
 Trains the GraphSAGE of `examples/wordnet_sage.py` from stores that differ in ``features=`` alone,
 with the same seeds. Scores are test accuracies, or the area under the ROC curve where there are two
-classes. Prints a table; writes JSON with the machine.
+classes.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import tempfile
 from pathlib import Path
@@ -20,31 +18,20 @@ from typing import Any
 import torch.nn.functional as F
 
 import pyg_graphzero as gz
-from pyg_graphzero.util.machine import machine
-from real_graphs import NAMES, graphs, train
+from harness.real_graphs import arguments, graphs, train
+from harness.record import parser, record, write
 
 ENCODINGS = (None, "float16", "bfloat16", "int8")
 EPOCHS = {"wordnet": 6, "tolokers": 20, "coauthor physics": 6}
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="directory with more graphs")
-    parser.add_argument("--graphs", nargs="+", default=list(NAMES), choices=NAMES)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--fanout", type=int, nargs="+", default=[5, 5])
-    parser.add_argument("--batch-size", type=int, default=512)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/accuracy.json"))
-    return parser.parse_args()
-
-
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Trains everything and prints a table."""
-    args = parse_args()
-    given = {key: str(value) for key, value in vars(args).items() if key not in ("data", "json")}
+    made = parser("accuracy", __doc__)
+    arguments(made, hidden=64, fanout=[5, 5])
+    made.add_argument("--epochs", type=int, help="by graph, if not given")
+    args = made.parse_args(argv)
     rows: list[dict[str, Any]] = []
-    args.json.parent.mkdir(parents=True, exist_ok=True)
     for name, data in graphs(args.graphs, args.data):
         # Counts of words are small integers, which every encoding would keep as they are.
         data.x = F.normalize(data.x) if name == "coauthor physics" else data.x
@@ -57,10 +44,11 @@ def main() -> None:
                 loss = summary.nodes[None].losses.get("x")
                 column = gz.open(store).info()["node_types"][0]["attrs"]["x"]
                 disk = gz.open(store).data()
-                scores = [train(disk, args, {}, seed, EPOCHS[name]) for seed in args.seeds]
+                epochs = args.epochs or EPOCHS[name]
+                scores = [train(disk, args, {}, seed, epochs) for seed in args.seeds]
             row = {
                 "graph": name,
-                "epochs": EPOCHS[name],
+                "epochs": epochs,
                 "features": encoding or "float32",
                 "bytes": column["bytes"],
                 "relative_rmse": 0.0 if loss is None else loss.relative_rmse,
@@ -73,8 +61,7 @@ def main() -> None:
                 f"{' '.join(f'{score:.4f}' for score in scores)}  {row['mean']:.4f}",
                 flush=True,
             )
-            document = {"machine": machine(), "arguments": given, "rows": rows}
-            args.json.write_text(json.dumps(document, indent=1))
+            write(args.json, record(args, argv, rows=rows))
 
 
 if __name__ == "__main__":

@@ -5,24 +5,20 @@
 Each way writes the same float16 rows, in pieces as activations come, until they are durable; the
 column is checksummed and published on the way. `encoded` is given float32 and rounds it. `nodes` is
 given the rows by node, in another order than theirs on disk, in pieces of that order. `plain` is
-pwrite(2) of 8 MiB at a time and one fdatasync(2). Prints medians and writes JSON with the machine,
-wall and CPU seconds.
+pwrite(2) of 8 MiB at a time and one fdatasync(2).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 import pyg_graphzero as gz
+from harness.record import in_turns, parser, record, write
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.util.machine import machine, storage
 
@@ -62,64 +58,44 @@ def write_column(store: Path, way: str, rows: torch.Tensor, times: int) -> None:
         opened.feature_store.remove_tensor(None, "h", None)
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=4_000_000)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--piece", type=int, default=50_000, help="rows of one call")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, default=None, help="on the disk to write to")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/column_writer.json"))
-    args = parser.parse_args()
+    made = parser("column_writer", __doc__)
+    made.add_argument("--nodes", type=int, default=4_000_000)
+    made.add_argument("--width", type=int, default=256)
+    made.add_argument("--piece", type=int, default=50_000, help="rows of one call")
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--dir", type=Path, default=None, help="on the disk to write to")
+    args = made.parse_args(argv)
 
     times = args.nodes // args.piece
     rows = torch.randn(args.piece, args.width, generator=torch.Generator().manual_seed(0)).half()
     num_bytes = times * rows.nbytes
-    seconds: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
         store = Path(folder) / "store"
         with StoreWriter(store, is_hetero=False) as writer:
             writer.add_node_type(None, times * args.piece)
             writer.finish()
         disk = storage(store)
-        for _ in range(args.rounds):
-            for way in WAYS:
-                plain = Path(folder) / "plain"
+        plain = Path(folder) / "plain"
 
-                def work(way: str = way, plain: Path = plain) -> None:
-                    if way == "plain":
-                        write_plain(plain, rows, times)
-                    else:
-                        write_column(store, way, rows, times)
+        def work(way: str) -> None:
+            if way != "plain":
+                return write_column(store, way, rows, times)
+            plain.unlink(missing_ok=True)
+            write_plain(plain, rows, times)
 
-                seconds[way].append(timed(work))
-                plain.unlink(missing_ok=True)
+        ways = {way: lambda way=way: work(way) for way in WAYS}
+        seconds = in_turns(ways, args.rounds, before=os.sync)
 
     print(f"{machine()}\n{disk}")
     print(f"{times * args.piece:,} rows of {args.width} float16, {num_bytes / 1e9:.2f} GB")
     print(f"{'':10} {'MB/s':>8} {'CPU s/GB':>9}")
     for way, runs in seconds.items():
-        wall = statistics.median(run["wall"] for run in runs)
-        cpu = statistics.median(run["cpu"] for run in runs)
+        wall = statistics.median(run["seconds"] for run in runs)
+        cpu = statistics.median(run["cpu_seconds"] for run in runs)
         print(f"{way:10} {num_bytes / wall / 1e6:8.0f} {cpu / num_bytes * 1e9:9.2f}")
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    document = {
-        "machine": machine(),
-        "storage": disk,
-        "arguments": {key: str(value) for key, value in vars(args).items()},
-        "bytes": num_bytes,
-        "seconds": seconds,
-    }
-    args.json.write_text(json.dumps(document, indent=1))
-
-
-def timed(work: Callable[[], None]) -> dict[str, float]:
-    """Wall and CPU seconds of a call, with what is dirty from before written out."""
-    os.sync()
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+    write(args.json, record(args, argv, storage=disk, bytes=num_bytes, seconds=seconds))
 
 
 if __name__ == "__main__":

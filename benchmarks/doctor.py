@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import pyg_graphzero as gz
+from harness.record import OUT, flags, parser, record, sampling_arguments, write
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.util.machine import machine, storage
 from pyg_graphzero.util.system import private_rss
 
 QUANTITIES = ("rows", "hits", "reads", "read_bytes", "useful_bytes")
@@ -55,41 +55,36 @@ def compare(store: Path, room: int, fanout: list[int], batch_size: int, workers:
     }
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs all cases and prints the ratios of fact to prediction."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--edges", type=int, default=15_000_000)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--fanout", type=int, nargs="+", default=[10, 5])
-    parser.add_argument("--batch-size", type=int, default=512)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--room", type=int, nargs="+", default=[250, 350, 450], help="MB")
-    parser.add_argument("--features", nargs="+", default=["float32", "float16", "int8"])
-    parser.add_argument("--stores", type=Path, default=Path("benchmarks/out/doctor"))
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/doctor.json"))
-    parser.add_argument("--case", nargs=2, metavar=("STORE", "MB"), help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    made = parser("doctor", __doc__)
+    sampling_arguments(made, 1_000_000, 15_000_000, [10, 5], 512)
+    made.add_argument("--width", type=int, default=128, help="of the features")
+    made.add_argument("--workers", type=int, default=1)
+    made.add_argument("--room", type=int, nargs="+", default=[250, 350, 450], help="MB")
+    made.add_argument("--features", nargs="+", default=["float32", "float16", "int8"])
+    made.add_argument("--dir", type=Path, default=OUT / "doctor", help="where stores are made")
+    made.add_argument("--case", nargs=2, metavar=("STORE", "MB"), help=argparse.SUPPRESS)
+    args = made.parse_args(argv)
     if args.case:
         store, room = Path(args.case[0]), int(args.case[1]) * 1_000_000
         print(json.dumps(compare(store, room, args.fanout, args.batch_size, args.workers)))
         return
 
-    args.stores.mkdir(parents=True, exist_ok=True)
+    args.dir.mkdir(parents=True, exist_ok=True)
     results = []
     shown = ("epoch", *QUANTITIES, *TIMES)
     print(f"{'':22}" + "".join(f"{name:>13}" for name in shown) + "   fact ÷ prediction")
     for features in args.features:
-        store = args.stores / f"{args.nodes}-{args.edges}-{args.dim}-{features}"
+        store = args.dir / f"{args.nodes}-{args.edges}-{args.width}-{features}"
         if not store.exists():
             encoding = {} if features == "float32" else {"features": features}
-            gz.convert(power_law(args.nodes, args.edges, args.dim), store, **encoding)
+            gz.convert(power_law(args.nodes, args.edges, args.width), store, **encoding)
         for room in args.room:
-            command = [sys.executable, __file__, "--case", str(store), str(room)]
-            command += ["--fanout", *map(str, args.fanout), "--batch-size", str(args.batch_size)]
-            command += ["--workers", str(args.workers)]
+            sampling = {name: getattr(args, name) for name in ("fanout", "batch_size", "workers")}
+            command = [sys.executable, __file__, *flags(case=[store, room], **sampling)]
             # What the disk was measured as is this case's own: nobody else measures it meanwhile.
-            own = os.environ | {"XDG_CACHE_HOME": str(args.stores)}
+            own = os.environ | {"XDG_CACHE_HOME": str(args.dir)}
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=own)
             case = {"features": features, "room_mb": room, **json.loads(done.stdout)}
             results.append(case)
@@ -103,14 +98,8 @@ def main() -> None:
                 ]
                 cells = "".join(f"{ratio:>13.2f}" for ratio in ratios)
                 print(f"{f'{features}, {room} MB':22}{name:>13}{cells}", flush=True)
-    report = {
-        "machine": machine(),
-        "storage": storage(args.stores),
-        "arguments": {k: str(v) for k, v in vars(args).items()},
-        "cases": results,
-    }
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(json.dumps(report, indent=1) + "\n")
+    del args.case
+    write(args.json, record(args, argv, cases=results))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,13 @@
 
 Two epochs each, alternating, medians: loading alone (every batch is delivered, nothing computed),
 and training a 3-layer GraphSAGE. The GPU's idle share is what of a training epoch no kernel ran in,
-from CUDA events around every step. Prints a table and writes JSON with the machine in it.
+from CUDA events around every step.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from torch_geometric.loader import PrefetchLoader
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
+from harness.record import OUT, in_turns, parser, record, sampling_arguments, write
 from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.util.machine import machine
@@ -77,27 +76,22 @@ def contestants(
     return rows
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--edges", type=int, default=15_000_000)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--batches", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--workers", type=int, nargs="+", default=[0, 2])
-    parser.add_argument("--store", type=Path, default=Path("benchmarks/out/gpu"))
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/gpu.json"))
-    args = parser.parse_args()
+    made = parser("gpu", __doc__)
+    sampling_arguments(made, 1_000_000, 15_000_000, [15, 10, 5], 1024)
+    made.add_argument("--dim", type=int, default=128)
+    made.add_argument("--batches", type=int, default=50)
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--workers", type=int, nargs="+", default=[0, 2])
+    made.add_argument("--dir", type=Path, default=OUT)
+    args = made.parse_args(argv)
     if not torch.cuda.is_available():
         raise SystemExit("benchmarks/gpu.py: found no GPU, expected one that torch can use")
 
-    args.store.parent.mkdir(parents=True, exist_ok=True)
     data = power_law(args.nodes, args.edges, args.dim)
-    gz.convert(data, args.store, force=True)
-    disk = gz.open(args.store).data()
+    gz.convert(data, args.dir / "gpu", force=True)
+    disk = gz.open(args.dir / "gpu").data()
     seeds = torch.randperm(args.nodes)[: args.batches * args.batch_size]
     model = GraphSAGE(args.dim, 256, len(args.fanout), NUM_CLASSES).cuda()
     optimizer = torch.optim.Adam(model.parameters())
@@ -106,33 +100,27 @@ def main() -> None:
         "train": lambda loader: train(loader, model, optimizer),
     }
 
-    times: dict[str, list[tuple[float, float]]] = {}
-    for round_number in range(args.rounds + 1):  # the first round warms up
-        for name, loader in contestants(data, disk, seeds, args).items():
-            for what, epoch in work.items():
-                epoch(loader)  # workers start, memory is page-locked
-                begin = time.perf_counter()
-                count, busy = epoch(loader)
-                took = time.perf_counter() - begin
-                if round_number:
-                    times.setdefault(f"{what}: {name}", []).append((took / count, 1 - busy / took))
+    loaders = contestants(data, disk, seeds, args)
+    works = {
+        f"{what}: {name}": lambda loader=loader, epoch=epoch: epoch(loader)
+        for name, loader in loaders.items()
+        for what, epoch in work.items()
+    }
+    # The round that warms up starts workers and page-locks memory.
+    times = {
+        name: [(run["seconds"] / run["value"][0], 1 - run["value"][1] / run["seconds"])
+               for run in runs]
+        for name, runs in in_turns(works, args.rounds).items()
+    }  # fmt: skip
 
-    print(f"{machine()}, {torch.cuda.get_device_name()}")
+    gpu = torch.cuda.get_device_name()
+    print(f"{machine()}, {gpu}")
     print(f"{'':46} {'batches/s':>10} {'GPU idle':>9}")
     for name, runs in times.items():
         seconds, idle = (statistics.median(values) for values in zip(*runs, strict=True))
         shown = f"{idle:9.0%}" if name.startswith("train") else f"{'':9}"
         print(f"{name:46} {1 / seconds:10.1f} {shown}")
-    args.json.write_text(
-        json.dumps(
-            {
-                "machine": machine() | {"gpu": torch.cuda.get_device_name()},
-                "arguments": {k: str(v) for k, v in vars(args).items()},
-                "seconds_per_batch_and_idle_share": times,
-            },
-            indent=1,
-        )
-    )
+    write(args.json, record(args, argv, gpu=gpu, seconds_per_batch_and_idle_share=times))
 
 
 if __name__ == "__main__":

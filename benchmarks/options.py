@@ -5,24 +5,21 @@
 
 Trains the GraphSAGE of `examples/wordnet_sage.py` with every option, from several seeds; all that
 differs is the options of the training loader. Counts nodes and edges over a whole epoch. Scores are
-test accuracies, or the area under the ROC curve where there are two classes. Prints a table; writes
-JSON with the machine.
+test accuracies, or the area under the ROC curve where there are two classes.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch_geometric.data import Data
 
-from pyg_graphzero.util.machine import machine
-from real_graphs import graphs, train, training_loader
+from harness.real_graphs import arguments, graphs, train, training_loader
+from harness.record import parser, record, write
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "uniform": {},
@@ -45,19 +42,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 EPOCHS = {"wordnet": 2, "tolokers": 10, "coauthor physics": 2}
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="directory with more graphs")
-    parser.add_argument("--graphs", nargs="+", default=list(EPOCHS), choices=list(EPOCHS))
-    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2], help="none: count")
-    parser.add_argument("--hidden", type=int, default=32)
-    parser.add_argument("--fanout", type=int, nargs="+", default=[10, 5])
-    parser.add_argument("--batch-size", type=int, default=512)
-    parser.add_argument("--window", type=int, default=16, help="batches whose reads go together")
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/options.json"))
-    return parser.parse_args()
 
 
 def count(data: Data, args: argparse.Namespace, options: dict[str, Any]) -> dict[str, float]:
@@ -92,12 +76,14 @@ def count(data: Data, args: argparse.Namespace, options: dict[str, Any]) -> dict
     }
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Counts, trains, and prints a table."""
-    args = parse_args()
+    made = parser("options", __doc__)
+    arguments(made, hidden=32, fanout=[10, 5])
+    made.add_argument("--epochs", type=int, help="by graph, if not given")
+    made.add_argument("--window", type=int, default=16, help="batches whose reads go together")
+    args = made.parse_args(argv)
     torch.set_num_threads(1)
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    given = {key: str(value) for key, value in vars(args).items() if key not in ("data", "json")}
     rows: list[dict[str, Any]] = []
     for name, data in graphs(args.graphs, args.data):
         print(
@@ -108,18 +94,17 @@ def main() -> None:
         for option, options in OPTIONS.items():
             row = {"graph": name, "option": option, "arguments": options}
             row |= count(data, args, options)
-            epochs = EPOCHS[name]
+            epochs = args.epochs or EPOCHS[name]
             row["scores"] = [train(data, args, options, seed, epochs) for seed in args.seeds]
-            row["mean"] = statistics.mean(row["scores"]) if args.seeds else None
+            row["mean"] = statistics.mean(row["scores"])
             rows.append(row)
             print(
                 f"{option:26} {row['nodes_per_batch']:11,.0f} {row['nodes_per_window']:11,.0f} "
-                f"{row['edges_per_batch']:12,.0f} {row['cpu_ms']:10.2f}  {row['mean'] or 0:.4f}   "
+                f"{row['edges_per_batch']:12,.0f} {row['cpu_ms']:10.2f}  {row['mean']:.4f}   "
                 f"{' '.join(f'{one:.4f}' for one in row['scores'])}",
                 flush=True,
             )
-            document = {"machine": machine(), "arguments": given, "rows": rows}
-            args.json.write_text(json.dumps(document, indent=1))
+            write(args.json, record(args, argv, rows=rows))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@
 Every contestant is a process under a limit on memory, page cache included, of a share of the
 features' bytes, and starts cold. The graph is made first (``pyg_graphzero.bench.communities``):
 32 GB of disk for 20 million nodes. Needs root, or a user for whom ``systemd-run --user --scope``
-can limit memory. Writes a JSON and three charts; ``docs/benchmarks.md`` says what is in them.
+can limit memory. Writes a JSON and charts; ``docs/benchmarks.md`` says what is in them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import dataclasses
 import gc
 import json
 import os
-import shlex
+import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -25,67 +25,231 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from out_of_core_report import charts, summary, table
-from out_of_core_runs import GROUPS, Run, Stores, choose, play
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
+from harness.child import Task, Tell, answer, deliver
+from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
+from harness.record import OUT, parser, record, write
+from harness.report import (
+    Result,
+    charts,
+    number,
+    rate,
+    reading,
+    short,
+    speed,
+    table,
+    whole_epochs,
+)
+from harness.run import CHILD, Run, play
 from pyg_graphzero import _core
 from pyg_graphzero.bench.cap import MemoryCap
-from pyg_graphzero.bench.communities import CommunityGraph
-from pyg_graphzero.bench.entrant import ENVIRONMENT
+from pyg_graphzero.bench.communities import CommunityGraph, check_rows
+from pyg_graphzero.bench.synthetic import NUM_CLASSES
+from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.sampling.sampler import NeighborSampler
-from pyg_graphzero.util.machine import machine, storage
+from pyg_graphzero.util.machine import machine
+from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size
 
+GROUPS = ("stock", "memmap", "graphbolt", "default", "ours", "train", "topology")
+CONTESTANTS: dict[str, type[Contestant]] = {
+    "stock": Stock,
+    "ours": Ours,
+    "memmap": TunedMemmap,
+    "graphbolt": GraphBolt,
+}
+SEEDS, HIDDEN = "train_idx", 128
 _SHARES = (0.01, 0.05, 0.1, 0.19, 0.25, 0.4)
+_COLUMNS = ["batches/s", "first", "last", "of batches", "hits", "reads/batch", "MB/batch"]
+_COLUMNS += ["reads: time/ideal", "anon+file", "charged"]
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dir", type=Path, required=True, help="where the graphs are made")
-    parser.add_argument("--nodes", type=int, default=20_000_000)
-    parser.add_argument("--edges-per-node", type=float, default=6.0)
-    parser.add_argument("--features", type=int, default=128)
-    parser.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--batches", type=int, default=0, help="of an epoch; 0: all seeds")
-    parser.add_argument("--train-batches", type=int, default=60, help="of an epoch with training")
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=180, help="for stock and memmap")
-    parser.add_argument("--epoch-seconds", type=float, default=600, help="an epoch of the others")
-    parser.add_argument(
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    made = parser("out_of_core", __doc__, json=False)
+    made.add_argument("--dir", type=Path, required=True, help="where the graphs are made")
+    made.add_argument("--nodes", type=int, default=20_000_000)
+    made.add_argument("--edges-per-node", type=float, default=6.0)
+    made.add_argument("--features", type=int, default=128)
+    made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
+    made.add_argument("--batch-size", type=int, default=1024)
+    made.add_argument("--batches", type=int, default=0, help="of an epoch; 0: all seeds")
+    made.add_argument("--train-batches", type=int, default=60, help="of an epoch with training")
+    made.add_argument("--epochs", type=int, default=3)
+    made.add_argument("--seconds", type=float, default=180, help="for stock and memmap")
+    made.add_argument("--epoch-seconds", type=float, default=600, help="an epoch of the others")
+    made.add_argument(
         "--patience", type=float, default=600, help="seconds for one batch, and for getting ready"
     )
-    parser.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the features")
-    parser.add_argument("--memory", help="limit, such as 2GB, instead of a share")
-    parser.add_argument(
+    made.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the features")
+    made.add_argument("--memory", help="limit, such as 2GB, instead of a share")
+    made.add_argument(
         "--training-memory", default="1GB", help="of the limit, what training takes for itself"
     )
-    parser.add_argument(
+    made.add_argument(
         "--trim",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="layers leave out what no seed hears of (trim_to_layer): less memory and time",
     )
-    parser.add_argument("--row-cache", help="bytes of graphbolt's cache; what is left by default")
-    parser.add_argument(
+    made.add_argument("--row-cache", help="bytes of graphbolt's cache; what is left by default")
+    made.add_argument(
         "--topology-memory", help="limit for topology out of core; 3/4 of the topology by default"
     )
-    parser.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
-    parser.add_argument("--repeat", type=int, default=1, help="runs of everything, in turn")
-    parser.add_argument("--keep", action="store_true", help="leave the graphs for the next run")
-    parser.add_argument(
+    made.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
+    made.add_argument("--repeat", type=int, default=1, help="runs of everything, in turn")
+    made.add_argument("--keep", action="store_true", help="leave the graphs for the next run")
+    made.add_argument(
         "--drop-caches",
         action=argparse.BooleanOptionalAction,
         default=os.geteuid() == 0,
         help="empty all of the machine's page cache before each run, not the stores' files alone",
     )
-    parser.add_argument("--stock-path", help="added to PYTHONPATH of stock PyG, for torch-sparse")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
-    return parser.parse_args()
+    made.add_argument("--stock-path", help="added to PYTHONPATH of stock PyG, for torch-sparse")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--out", type=Path, default=OUT)
+    made.add_argument("--name", default="out_of_core", help="of the JSON and the charts")
+    return made.parse_args(argv)
+
+
+# The child ########################################################################################
+
+
+def serve(task: Task, tell: Tell) -> None:
+    """One contestant: epochs of batches, each looked at or trained on."""
+    torch.manual_seed(task.seed)
+    start = time.perf_counter()
+    contestant = CONTESTANTS[task.do](task)
+    trainer = None
+    if task.hidden:
+        trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, task.trim, task.hidden)
+    took = time.perf_counter() - start
+    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
+    checked = False
+
+    def step(batch: Any) -> None:
+        nonlocal checked
+        if not checked:
+            check_rows(batch.n_id, batch.x)
+            checked = True
+        if trainer is not None:
+            trainer.step(contestant.trainable(batch))
+
+    deliver(task, tell, contestant.epoch, step, contestant.counts)
+
+
+# The parent #######################################################################################
+
+
+class Stores:
+    """The graph as stores, each made when it is first wanted.
+
+    Args:
+        folder: Where.
+        graph: Which.
+        sampling: What optimised ones are optimised for.
+
+    Raises:
+        ValueError: The folder has the stores of another graph.
+
+    Attributes:
+        folder: Where they are.
+        seconds: What making took, by name.
+    """
+
+    def __init__(self, folder: Path, graph: CommunityGraph, sampling: dict[str, Any]) -> None:
+        self.folder = folder / "out-of-core"
+        self.seconds: dict[str, float] = {}
+        self._graph, self._sampling = graph, sampling
+        facts = json.dumps(dataclasses.asdict(graph) | sampling)
+        mark = self.folder / "graph.json"
+        if mark.exists() and mark.read_text() != facts:
+            raise ValueError(
+                f"{self.folder}: found the stores of {mark.read_text()}, expected {facts}; "
+                "remove them, or name another --dir"
+            )
+        self.folder.mkdir(exist_ok=True)
+        mark.write_text(facts)
+
+    def make(self, name: str) -> Path:
+        """A store: ``f32`` or ``f16``, and with ``-opt`` in the order of their use."""
+        path = self.folder / name
+        if path.exists():
+            return path
+        base, optimised = name.removesuffix("-opt"), name.endswith("-opt")
+        source = self.make(base) if optimised else path
+        start = time.perf_counter()
+        if optimised:
+            gz.optimize(source, path, seeds=self._graph.train_nodes(), **self._sampling)
+        else:
+            self._graph.write(path, encoding="float16" if base == "f16" else None)
+        self.seconds[name] = time.perf_counter() - start
+        print(f"made {name} in {self.seconds[name]:.0f} s", flush=True)
+        return path
+
+
+def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> list[Run]:
+    """The runs that were asked for.
+
+    Args:
+        args: The arguments.
+        stores: Where stores come from.
+        limit: On memory, bytes.
+        small: The limit for topology out of core.
+    """
+    some = {"epochs": 1, "seconds": args.seconds, "num_seeds": args.batches * args.batch_size}
+    full = {**some, "epochs": args.epochs, "seconds": args.epoch_seconds}
+    train = {**full, "num_seeds": args.train_batches * args.batch_size}
+    train |= {"workers": 2, "hidden": HIDDEN}
+    cache = {"cache_bytes": parse_size(args.row_cache, "--row-cache")} if args.row_cache else {}
+    # What a model and its training take comes on top of a budget, and is under the limit too.
+    beside = limit - parse_size(args.training_memory, "--training-memory")
+
+    def run(name: str, group: str, do: str, store: str, cold: bool = True, **more: Any) -> Run:
+        task = Task(
+            do, str(stores.folder / store), seeds=SEEDS, fanout=args.fanout,
+            batch_size=args.batch_size, trim=args.trim, seed=args.seed, **{"limit": limit} | more,
+        )  # fmt: skip
+        path = args.stock_path if group == "stock" else None
+        return Run(name, group, task, cold, args.patience, path, lambda: stores.make(store))
+
+    runs = [
+        *(run(f"stock, {w} workers", "stock", "stock", "f32", workers=w, **some) for w in (0, 2)),
+        *(
+            run(
+                f"memmap {advice}, {threads} threads", "memmap", "memmap", "f32",
+                options={"advice": advice, "threads": threads}, **some,
+            )
+            for advice, threads in (("random", 4), ("random", 16), ("random", 64), ("sorted", 4))
+        ),
+        *(
+            run(
+                f"graphbolt scheme, {store}", "graphbolt", "graphbolt", store, options=cache, **full
+            )
+            for store in ("f32", "f16")
+        ),
+        run("no budget named, f32", "default", "ours", "f32", workers=2, **full),
+        *(
+            run(
+                f"ours, {store}, {w} workers", "ours", "ours", store,
+                workers=w, budget=limit, **full,
+            )
+            for store in ("f32", "f32-opt", "f16-opt")
+            for w in (0, 2)
+        ),
+        run(
+            "training in RAM, f16", "train", "ours", "f16-opt", cold=False, limit=None, **train
+        ),
+        run("training, f16-opt", "train", "ours", "f16-opt", budget=beside, **train),
+        run(
+            "topology out of core, f16-opt", "topology", "ours", "f16-opt", workers=2,
+            limit=small, budget=small, **full,
+        ),
+    ]  # fmt: skip
+    return [run for run in runs if run.group in args.only]
 
 
 def access(store: gz.Store, fanout: list[int], chunks: Iterable[Tensor]) -> dict[str, Any]:
@@ -110,38 +274,47 @@ def access(store: gz.Store, fanout: list[int], chunks: Iterable[Tensor]) -> dict
     }
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Makes the graphs, lets everybody run, and reports."""
-    args = parse()
+    args = parse(argv)
     graph = CommunityGraph(args.nodes, args.edges_per_node, args.features, seed=args.seed)
     feature_bytes = 4 * args.nodes * args.features
     limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * feature_bytes)
-    with MemoryCap(limit) as cap:  # before an hour's work: can it be done here?
-        means = cap.means
+    with MemoryCap(limit):  # before an hour's work: can it be done here?
+        pass
     args.dir.mkdir(parents=True, exist_ok=True)
-    args.out.mkdir(parents=True, exist_ok=True)
-    stores = Stores(args.dir, graph, args.fanout, args.batch_size)
+    sampling = {"num_neighbors": args.fanout, "batch_size": args.batch_size}
+    stores = Stores(args.dir, graph, sampling)
     try:
-        report = measure(args, stores, limit)
+        report = measure(args, argv, stores, graph, limit)
     finally:
         if not args.keep:
-            stores.remove()
-    report |= {"limit": limit, "means": means, "feature_bytes": feature_bytes}
-    args.out.joinpath("out_of_core.json").write_text(json.dumps(report, indent=1))
-    print(table(report))
-    print(*summary(report), sep="\n")
-    if (left_out := charts(report, args.out)) is not None:
-        print(left_out)
+            shutil.rmtree(stores.folder)
+    report |= {"limit": limit, "feature_bytes": feature_bytes}
+    write(args.out / f"{args.name}.json", report)
+    results = report["results"]
+    title = (
+        f"out of core: limit {format_bytes(limit)} ({limit / feature_bytes:.0%} of the features' "
+        f"bytes); cold start; batches/s with the time to warm up in it"
+    )
+    print(table(title, results, _COLUMNS))
+    print(*(f"{name}: {value}" for name, value in targets(results).items()), sep="\n")
+    watched = [e for e in results if e["limit"] == limit and e["group"] not in ("stock", "memmap")]
+    print(charts(results, [[e for e in watched if e["timeline"]]], args.out, args.name))
 
 
-def measure(args: argparse.Namespace, stores: Stores, limit: int) -> dict[str, Any]:
+def measure(
+    args: argparse.Namespace,
+    argv: list[str] | None,
+    stores: Stores,
+    graph: CommunityGraph,
+    limit: int,
+) -> dict[str, Any]:
     """Everything but the table."""
-    graph = stores.graph
-    store = stores.path("f32")
     seeds = graph.train_nodes()
-    seeds = seeds[torch.randperm(len(seeds), generator=torch.Generator().manual_seed(args.seed))]
-    with gz.open(store) as opened:
-        wanted = access(opened, args.fanout, seeds.split(args.batch_size))
+    with gz.open(stores.make("f32")) as opened:
+        order = torch.randperm(len(seeds), generator=torch.Generator().manual_seed(args.seed))
+        wanted = access(opened, args.fanout, seeds[order].split(args.batch_size))
         info = opened.info()["edge_types"][0]
     del opened
     gc.collect()  # what this process has mapped would not leave the page cache
@@ -152,53 +325,66 @@ def measure(args: argparse.Namespace, stores: Stores, limit: int) -> dict[str, A
     print(f"accesses that the hottest rows take: {shares}; touched at all {wanted['touched']:.0%}")
     topology = info["topology_bytes"]
     small = parse_size(args.topology_memory or f"{topology * 3 // 4}", "--topology-memory")
-    runs = choose(args, limit, small)
+    runs = choose(args, stores, limit, small)
     results = []
-    for number in range(args.repeat):
+    for repeat in range(args.repeat):
         for run in runs:
-            result = play(run, stores, seeds, args)
-            results.append(result | {"repeat": number})
-            print(short(run, result), flush=True)
-    return {
-        "schema": 1,
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": shlex.join(["python", *sys.argv]),
-        "machine": machine(),
-        "storage": storage(store),
-        "uring_refusal": _core.uring_refusal(),
-        "environment": ENVIRONMENT,
-        "graph": {
-            **dataclasses.asdict(graph),
-            "num_edges": info["num_edges"],
-            "topology_bytes": topology,
-            "seeds": len(seeds),
-            "accesses": wanted,
-            "seconds_to_make": stores.seconds,
-        },
-        "settings": {
-            "fanout": args.fanout,
-            "batch_size": args.batch_size,
-            "batches": args.batches,
-            "train_batches": args.train_batches,
-            "epochs": args.epochs,
-            "patience": args.patience,
-            "cap": args.cap,
-            "training_memory": args.training_memory,
-            "trim": args.trim,
-            "drop_caches": args.drop_caches,
-            "threads": torch.get_num_threads(),
-        },
-        "results": results,
-    }
+            result = play(run, Path(__file__), args.drop_caches)
+            results.append(result | {"repeat": repeat})
+            print(short(result), flush=True)
+    facts = {"num_edges": info["num_edges"], "topology_bytes": topology, "seeds": len(seeds)}
+    facts |= {"accesses": wanted, "seconds_to_make": stores.seconds}
+    return record(
+        args,
+        argv,
+        uring_refusal=_core.uring_refusal(),
+        graph=dataclasses.asdict(graph) | facts,
+        results=results,
+    )
 
 
-def short(run: Run, result: dict[str, Any]) -> str:
-    """A line as soon as it is known."""
-    if result["error"]:
-        return f"{run.name}: {result['error']}"
-    epochs = ", ".join(f"{e['batches']} in {e['seconds']:.1f} s" for e in result["epochs"])
-    return f"{run.name}: ready after {result['ready_seconds']:.1f} s; batches: {epochs}"
+def targets(results: list[Result]) -> dict[str, str]:
+    """What is to be compared with what, as far as there are figures for it."""
+    found: dict[str, str] = {}
+
+    def best(start: str) -> tuple[float, Result] | None:
+        rates = [(r, each) for each in results if each["name"].startswith(start)
+                 if (r := speed(each))]  # fmt: skip
+        return max(rates, key=lambda pair: pair[0], default=None)
+
+    for title, ours, theirs in (
+        ("against stock PyG over np.memmap", "ours, f32", "stock"),
+        ("against the tuned memmap", "ours, f32", "memmap"),
+        ("against the GraphBolt scheme, float32", "ours, f32", "graphbolt scheme, f32"),
+        ("against the GraphBolt scheme, float16", "ours, f16", "graphbolt scheme, f16"),
+    ):
+        a, b = best(ours), best(theirs)
+        if a and b:
+            more = "" if b[1]["batch_seconds"] else "more than "
+            line = f"{more}{number(a[0] / b[0])}× ({a[1]['name']} / {b[1]['name']})"
+            steady = rate(a[1], -1), rate(b[1], -1)
+            if len(whole_epochs(b[1])) > 1 and steady[0] and steady[1]:
+                line += f"; last epoch {number(steady[0] / steady[1])}×"
+            found[title] = line
+    for each in results:
+        if not each["name"].startswith(("ours", "training,", "topology")):
+            continue
+        if (read := reading(each)) is not None:
+            found[f"{each['name']}: time in reads against the ideal"] = f"{read['ratio']:.2f}×"
+        first, third = rate(each, 0), rate(each, 2)
+        if first and third:
+            found[f"{each['name']}: first epoch against the third"] = f"{third / first:.2f}×"
+        if each["limit"] and each["timeline"]:
+            share = each["peak"]["anon_and_file"] / each["limit"]
+            found[f"{each['name']}: RssAnon + resident pages of the limit"] = f"{share:.0%}"
+    ram, capped = best("training in RAM"), best("training, ")
+    if ram and capped:
+        last = rate(ram[1], -1), rate(capped[1], -1)
+        found["training, time under the limit against in RAM"] = f"{ram[0] / capped[0]:.2f}×" + (
+            f", last epoch {last[0] / last[1]:.2f}×" if last[0] and last[1] else ""
+        )
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    answer(serve) if sys.argv[1:] == [CHILD] else main()

@@ -8,9 +8,9 @@
 Without ``--data`` the graph is a synthetic one of the same shape (``papers100m_graph.py``), made as
 it is converted. Every phase is a process under a limit on memory, page cache included, that begins
 cold; ``convert``, ``optimize`` and ``graphzero`` run once, under the first limit, the others under
-each. Needs root, or a user for whom ``systemd-run --user --scope`` can limit memory; ``--limit
-none`` goes without. Writes a JSON and charts, and removes what it made unless told to ``--keep``
-it.
+each, ``accuracy`` under none. Needs root, or a user for whom ``systemd-run --user --scope`` can
+limit memory; ``--limit none`` goes without. Writes a JSON and charts, and removes what it made
+unless told to ``--keep`` it.
 
 Disk at scale 1: topology 6.5 GB, labels and masks 1.2 GB, features 14.2 GB in int8, 28.4 GB in
 float16. Optimizing writes all of it a second time with numbers of edges, and sorts edges on the
@@ -20,184 +20,304 @@ way: 78 GB with int8; within 45 GB that is a scale of 0.5.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import shlex
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from papers100m_accuracy import compare
-from papers100m_disk import check, listed, needs
-from papers100m_graph import PapersGraph, write_ogb
-from papers100m_report import charts, short, table
-from papers100m_run import ONCE, make_task, play
+from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGraph, write_ogb
+from papers100m_phases import ENCODINGS, PHASES, serve
 
+from harness.child import Task, answer
+from harness.record import OUT, parser, record, write
+from harness.report import charts, short, table
+from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.cap import MemoryCap
-from pyg_graphzero.bench.entrant import ENVIRONMENT
-from pyg_graphzero.util.machine import machine, storage
+from pyg_graphzero.bench.table import Table
+from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size
 
-PHASES = ("convert", "stock", "optimize", "train", "infer", "graphzero", "accuracy")
+# Phases that are only done once: under the first limit, or under none.
+ONCE = ("convert", "optimize", "graphzero", "accuracy")
+# Of a limit, what phases without a model are told to stay within; the rest is for pages of files.
+_SHARE = 0.75
+ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
+# Of a node: its label, three masks; of an optimized store also its row, and the node of its row.
+_NODE_BYTES, _ORDER_BYTES = 8 + 3, 4 + 4
+# An edge in a store; while edges are sorted its destination and number besides, and its number
+# again on its way into a file that then turns out to be superfluous.
+_EDGE_BYTES, _SORTED_BYTES = 4, 12 + 4
+# Text takes about so much for a feature and an edge.
+_TEXT_FEATURE, _TEXT_EDGE = 12, 18
+_COLUMNS = ["seconds", "s/batch", "epoch, min", "hits", "MB/batch", "reads: time/ideal", "stall"]
+_COLUMNS += ["RssAnon", "anon+file", "charged", "read", "written"]
+
+
+class DiskError(ValueError):
+    """A run would take more disk than there is, or than it may take."""
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--dir", type=Path, required=True, help="where everything is made")
-    parser.add_argument("--phases", default="convert,optimize,train", help=", ".join(PHASES))
-    parser.add_argument("--scale", type=float, default=1.0, help="of the nodes and edges")
-    parser.add_argument("--data", type=Path, help="directory of ogbn_papers100M itself")
-    parser.add_argument("--layout", choices=("stream", "ogb"), default="stream")
-    parser.add_argument("--features", choices=("float32", "float16", "int8"), default="int8")
-    parser.add_argument("--limit", nargs="+", default=["12GB"], help="on memory; or none")
-    parser.add_argument(
+    made = parser("papers100m", __doc__, json=False)
+    made.add_argument("--dir", type=Path, required=True, help="where everything is made")
+    made.add_argument("--phases", default="convert,optimize,train", help=", ".join(PHASES))
+    made.add_argument("--scale", type=float, default=1.0, help="of the nodes and edges")
+    made.add_argument("--data", type=Path, help="directory of ogbn_papers100M itself")
+    made.add_argument("--layout", choices=("stream", "ogb"), default="stream")
+    made.add_argument("--features", choices=ENCODINGS, default="int8")
+    made.add_argument("--limit", nargs="+", default=["12GB"], help="on memory; or none")
+    made.add_argument(
         "--training-memory",
         default="2.5GB",
         help="of the limit, what is left for the model and its batches (train, infer)",
     )
-    parser.add_argument("--memory", help="budget of this package, instead of what is left then")
-    parser.add_argument("--max-disk", default="45GB", help="refuse a run that takes more")
-    parser.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--batches", type=int, default=300, help="to train")
-    parser.add_argument("--seconds", type=float, default=3600, help="to train at most")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--eval-nodes", type=int, default=2048, help="of the training curve")
-    parser.add_argument("--patience", type=float, default=600, help="seconds for stock's batches")
-    parser.add_argument("--stock-workers", type=int, default=0)
-    parser.add_argument("--stock-path", help="added to stock's PYTHONPATH, for torch-sparse")
-    parser.add_argument("--graphzero-path", help="added to graphzero's PYTHONPATH")
-    parser.add_argument("--graphzero-scale", type=float, default=0.01, help="of its graph")
-    parser.add_argument("--accuracy-scale", type=float, default=0.01)
-    parser.add_argument("--accuracy-epochs", type=int, default=8)
-    parser.add_argument("--accuracy-fanout", type=int, nargs="+", default=[10, 5])
-    parser.add_argument("--accuracy-hidden", type=int, default=128)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of accuracy")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--keep", action="store_true", help="leave the store for the next run")
-    parser.add_argument(
+    made.add_argument("--memory", help="budget of this package, instead of what is left then")
+    made.add_argument("--max-disk", default="45GB", help="refuse a run that takes more")
+    made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
+    made.add_argument("--batch-size", type=int, default=1024)
+    made.add_argument("--hidden", type=int, default=256)
+    made.add_argument("--batches", type=int, default=300, help="to train")
+    made.add_argument("--seconds", type=float, default=3600, help="to train at most")
+    made.add_argument("--workers", type=int, default=2)
+    made.add_argument("--eval-nodes", type=int, default=2048, help="of the training curve")
+    made.add_argument("--patience", type=float, default=600, help="seconds for stock's batches")
+    made.add_argument("--stock-workers", type=int, default=0)
+    made.add_argument("--stock-path", help="added to stock's PYTHONPATH, for torch-sparse")
+    made.add_argument("--graphzero-path", help="added to graphzero's PYTHONPATH")
+    made.add_argument("--graphzero-scale", type=float, default=0.01, help="of its graph")
+    made.add_argument("--accuracy-scale", type=float, default=0.01)
+    made.add_argument("--accuracy-epochs", type=int, default=8)
+    made.add_argument("--accuracy-fanout", type=int, nargs="+", default=[10, 5])
+    made.add_argument("--accuracy-hidden", type=int, default=128)
+    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of accuracy")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--keep", action="store_true", help="leave the store for the next run")
+    made.add_argument(
         "--drop-caches",
         action=argparse.BooleanOptionalAction,
         default=os.geteuid() == 0,
         help="empty all of the machine's page cache before each phase",
     )
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/out"))
-    parser.add_argument("--name", default="papers100m", help="of the JSON and the charts")
-    args = parser.parse_args(argv)
+    made.add_argument("--out", type=Path, default=OUT)
+    made.add_argument("--name", default="papers100m", help="of the JSON and the charts")
+    args = made.parse_args(argv)
     args.phases = args.phases.split(",")
     unknown = set(args.phases) - set(PHASES)
     if unknown:
-        parser.error(f"--phases: found {', '.join(sorted(unknown))}, expected some of {PHASES}")
+        found = ", ".join(sorted(unknown))
+        made.error(f"--phases: found {found}, expected some of {', '.join(PHASES)}")
     args.limit = [None if each == "none" else parse_size(each, "--limit") for each in args.limit]
     return args
+
+
+def needs(
+    phases: Sequence[str],
+    scale: float,
+    features: str,
+    hidden: int,
+    layout: str,
+    graphzero_scale: float,
+) -> dict[str, int]:
+    """Bytes that lie on the disk at most in each phase.
+
+    Args:
+        phases: In their order.
+        scale: Of the graph.
+        features: How they are stored.
+        hidden: Width of the activations that inference keeps, in float16.
+        layout: ``stream``; ``ogb``, files that are made first; or ``data``, which are there.
+        graphzero_scale: Of the graph that goes through text.
+    """
+    nodes, edges = scale * NUM_NODES, scale * NUM_EDGES
+    rows = nodes * NUM_FEATURES * ITEM_BYTES[features]
+    store = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES
+    raw = nodes * (4 * NUM_FEATURES + 12) + edges * 16 if layout == "ogb" else 0
+    sorting = edges * (_EDGE_BYTES + _SORTED_BYTES)
+    share = graphzero_scale
+    text = share * (NUM_NODES * NUM_FEATURES * _TEXT_FEATURE + NUM_EDGES * _TEXT_EDGE)
+    peer = text + share * (NUM_NODES * NUM_FEATURES * 4 + NUM_EDGES * 8)
+    found: dict[str, int] = {}
+    for phase in phases:
+        # Edges that came in order of their destination have numbers of their own after that.
+        optimized = store + edges * _EDGE_BYTES + nodes * _ORDER_BYTES
+        # The reader of files writes rows first, the stream edges.
+        most = {
+            "convert": raw + (max(sorting, store) if layout == "stream" else rows + sorting),
+            # The old store, the new one, and edges that are being sorted or rows on their way.
+            "optimize": store + optimized + max(edges * _SORTED_BYTES, rows),
+            "train": store,
+            # Those of the last layer and of the one that is being made.
+            "infer": store + 2 * nodes * hidden * 2,
+            "stock": store + edges * 8,
+            "graphzero": store + peer,
+        }
+        found[phase] = int(most[phase])
+        if phase == "optimize":
+            store = optimized
+    return found
+
+
+def check(found: dict[str, int], folder: Path, most: int) -> None:
+    """Refuses a run that does not fit.
+
+    Raises:
+        DiskError: Says what each phase takes, and what would take less.
+    """
+    free = shutil.disk_usage(folder).free
+    phase = max(found, key=found.__getitem__)
+    if found[phase] <= min(free, most):
+        return
+    raise DiskError(
+        f"disk: found {format_bytes(free)} free and --max-disk {format_bytes(most)}, expected "
+        f"{format_bytes(found[phase])} for {phase!r} (at most, each: {listed(found)}). "
+        "--features int8 takes least and a smaller --scale less; optimize writes the store twice, "
+        "infer two layers of --hidden: leave a phase out of --phases, or raise --max-disk"
+    )
+
+
+def listed(found: dict[str, int]) -> str:
+    """What each phase takes, for a reader."""
+    return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())
+
+
+def run_of(args: argparse.Namespace, phase: str, limit: int | None) -> Run:
+    """A phase under a limit.
+
+    Raises:
+        ValueError: The limit leaves nothing beside ``--training-memory``.
+    """
+    beside = parse_size(args.training_memory, "--training-memory")
+    if args.memory:
+        budget: int | None = parse_size(args.memory, "--memory")
+    elif limit is None:
+        budget = None
+    elif phase in ("train", "infer"):
+        budget = limit - beside
+        if budget <= 0:
+            raise ValueError(
+                f"--limit: found {limit:,} bytes, expected more than {beside:,}, which are "
+                "--training-memory"
+            )
+    else:
+        budget = int(_SHARE * limit)
+    folder = args.dir / "papers100m"
+    data = args.data or (folder / "ogb" if args.layout == "ogb" else None)
+    options: dict[str, Any] = {
+        "work": str(folder / "work"),
+        "data": None if data is None else str(data),
+        "scale": args.scale,
+        "features": args.features,
+        "eval_nodes": args.eval_nodes,
+    }
+    others: dict[str, dict[str, Any]] = {
+        "stock": {
+            "workers": args.stock_workers,
+            "options": {"neighbors": str(folder / "work" / "neighbors.bin")},
+        },
+        "graphzero": {"options": options | {"graphzero_scale": args.graphzero_scale}},
+        "accuracy": {
+            "fanout": args.accuracy_fanout,
+            "hidden": args.accuracy_hidden,
+            "epochs": args.accuracy_epochs,
+            "options": options
+            | {"accuracy_scale": args.accuracy_scale, "accuracy_seeds": args.seeds},
+        },
+    }
+    given: dict[str, Any] = {
+        "limit": limit,
+        "budget": budget,
+        "seeds": MASKS["train"],
+        "fanout": args.fanout,
+        "batch_size": args.batch_size,
+        "workers": args.workers,
+        "batches": args.batches,
+        "seconds": args.patience if phase in ("stock", "graphzero") else args.seconds,
+        "hidden": args.hidden,
+        "seed": args.seed,
+        "options": options,
+    }
+    name = f"{phase}, {'no limit' if limit is None else f'{limit / 1e9:g} GB'}"
+    task = Task(phase, str(folder / "store"), **given | others.get(phase, {}))
+    path = {"stock": args.stock_path, "graphzero": args.graphzero_path}.get(phase)
+    patience = {"patience": args.patience} if phase == "stock" else {}
+    return Run(name, phase, task, path=path, **patience)
 
 
 def main(argv: list[str] | None = None) -> None:
     """Checks, runs the phases in the order they are named, and reports."""
     args = parse(argv)
     args.dir.mkdir(parents=True, exist_ok=True)
-    args.out.mkdir(parents=True, exist_ok=True)
     folder = args.dir / "papers100m"
-    phases = [each for each in args.phases if each != "accuracy"]
     layout = "data" if args.data else args.layout
+    phases = [each for each in args.phases if each != "accuracy"]
     wanted = needs(phases, args.scale, args.features, args.hidden, layout, args.graphzero_scale)
     if wanted:
         print(f"disk at most: {listed(wanted)}", flush=True)
         check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
-    for limit in args.limit:  # before an hour's work: can it be done here?
-        for phase in phases:
-            make_task(args, phase, limit)
-        if limit is not None and phases:
-            with MemoryCap(limit):
-                pass
+    runs = []
+    for phase in args.phases:
+        limits = [None] if phase == "accuracy" else args.limit
+        runs += [run_of(args, phase, limit) for limit in limits[: 1 if phase in ONCE else None]]
+    for limit in {run.task.limit for run in runs} - {None}:  # can it be done here?
+        with MemoryCap(limit):
+            pass
     if "convert" in phases and (folder / "store").exists():
         raise FileExistsError(17, "exists: name phases without convert, or remove it", str(folder))
-    report: dict[str, Any] = {
-        "schema": 1,
-        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "command": command(args, argv),
-        "machine": machine(),
-        "storage": storage(args.dir),
-        "environment": ENVIRONMENT,
-        "settings": settings(args),
-        "graph": None if args.data else facts(args),
-        "disk_needed": wanted,
-        "results": [],
-    }
+    graph = None if args.data else PapersGraph.of(args.scale, args.seed)
     try:
-        run(args, folder, report)
+        made = make_files(args, folder)
+        results = []
+        for run in runs:
+            results.append(play(run, Path(__file__), args.drop_caches))
+            print(short(results[-1]), flush=True)
+            tidy(folder, run.group)
+        names = ("num_nodes", "num_edges", "num_features", "num_communities", "scale")
+        facts = None if graph is None else {name: getattr(graph, name) for name in names}
+        report = record(args, argv, graph=facts, disk_needed=wanted, results=results, **made)
     finally:
         if folder.exists() and not args.keep:
             shutil.rmtree(folder)
-    args.out.joinpath(f"{args.name}.json").write_text(json.dumps(report, indent=1))
-    print(table(report))
-    if (left_out := charts(report, args.out, args.name)) is not None:
-        print(left_out)
+    write(args.out / f"{args.name}.json", report)
+    print(table("papers100m: every phase begins cold", results, _COLUMNS))
+    for each in results:
+        if "rows" in each["found"]:
+            print(accuracies(each["found"]["rows"]))
+    watched = [[each] for each in results if each.get("timeline")]
+    print(charts(results, watched, args.out, args.name))
 
 
-def run(args: argparse.Namespace, folder: Path, report: dict[str, Any]) -> None:
-    """All phases, into the report."""
-    folder.mkdir(exist_ok=True)
-    if args.layout == "ogb" and "convert" in args.phases and not (folder / "ogb").exists():
-        begin = time.perf_counter()
-        write_ogb(PapersGraph.of(args.scale, args.seed), folder / "ogb")
-        report["seconds_to_make_files"] = time.perf_counter() - begin
-    for phase in args.phases:
-        if phase == "accuracy":
-            report["accuracy"] = compare(
-                folder,
-                args.accuracy_scale,
-                args.seeds,
-                args.accuracy_epochs,
-                args.accuracy_hidden,
-                args.accuracy_fanout,
-                args.batch_size,
-            )
-            continue
-        for limit in args.limit[:1] if phase in ONCE else args.limit:
-            result = play(args, phase, limit)
-            report["results"].append(result)
-            print(short(result), flush=True)
-        if phase == "convert" and args.layout == "ogb":
-            shutil.rmtree(folder / "ogb")
+def make_files(args: argparse.Namespace, folder: Path) -> dict[str, float]:
+    """Room for what phases leave, and the dataset's files where these are asked for."""
+    (folder / "work").mkdir(parents=True, exist_ok=True)
+    if args.layout != "ogb" or "convert" not in args.phases or (folder / "ogb").exists():
+        return {}
+    begin = time.perf_counter()
+    write_ogb(PapersGraph.of(args.scale, args.seed), folder / "ogb")
+    return {"seconds_to_make_files": time.perf_counter() - begin}
 
 
-def command(args: argparse.Namespace, argv: list[str] | None) -> str:
-    """How it was called, without the names of this machine's folders."""
-    given = sys.argv[1:] if argv is None else argv
-    places = {
-        str(value): f"<{name}>"
-        for name, value in vars(args).items()
-        if name in ("dir", "data", "out", "stock_path", "graphzero_path") and value is not None
-    }
-    words = [places.get(word, word) for word in given]
-    return shlex.join(["python", "benchmarks/papers100m.py", *words])
+def tidy(folder: Path, phase: str) -> None:
+    """Removes what a phase leaves, or has read, that no other one needs."""
+    done = [each for each in (folder / "work").iterdir() if each.name != "model.pt"]
+    for each in [*done, folder / "ogb"] if phase == "convert" else done:
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink(missing_ok=True)
 
 
-def settings(args: argparse.Namespace) -> dict[str, Any]:
-    """The arguments, without folders."""
-    left_out = ("dir", "data", "out", "stock_path", "graphzero_path")
-    found = {name: value for name, value in vars(args).items() if name not in left_out}
-    return found | {"threads": torch.get_num_threads()}
-
-
-def facts(args: argparse.Namespace) -> dict[str, Any]:
-    """The synthetic graph in numbers."""
-    graph = PapersGraph.of(args.scale, args.seed)
-    return {
-        "num_nodes": graph.num_nodes,
-        "num_edges": graph.num_edges,
-        "num_features": graph.num_features,
-        "num_communities": graph.num_communities,
-        "scale": args.scale,
-    }
+def accuracies(rows: list[dict[str, Any]]) -> str:
+    """A line for each encoding."""
+    lines = [
+        [each["features"], f"{each['mean']:.2%}", " ".join(map("{:.2%}".format, scores))]
+        for each in rows
+        for scores in [each["test_accuracy"]]
+    ]
+    return Table("test accuracy", ["features", "mean", "each seed"], lines).text()
 
 
 if __name__ == "__main__":
-    main()
+    answer(serve) if sys.argv[1:] == [CHILD] else main()

@@ -1,26 +1,30 @@
-"""The phases of ``papers100m.py`` that are this package's own: from the dataset to predictions."""
+"""The phases of ``papers100m.py``, from the dataset to predictions: this is their process."""
 
 from __future__ import annotations
 
 import dataclasses
+import statistics
 import time
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from events import Tell
 from papers100m_graph import MASKS, NUM_CLASSES, PapersGraph
-from papers100m_task import Pace, Task, store_bytes
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
+from harness.child import Pace, Task, Tell, deliver
+from harness.peers import Stock
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.util.disk import probe
+from pyg_graphzero.util.machine import version
 
+ENCODINGS = ("float32", "float16", "int8")
 # Rows that are looked up after a conversion, and how far those of int8 may be off.
 _CHECKED = 1000
 _TOLERANCE = {"float32": 0.0, "float16": 2e-3, "int8": 3e-2}
@@ -29,15 +33,32 @@ _WARM_UP = 0.2
 _LOOKS = 8  # at the accuracy on validation nodes
 
 
+def encoding(features: str) -> str | None:
+    """How features are stored, as ``gz.convert(features=...)`` has it."""
+    return None if features == "float32" else features
+
+
+def model_file(task: Task) -> Path:
+    """Where training leaves its model."""
+    return Path(task.options["work"]) / "model.pt"
+
+
+def serve(task: Task, tell: Tell) -> None:
+    """One phase."""
+    torch.manual_seed(task.seed)
+    tell({"event": "found", "found": PHASES[task.do](task, tell)})
+
+
 def convert(task: Task, tell: Tell) -> dict[str, Any]:
     """The dataset in a directory, or the synthetic graph as a stream, to a store."""
-    store = Path(task.store)
+    store, source, features = Path(task.store), task.options["data"], task.options["features"]
+    graph = PapersGraph.of(task.options["scale"], task.seed)
     begin = time.perf_counter()
-    if task.data is not None:
-        gz.convert(task.data, store, features=task.encoding, memory=task.budget, progress=False)
+    if source is not None:
+        given = {"features": encoding(features), "memory": task.budget}
+        gz.convert(source, store, progress=False, **given)
     else:
-        graph = task.graph
-        graph.write(store, task.encoding, task.budget)
+        graph.write(store, encoding(features), task.budget)
     seconds = time.perf_counter() - begin
     with gz.open(store) as opened:
         facts: dict[str, Any] = {
@@ -46,9 +67,10 @@ def convert(task: Task, tell: Tell) -> dict[str, Any]:
         }
         data = opened.data()
         facts["split"] = {mask: int(data[mask].sum()) for mask in MASKS.values()}
-        if task.data is None:
-            check_rows(graph, task.features, opened)
-    return facts | {"seconds": seconds, "store_bytes": store_bytes(store)}
+        if source is None:
+            check_rows(graph, features, opened)
+    size = sum(each.stat().st_size for each in store.rglob("*") if each.is_file())
+    return facts | {"seconds": seconds, "store_bytes": size}
 
 
 def check_rows(graph: PapersGraph, features: str, store: gz.Store) -> None:
@@ -93,8 +115,6 @@ def optimize(task: Task, tell: Tell) -> dict[str, Any]:
 
 def train(task: Task, tell: Tell) -> dict[str, Any]:
     """GraphSAGE on sampled batches within the budget, for some hundred of them."""
-    torch.manual_seed(task.seed)
-    disk = probe(task.store, refresh=True)
     store = gz.open(task.store, memory=task.budget)
     data = store.data()
     loader = gz.loader.NeighborLoader(
@@ -110,7 +130,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     next(iter(loader))  # the first loader that begins decides what stays in memory
     looks = validation(task, data)
     trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, True, task.hidden)
-    tell({"event": "ready", "seconds": 0.0, "facts": {"batches_per_epoch": len(loader)}})
+    tell({"event": "ready", "seconds": 0.0, "facts": {"epoch_batches": len(loader)}})
     pace = Pace(task, tell)
     warm_up = max(1, int(_WARM_UP * min(task.batches, len(loader))))
     every = max(1, task.batches // _LOOKS)
@@ -122,7 +142,7 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
         marks: list[tuple[LoaderStats, float]] = []
         for number, batch in enumerate(loader, 1):
             loss = trainer.step(batch)
-            wanted = pace.batch(batch.num_nodes, batch.num_edges, loss=loss)
+            wanted = pace.batch(batch.num_nodes, batch.num_edges)
             if number in (warm_up, len(loader)) or not wanted:
                 stats = loader.stats()
                 assert stats is not None
@@ -137,16 +157,15 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
                 break
         # An epoch that ended before it was steady says less than the one before it.
         steady = marks if len(marks) > 1 else steady or marks
-    torch.save(trainer.model.state_dict(), task.model)
+    torch.save(trainer.model.state_dict(), model_file(task))
     found = {"batches": pace.batches, "seconds": pace.elapsed, "curve": curve}
-    found["epoch_batches"] = len(loader)
-    return found | {"steady": steady_state(steady, len(loader), disk)}
+    return found | {"steady": steady_state(steady)}
 
 
 def validation(task: Task, data: Any) -> list[Any]:
     """Batches of validation nodes, sampled once, that are kept to look at again and again."""
     nodes = data[MASKS["valid"]].nonzero().view(-1)
-    nodes = nodes[torch.randperm(len(nodes))[: task.options.get("eval_nodes", 2048)]]
+    nodes = nodes[torch.randperm(len(nodes))[: task.options["eval_nodes"]]]
     return list(
         gz.loader.NeighborLoader(
             data, task.fanout, input_nodes=nodes, batch_size=task.batch_size, edge_ids=False
@@ -154,15 +173,11 @@ def validation(task: Task, data: Any) -> list[Any]:
     )
 
 
-def steady_state(
-    marks: list[tuple[LoaderStats, float]], epoch_batches: int, disk: Any
-) -> dict[str, Any] | None:
-    """What the batches between two marks took; None if there are not two.
+def steady_state(marks: list[tuple[LoaderStats, float]]) -> dict[str, Any] | None:
+    """What a loader counted between two marks; None if there are not two.
 
     Args:
         marks: Counts of an epoch at two moments, and the seconds that were not training by then.
-        epoch_batches: Batches of an epoch.
-        disk: What a probe of it found.
     """
     (first, before), (last, after) = marks[0], marks[-1]
     if last.batches == first.batches:
@@ -171,34 +186,18 @@ def steady_state(
     spent = {name: getattr(last, name) - getattr(first, name) for name in names}
     counts = LoaderStats(**spent | {"num_workers": last.num_workers})
     counts.elapsed -= after - before
-    reads = counts.reads + counts.topology_reads
-    num_bytes = counts.read_bytes + counts.topology_bytes
-    ideal = max(reads / disk.random_iops, num_bytes / disk.bytes_per_second)
-    reading = counts.read + counts.topology_read
-    per_batch = counts.elapsed / counts.batches
-    return {
-        "counts": counts.to_dict(),
-        "seconds_per_batch": per_batch,
-        "epoch_seconds": per_batch * epoch_batches,
-        "disk": {"iops": disk.random_iops, "bytes_per_second": disk.bytes_per_second},
-        "reading_seconds": reading,
-        "ideal_seconds": ideal,
-        "device_use": ideal / reading if reading else None,
-        "device_busy": ideal / counts.elapsed if counts.elapsed else None,
-        "stall_share": counts.stall / counts.elapsed if counts.elapsed else None,
-    }
+    return counts.to_dict()
 
 
 def infer(task: Task, tell: Tell) -> dict[str, Any]:
     """Classes of all nodes, layer by layer over the whole graph; how many are right is told."""
-    torch.manual_seed(task.seed)
     with gz.open(task.store, mode="r+", memory=task.budget) as store:
         # Not by data.x, which would decode all rows.
         width = store.feature_store.get_tensor_size(group_name=None, attr_name="x")[1]
         model = GraphSAGE(width, task.hidden, len(task.fanout), NUM_CLASSES)
-        trained = task.model.exists()
+        trained = model_file(task).exists()
         if trained:
-            load_model(model, torch.load(task.model, weights_only=True))
+            load_model(model, torch.load(model_file(task), weights_only=True))
         model.eval()
         # Under another limit it is done anew: a name that is not taken yet.
         taken = store.data().keys()
@@ -239,3 +238,179 @@ def load_model(model: torch.nn.Module, state: dict[str, Tensor]) -> None:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise ValueError(f"the trained model is another one, --hidden differs: {error}") from error
+
+
+def stock(task: Task, tell: Tell) -> dict[str, Any]:
+    """PyG's own loader over maps, and the same training; as many batches as time allows."""
+    begin = time.perf_counter()
+    contestant = Stock(task)
+    # torch-sparse does not tell which nodes are of which hop: nothing can be trimmed.
+    trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, False, task.hidden)
+    took = time.perf_counter() - begin
+    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
+    step = lambda batch: trainer.step(contestant.trainable(batch))  # noqa: E731
+    deliver(task, tell, contestant.epoch, step)
+    return {}
+
+
+def graphzero(task: Task, tell: Tell) -> dict[str, Any]:
+    """The package ``graphzero`` 0.2: text to its files, and hops and rows of batches out of them.
+
+    What is known so far is told after each step: the last words of a process that dies.
+    """
+    import graphzero as peer  # type: ignore[import-not-found]
+
+    scale = task.options["graphzero_scale"]
+    found: dict[str, Any] = {"version": version("graphzero"), "scale": scale, "steps": {}}
+    graph = PapersGraph.of(scale, task.seed)
+    found |= {"num_nodes": graph.num_nodes, "num_edges": graph.num_edges}
+    work = Path(task.options["work"])
+    edges, features = work / "edges.csv", work / "features.csv"
+
+    def step(name: str, do: Callable[[], Any]) -> Any:
+        begin = time.perf_counter()
+        tell({"event": "found", "found": found | {"failed_in": name}})
+        value = do()
+        found["steps"][name] = time.perf_counter() - begin
+        tell({"event": "found", "found": found})
+        return value
+
+    step("write edges.csv", lambda: write_edges(graph, edges))
+    step("write features.csv", lambda: write_features(graph, features))
+    found["text_bytes"] = edges.stat().st_size + features.stat().st_size
+    topology, rows = str(work / "graph.gl"), str(work / "rows.gd")
+    step("convert_csv_to_gl", lambda: peer.convert_csv_to_gl(str(edges), topology, True))
+    kind = peer.DataType.FLOAT32
+    step("convert_csv_to_gd", lambda: peer.convert_csv_to_gd(str(features), rows, kind))
+    opened = step("Graph", lambda: peer.Graph(topology))
+    store = step("FeatureStore", lambda: peer.FeatureStore(rows))
+    found["opened"] = {"num_nodes": opened.num_nodes, "num_edges": opened.num_edges}
+    found["opened"]["rows"] = store.num_nodes
+    found["is_right"] = check_peer(opened, store, graph)
+    tell({"event": "found", "found": found})
+    tell({"event": "ready", "seconds": sum(found["steps"].values()), "facts": {}})
+    pace = Pace(task, tell)
+    seeds = graph.split["train"]
+    rng = np.random.default_rng(task.seed)
+    rng.shuffle(seeds)
+    table = store.get_tensor()
+    for at in range(0, len(seeds), task.batch_size):
+        frontier = seeds[at : at + task.batch_size]
+        nodes, num_edges = [frontier], 0
+        for fanout in task.fanout:
+            # It samples one hop, and neither numbers nodes anew nor leaves out those it had.
+            drawn = opened.batch_random_fanout(frontier.astype(np.uint64), fanout)
+            num_edges += drawn.size
+            frontier = np.setdiff1d(drawn, np.concatenate(nodes))
+            nodes.append(frontier)
+        every = np.concatenate(nodes)
+        table[every].sum()
+        if not pace.batch(len(every), num_edges):
+            break
+    return found | {"batches": pace.batches, "seconds": pace.elapsed}
+
+
+def check_peer(opened: Any, store: Any, graph: PapersGraph) -> dict[str, Any]:
+    """Whether what it gives is in the graph: neighbours of a node that has few, rows of some."""
+    chunk = next(graph.edges())
+    degree = np.bincount(chunk.dst)
+    few = int(np.flatnonzero((degree > 0) & (degree < 8))[0])
+    true = set(chunk.src[chunk.dst == few].tolist())
+    drawn = set(opened.batch_random_fanout(np.array([few], np.uint64), 15)[0].tolist())
+    rows = graph.features().read(0, 100).numpy()
+    same = bool(np.allclose(store.get_tensor()[:100], rows, atol=1e-4))
+    found = {"node": few, "neighbors": sorted(true), "drawn_15": sorted(drawn)}
+    return found | {"drawn_are_neighbors": drawn <= true, "rows": same}
+
+
+def write_edges(graph: PapersGraph, path: Path) -> None:
+    """Text with the destination first, so that the neighbours it samples are in-neighbours."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    schema = pa.schema([("src", pa.int32()), ("dst", pa.int32())])
+    with csv.CSVWriter(path, schema) as writer:
+        for chunk in graph.edges():
+            arrays = [pa.array(chunk.dst), pa.array(chunk.src)]
+            writer.write(pa.record_batch(arrays, schema=schema))
+
+
+def write_features(graph: PapersGraph, path: Path) -> None:
+    """Text with the node first."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    names = ["node", *(f"f{i}" for i in range(graph.num_features))]
+    kinds = [pa.int64(), *[pa.float32()] * graph.num_features]
+    schema = pa.schema(list(zip(names, kinds, strict=True)))
+    begin = 0
+    with csv.CSVWriter(path, schema, write_options=csv.WriteOptions(include_header=False)) as file:
+        for slab in graph.features().slabs():
+            columns = [pa.array(column) for column in slab.numpy().T]
+            nodes = pa.array(np.arange(begin, begin + len(slab)))
+            file.write(pa.record_batch([nodes, *columns], schema=schema))
+            begin += len(slab)
+
+
+def accuracy(task: Task, tell: Tell) -> dict[str, Any]:
+    """What features in fewer bytes cost: the same GraphSAGE on every encoding, several seeds.
+
+    What a model learns from a node's own features alone is told beside it, and what guessing gives.
+    """
+    begin = time.perf_counter()
+    graph = PapersGraph.of(task.options["accuracy_scale"])
+    rows: dict[str, list[float]] = {}
+    for features in ENCODINGS:
+        path = Path(task.options["work"]) / features
+        graph.write(path, encoding(features))
+        with gz.open(path) as store:
+            data, seeds = store.data(), task.options["accuracy_seeds"]
+            rows[features] = [test(task, data, seed, task.fanout) for seed in seeds]
+            if features == "float32":
+                rows["float32, own features"] = [test(task, data, seed, []) for seed in seeds]
+    labels = graph.labels()[torch.from_numpy(graph.split["test"])]
+    rows["the most frequent class"] = [float(labels.bincount().max()) / len(labels)]
+    return {
+        "seconds": time.perf_counter() - begin,
+        "rows": [
+            {"features": name, "test_accuracy": scores, "mean": statistics.mean(scores)}
+            for name, scores in rows.items()
+        ],
+    }
+
+
+def test(task: Task, data: Any, seed: int, fanout: list[int]) -> float:
+    """Accuracy on the test nodes after training; without fan-out, of nodes on their own."""
+    torch.manual_seed(seed)
+
+    def loader(mask: str, shuffle: bool) -> Any:
+        return gz.loader.NeighborLoader(
+            data,
+            fanout or [0],
+            input_nodes=data[mask],
+            batch_size=task.batch_size,
+            shuffle=shuffle,
+            num_workers=1,
+            edge_ids=False,
+        )
+
+    layers = max(1, len(fanout))
+    trainer = Trainer(
+        Data(), None, layers, NUM_CLASSES, bool(fanout), task.hidden or 128, dropout=0.5
+    )
+    batches = loader(MASKS["train"], True)
+    for _ in range(task.epochs):
+        for batch in batches:
+            trainer.step(batch)
+    return trainer.accuracy(loader(MASKS["test"], False))
+
+
+PHASES: dict[str, Callable[[Task, Tell], dict[str, Any]]] = {
+    "convert": convert,
+    "stock": stock,
+    "optimize": optimize,
+    "train": train,
+    "infer": infer,
+    "graphzero": graphzero,
+    "accuracy": accuracy,
+}

@@ -5,8 +5,8 @@
 A graph with communities and hubs, whose seeds lie in some of the communities, in a fraction of the
 size of ogbn-papers100M with a batch in proportion. Every order is made from sampled epochs, and
 tried on another one: the first rows are in memory, the others are read for a window of batches at a
-time, merged as the engine would. Prints JSON: misses as a share of the rows asked for; reads, bytes
-and the time they take on a disk of 75,000 random reads a second and 1.3 GB/s, for each batch.
+time, merged as the engine would. Told are misses as a share of the rows asked for; reads, bytes and
+the time they take on a disk of 75,000 random reads a second and 1.3 GB/s, for each batch.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from harness.record import parser, record, write
 from pyg_graphzero import _core
 from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.tune.ranking import (
     count_accesses,
-    inverse,
     number_by_first_touch,
     order_rows,
     sampled,
     shuffled,
 )
-from pyg_graphzero.util.machine import machine
 
 ROW_BYTES, GAP, MOST = 512, 16 << 10, 512 << 10
 READS_PER_SECOND, BYTES_PER_SECOND = 75_000, 1.3e9
@@ -73,8 +73,8 @@ def ranks(sampler: NeighborSampler, seeds: Tensor, args: argparse.Namespace) -> 
     degree = torch.bincount(indices.to(torch.int64), minlength=num_nodes)
     found = {
         "as it is": torch.arange(num_nodes),
-        "degree": inverse(degree.argsort(descending=True, stable=True)),
-        "count": inverse(counts.argsort(descending=True, stable=True)),
+        "degree": inverse_permutation(degree.argsort(descending=True, stable=True)),
+        "count": inverse_permutation(counts.argsort(descending=True, stable=True)),
     }
     for batch in args.touch:
         places = {None: torch.full((num_nodes,), -1, dtype=torch.int32)}
@@ -83,7 +83,7 @@ def ranks(sampler: NeighborSampler, seeds: Tensor, args: argparse.Namespace) -> 
         for hot in args.hot:
             order = order_rows(counts, places[None].clone(), hot)
             rest = f"by first touch, {batch} seeds a batch" if batch else "as it was"
-            found[f"count > {hot}, then {rest}"] = inverse(order)
+            found[f"count > {hot}, then {rest}"] = inverse_permutation(order)
     return found
 
 
@@ -123,23 +123,24 @@ def tried(rank: Tensor, batches: list[Tensor], shares: list[int], windows: list[
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--degree", type=int, default=15)
-    parser.add_argument("--community", type=int, default=500)
-    parser.add_argument("--inside", type=float, default=0.7, help="share of edges inside of one")
-    parser.add_argument("--local", action="store_true", help="communities are numbered in turn")
-    parser.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
-    parser.add_argument("--batch-size", type=int, default=16)
-    parser.add_argument("--epochs", type=float, default=2.0)
-    parser.add_argument("--batches", type=int, default=192)
-    parser.add_argument("--cache", type=int, nargs="+", default=[10, 20, 30])
-    parser.add_argument("--window", type=int, nargs="+", default=[4, 16, 64])
-    parser.add_argument("--hot", type=int, nargs="+", default=[0, 4, 8])
-    parser.add_argument("--touch", type=int, nargs="+", default=[0, 128])
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+def main(argv: list[str] | None = None) -> None:
+    """Makes the orders and tries each."""
+    made = parser("ranking", __doc__)
+    made.add_argument("--nodes", type=int, default=1_000_000)
+    made.add_argument("--degree", type=int, default=15)
+    made.add_argument("--community", type=int, default=500)
+    made.add_argument("--inside", type=float, default=0.7, help="share of edges inside of one")
+    made.add_argument("--local", action="store_true", help="communities are numbered in turn")
+    made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
+    made.add_argument("--batch-size", type=int, default=16)
+    made.add_argument("--epochs", type=float, default=2.0)
+    made.add_argument("--batches", type=int, default=192)
+    made.add_argument("--cache", type=int, nargs="+", default=[10, 20, 30])
+    made.add_argument("--window", type=int, nargs="+", default=[4, 16, 64])
+    made.add_argument("--hot", type=int, nargs="+", default=[0, 4, 8])
+    made.add_argument("--touch", type=int, nargs="+", default=[0, 128])
+    made.add_argument("--seed", type=int, default=0)
+    args = made.parse_args(argv)
 
     data = clustered(args.nodes, args.degree, args.community, args.inside, args.local, args.seed)
     sampler = NeighborSampler(data, args.fanout)
@@ -147,14 +148,13 @@ def main() -> None:
     other = shuffled(seeds, args.batch_size, 1.0, args.seed + 1)
     epoch = sampled(sampler, None, seeds, islice(other, args.batches), seed=args.seed + (1 << 40))
     batches = [nodes[0].clone() for nodes, _ in epoch]
-    print(json.dumps({
-        "machine": machine(),
-        "arguments": vars(args),
-        "seeds": seeds.numel(),
-        "nodes a batch": round(sum(b.numel() for b in batches) / len(batches)),
-    }))  # fmt: skip
+    size = round(sum(b.numel() for b in batches) / len(batches))
+    print(f"{seeds.numel():,} seeds, {size:,} nodes a batch")
+    found = {}
     for name, rank in ranks(sampler, seeds, args).items():
-        print(json.dumps({name: tried(rank, batches, args.cache, args.window)}), flush=True)
+        found[name] = tried(rank, batches, args.cache, args.window)
+        print(json.dumps({name: found[name]}), flush=True)
+    write(args.json, record(args, argv, seeds=seeds.numel(), nodes_per_batch=size, orders=found))
 
 
 if __name__ == "__main__":

@@ -11,24 +11,23 @@ and bytes / bandwidth of the engine's plan.
 from __future__ import annotations
 
 import argparse
-import json
 import mmap
 import os
 import statistics
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from harness.record import OUT, parser, record, write
 from pyg_graphzero import _core
-from pyg_graphzero.bench.process import memory
+from pyg_graphzero.bench.page_cache import drop
+from pyg_graphzero.bench.process import Clock, memory
 from pyg_graphzero.util.machine import machine
 
 ROW_BYTES = 512
@@ -47,11 +46,9 @@ def make_file(path: Path, rows: int) -> None:
         os.fsync(file.fileno())
 
 
-def drop(path: Path) -> str:
+def forget(path: Path) -> str:
     """Makes the file cold, by the strongest means there is, and says which."""
-    fd = os.open(path, os.O_RDONLY)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(fd)
+    drop([path])
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
     except OSError:
@@ -101,7 +98,7 @@ def mapped(path: Path, advice: int, threads: int) -> Contestant:
         with path.open("rb") as file:
             view = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         view.madvise(advice)
-        table = torch.frombuffer(view, dtype=torch.uint8).view(-1, ROW_BYTES)
+        table = _core.RowTable(torch.frombuffer(view, dtype=torch.uint8).view(-1, ROW_BYTES))
         with ThreadPoolExecutor(threads) as pool:
             copies = [
                 pool.submit(_core.gather_rows, table, rows, out, 1)
@@ -113,33 +110,31 @@ def mapped(path: Path, advice: int, threads: int) -> Contestant:
     return work
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--gigabytes", type=float, default=6)
-    parser.add_argument("--dir", type=Path, default=Path("benchmarks/out"))
-    parser.add_argument("--densities", type=float, nargs="+", default=[0.01, 0.05, 0.2, 0.5])
-    parser.add_argument("--rows", type=int, default=400_000, help="rows wanted at most")
-    parser.add_argument("--batches", type=int, default=8, help="batches in a window")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=0, help="0: as many as torch uses")
-    parser.add_argument("--depth", type=int, default=128)
-    parser.add_argument("--merge-gap", type=int, default=0, help="0: what the probe says")
-    parser.add_argument("--max-read", type=int, default=512 << 10)
-    parser.add_argument("--maps", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/reader.json"))
-    args = parser.parse_args()
+    made = parser("reader", __doc__)
+    made.add_argument("--gigabytes", type=float, default=6)
+    made.add_argument("--dir", type=Path, default=OUT)
+    made.add_argument("--densities", type=float, nargs="+", default=[0.01, 0.05, 0.2, 0.5])
+    made.add_argument("--rows", type=int, default=400_000, help="rows wanted at most")
+    made.add_argument("--batches", type=int, default=8, help="batches in a window")
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--threads", type=int, default=0, help="0: as many as torch uses")
+    made.add_argument("--depth", type=int, default=128)
+    made.add_argument("--merge-gap", type=int, default=0, help="0: what the probe says")
+    made.add_argument("--max-read", type=int, default=512 << 10)
+    made.add_argument("--maps", action=argparse.BooleanOptionalAction, default=True)
+    args = made.parse_args(argv)
 
     total = int(args.gigabytes * 1e9) // ROW_BYTES
     args.dir.mkdir(parents=True, exist_ok=True)
-    args.json.parent.mkdir(parents=True, exist_ok=True)
     path = args.dir / "reader.bin"
     make_file(path, total)
     try:
         results = compare(args, path, total)
     finally:
         path.unlink()
-    args.json.write_text(json.dumps(results, indent=1))
+    write(args.json, record(args, argv, **results))
 
 
 def compare(args: argparse.Namespace, path: Path, total: int) -> dict[str, Any]:
@@ -171,18 +166,15 @@ def compare(args: argparse.Namespace, path: Path, total: int) -> dict[str, Any]:
             wanted = start + torch.randperm(stretch, generator=generator)[:rows]
             lists = [part.clone() for part in wanted.chunk(args.batches)]
             outs = [torch.zeros(len(part), ROW_BYTES, dtype=torch.uint8) for part in lists]
-            cold = drop(path)
+            cold = forget(path)
             disk = _core.probe_disk(str(path), 0.6, args.depth)
             gap = args.merge_gap or int(disk.bytes_per_second / disk.random_iops)
             window = Window(lists, outs, gap, args.max_read)
             plan = None
             for name, contestant in contestants.items():
-                drop(path)
-                cpu = process_time()
-                clock = time.perf_counter()
-                plan = contestant(window) or plan  # maps are held against the engine's plan
-                took = time.perf_counter() - clock
-                cpu = process_time() - cpu
+                forget(path)
+                with Clock() as clock:
+                    plan = contestant(window) or plan  # maps are held against the engine's plan
                 window.check()
                 assert plan is not None
                 ideal = max(plan.reads / disk.random_iops, plan.bytes / disk.bytes_per_second)
@@ -192,8 +184,8 @@ def compare(args: argparse.Namespace, path: Path, total: int) -> dict[str, Any]:
                         "density": density,
                         "round": round_number,
                         "rows": rows,
-                        "seconds": took,
-                        "cpu_seconds": cpu,
+                        "seconds": clock.seconds,
+                        "cpu_seconds": clock.cpu_seconds,
                         "ideal_seconds": ideal,
                         "reads": plan.reads,
                         "bytes": plan.bytes,
@@ -208,8 +200,6 @@ def compare(args: argparse.Namespace, path: Path, total: int) -> dict[str, Any]:
                 )
         report([r for r in records if r["density"] == density])
     return {
-        "machine": machine(),
-        "arguments": {k: str(v) for k, v in vars(args).items()},
         "cache": "cold before every measurement",
         "memory": memory(os.getpid()),
         "uring_refusal": _core.uring_refusal(),

@@ -7,19 +7,15 @@ with ten edge types. Threads are Python's, calling the sampler for whole batches
 except where a row says that they share each batch, or that they are the engine's: those are the
 workers of a loader, which looks up edge ids as well and makes batches; the graph has no features.
 This engine's graph is a store in the page cache (warm); stock PyG holds the same one in memory and
-samples with pyg-lib or torch-sparse, whichever is installed. Prints a table and writes JSON with
-the machine in it.
+samples with pyg-lib or torch-sparse, whichever is installed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +26,7 @@ from torch_geometric.sampler import NeighborSampler as StockSampler
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
+from harness.record import OUT, in_turns, parser, record, write
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.sampler import NeighborSampler
@@ -78,26 +75,15 @@ class Contestant:
         self._sampler = sampler
         self._inputs = [NodeSamplerInput(None, nodes, input_type=node_type) for nodes in batches]
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-        self.seconds: list[float] = []
-        self.cpu_seconds: list[float] = []
-        self.edges = 0
 
-    def _edges(self) -> int:
+    def edges(self) -> int:
+        """Makes all batches; how many edges they have."""
         run: Callable[..., Any] = map if self._pool is None else self._pool.map
         return sum(run(self._batch, self._inputs))
 
     def _batch(self, seeds: NodeSamplerInput) -> int:
         row = self._sampler.sample_from_nodes(seeds).row
         return sum(len(each) for each in (row.values() if isinstance(row, dict) else [row]))
-
-    def round(self, counts: bool) -> None:
-        """Makes all batches; their time is kept if it counts."""
-        wall, cpu = time.perf_counter(), time.process_time()
-        self.edges = self._edges()
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        if counts:
-            self.seconds.append(wall)
-            self.cpu_seconds.append(cpu)
 
 
 class LoaderContestant(Contestant):
@@ -111,7 +97,8 @@ class LoaderContestant(Contestant):
         super().__init__(None, [], None, 1)
         self._loader = loader
 
-    def _edges(self) -> int:
+    def edges(self) -> int:
+        """As its base."""
         return sum(batch.num_edges for batch in self._loader)
 
 
@@ -157,41 +144,40 @@ def backend() -> str | None:
 
 def measure(name: str, rows: dict[str, Contestant], rounds: int) -> dict[str, Any]:
     """Runs a case, prints its table, and returns its figures."""
-    for number in range(rounds + 1):  # the first round warms up
-        for row in rows.values():
-            row.round(counts=number > 0)
-    rate = {each: row.edges / statistics.median(row.seconds) for each, row in rows.items()}
+    found = in_turns({each: row.edges for each, row in rows.items()}, rounds)
+
+    def rates(each: str, per: str) -> list[float]:
+        return [run["value"] / run[per] for run in found[each]]
+
+    rate = {each: statistics.median(rates(each, "seconds")) for each in rows}
     print(f"\n{name:34} {'M edges/s':>10} {'min':>8} {'max':>8} {'per CPU second':>15}")
-    for each, row in rows.items():
-        low, high = row.edges / max(row.seconds), row.edges / min(row.seconds)
-        per_cpu = row.edges / statistics.median(row.cpu_seconds)
-        figures = f"{rate[each] / 1e6:10.1f} {low / 1e6:8.1f} {high / 1e6:8.1f}"
+    for each in rows:
+        around = (rate[each], min(rates(each, "seconds")), max(rates(each, "seconds")))
+        figures = "{:10.1f} {:8.1f} {:8.1f}".format(*(value / 1e6 for value in around))
+        per_cpu = statistics.median(rates(each, "cpu_seconds"))
         print(f"{each:34} {figures} {per_cpu / 1e6:15.1f}")
     scaling = rate["graphzero, 2 of the engine"] / rate["graphzero, 1 of the engine"]
     print(f"1 to 2 threads of the engine: {scaling:.2f}x")
     if "stock, 1 thread" in rate:
         ratio = rate["graphzero, 1 thread"] / rate["stock, 1 thread"]
         print(f"1 thread against {backend()}: {ratio:.1f}x")
-    return {
-        each: {"edges": row.edges, "seconds": row.seconds, "cpu_seconds": row.cpu_seconds}
-        for each, row in rows.items()
-    }
+    return {each: {"edges_per_second": rates(each, "seconds")} for each in rows}
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--edges", type=int, default=15_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--stores", type=Path, default=Path("benchmarks/out"))
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/sampling.json"))
-    args = parser.parse_args()
+    made = parser("sampling", __doc__)
+    made.add_argument("--nodes", type=int, default=1_000_000)
+    made.add_argument("--edges", type=int, default=15_000_000)
+    made.add_argument("--batches", type=int, help="of a round, by case if not given")
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--dir", type=Path, default=OUT, help="where stores are made")
+    args = made.parse_args(argv)
 
-    print(json.dumps(machine()))
+    print(machine())
     print(f"{args.nodes:,} nodes, {args.edges:,} edges; store warm in the page cache")
     torch.set_num_threads(1)  # where torch has threads, they are asked for
-    args.stores.mkdir(parents=True, exist_ok=True)
+    args.dir.mkdir(parents=True, exist_ok=True)
     results = {}
     for hetero in (False, True):
         memory = (
@@ -199,24 +185,14 @@ def main() -> None:
             if hetero
             else power_law(args.nodes, args.edges, 0)
         )
-        store = args.stores / ("sampling-typed" if hetero else "sampling")
+        store = args.dir / ("sampling-typed" if hetero else "sampling")
         gz.convert(memory, store, force=True)
         disk = gz.open(store).data()
         for name, case in CASES.items():
+            case = replace(case, batches=args.batches or case.batches)
             if case.hetero == hetero:
                 results[name] = measure(name, contestants(case, memory, disk), args.rounds)
-    args.json.write_text(
-        json.dumps(
-            {
-                "machine": machine(),
-                "arguments": {name: str(value) for name, value in vars(args).items()},
-                "stock": backend(),
-                "cache": "warm",
-                "results": results,
-            },
-            indent=1,
-        )
-    )
+    write(args.json, record(args, argv, stock=backend(), cache="warm", results=results))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,15 @@
 """Delimited text: from the file to rows on disk, to node ids, and to a store.
 
-Prints a JSON object: edges per second of CPU time and of wall time for each step, best of
-``--repeat``. "parse" reads the text into the spool, "plan" also settles the ids, "edges" reads all
-edges as the builder does, and "store" is the whole of ``gz.convert``.
-
     python benchmarks/text.py --edges 10000000 --kind dense
+
+Edges per second of CPU time and of wall time for each step, best of ``--repeat``. "parse" reads the
+text into the spool, "plan" also settles the ids, "edges" reads all edges as the builder does, and
+"store" is the whole of ``gz.convert``.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import platform
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 import pyg_graphzero as gz
+from harness.record import in_turns, parser, record, write
 from pyg_graphzero.convert import text
 from pyg_graphzero.convert.blocks import Places
 from pyg_graphzero.convert.dialect import sniff
@@ -68,21 +64,21 @@ def opened(out: Path, memory: str | None) -> Iterator[Inputs]:
         yield Inputs(Path(), out, Dtypes(None, None), Progress(False), space, Faults())
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Measures one kind of file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=KINDS, default="dense")
-    parser.add_argument("--edges", type=int, default=10_000_000)
-    parser.add_argument("--nodes", type=int, default=2_000_000)
-    parser.add_argument("--ids", choices=["auto", "dense", "map"], default="auto")
-    parser.add_argument("--memory", help="the budget; half of what is free by default")
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
-    parser.add_argument("--repeat", type=int, default=3)
-    args = parser.parse_args()
+    made = parser("text", __doc__)
+    made.add_argument("--kind", choices=KINDS, default="dense")
+    made.add_argument("--edges", type=int, default=10_000_000)
+    made.add_argument("--nodes", type=int, default=2_000_000)
+    made.add_argument("--ids", choices=["auto", "dense", "map"], default="auto")
+    made.add_argument("--memory", help="the budget; half of what is free by default")
+    made.add_argument("--dir", type=Path, default=Path(tempfile.gettempdir()))
+    made.add_argument("--repeat", type=int, default=3)
+    args = made.parse_args(argv)
 
     attrs = {"w": "w", "t": "t"} if args.kind == "weighted" else {}
     spec = GraphSpec({None: NodeSpec(ids=args.ids)}, [EdgeSpec(attrs=attrs)])
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+    with tempfile.TemporaryDirectory(dir=args.dir) as folder:
         path, out = Path(folder) / "edges.csv", Path(folder) / "store"
         write_edges(path, args.kind, args.edges, args.nodes)
         spec.edges[0].file = path
@@ -116,36 +112,15 @@ def main() -> None:
             "edges": lambda: plan(read=True),
             "store": store,
         }
-        rates = {name: measure(step, args.edges, args.repeat) for name, step in steps.items()}
-        size = path.stat().st_size
-    print(
-        json.dumps(
-            {
-                "kind": args.kind,
-                "ids": args.ids,
-                "edges": args.edges,
-                "nodes": args.nodes,
-                "bytes_per_edge": round(size / args.edges, 1),
-                "memory": args.memory,
-                "cores": len(os.sched_getaffinity(0)),
-                "machine": platform.processor() or platform.machine(),
-                "cache": "warm",
-                "edges_per_second": rates,
-            },
-            indent=2,
-        )
-    )
-
-
-def measure(step: Callable[[], None], num_edges: int, repeat: int) -> dict[str, int]:
-    """Edges per second of CPU time and of wall time, the best of ``repeat`` runs."""
-    cpu, wall = [], []
-    for _ in range(repeat):
-        started = time.process_time(), time.perf_counter()
-        step()
-        cpu.append(time.process_time() - started[0])
-        wall.append(time.perf_counter() - started[1])
-    return {"cpu": round(num_edges / min(cpu)), "wall": round(num_edges / min(wall))}
+        runs = in_turns(steps, args.repeat)
+        size = path.stat().st_size / args.edges
+    rates = {
+        name: {per: args.edges / min(run[per] for run in found) for per in found[0]}
+        for name, found in runs.items()
+    }
+    for name, found in rates.items():
+        print(f"{name:6} {found['cpu_seconds'] / 1e6:8.2f} M edges per CPU second")
+    write(args.json, record(args, argv, bytes_per_edge=size, cache="warm", edges_per=rates))
 
 
 if __name__ == "__main__":

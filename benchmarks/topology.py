@@ -9,35 +9,30 @@ map and over pages of which none stays in memory.
 from __future__ import annotations
 
 import argparse
-import json
-import time
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import torch
 
 import pyg_graphzero as gz
+from harness.record import OUT, parser, record, sampling_arguments, write
 from pyg_graphzero import _core
 from pyg_graphzero.bench.page_cache import drop
+from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.util.disk import probe
 from pyg_graphzero.util.machine import machine
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nodes", type=int, default=2_000_000)
-    parser.add_argument("--edges", type=int, default=30_000_000)
-    parser.add_argument("--batches", type=int, default=32)
-    parser.add_argument("--batch-size", type=int, default=1024)
-    parser.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
-    parser.add_argument("--windows", type=int, nargs="+", default=[1, 4, 16])
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--dir", type=Path, default=Path("benchmarks/out"))
-    parser.add_argument("--json", type=Path, default=Path("benchmarks/out/topology.json"))
-    args = parser.parse_args()
+    made = parser("topology", __doc__)
+    sampling_arguments(made, 2_000_000, 30_000_000, [15, 10, 5], 1024)
+    made.add_argument("--batches", type=int, default=32)
+    made.add_argument("--windows", type=int, nargs="+", default=[1, 4, 16])
+    made.add_argument("--workers", type=int, default=2)
+    made.add_argument("--dir", type=Path, default=OUT)
+    args = made.parse_args(argv)
 
     path = args.dir / f"topology-{args.nodes}-{args.edges}"
     args.dir.mkdir(parents=True, exist_ok=True)
@@ -47,19 +42,9 @@ def main() -> None:
     print(machine())
     print(speed)
     records = [measure(args, path, window, speed.merge_gap) for window in [0, *args.windows]]
-    args.json.parent.mkdir(parents=True, exist_ok=True)
-    args.json.write_text(
-        json.dumps(
-            {
-                "machine": machine(),
-                "arguments": {k: str(v) for k, v in vars(args).items()},
-                "cache": "cold before every measurement (posix_fadvise)",
-                "merge_gap": speed.merge_gap,
-                "measurements": records,
-            },
-            indent=1,
-        )
-    )
+    cache = "cold before every measurement (posix_fadvise)"
+    found = {"cache": cache, "merge_gap": speed.merge_gap, "measurements": records}
+    write(args.json, record(args, argv, **found))
 
 
 def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -> dict[str, Any]:
@@ -86,9 +71,8 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
         graph.window = (window, 64 << 20)
         loader._sampler._start()
     drop(path.rglob("*.gl"))
-    begin, cpu = time.perf_counter(), process_time()
-    edges = sum(batch.edge_index.size(1) for batch in loader)
-    took, cpu = time.perf_counter() - begin, process_time() - cpu
+    with Clock() as clock:
+        edges = sum(batch.edge_index.size(1) for batch in loader)
     stats = loader.stats()
     record = {
         "window": window,
@@ -97,8 +81,8 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
         "reads_per_batch": stats.topology_reads / stats.batches,
         "bytes_per_batch": stats.topology_bytes / stats.batches,
         "useful_bytes_per_batch": stats.topology_useful_bytes / stats.batches,
-        "batches_per_second": stats.batches / took,
-        "cpu_seconds_per_batch": cpu / stats.batches,
+        "batches_per_second": stats.batches / clock.seconds,
+        "cpu_seconds_per_batch": clock.cpu_seconds / stats.batches,
     }
     name = f"windows of {window}" if window else "the map"
     read, useful = record["bytes_per_batch"] / 1e6, record["useful_bytes_per_batch"] / 1e6

@@ -15,6 +15,7 @@ import torch
 
 import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero.bench.cap import CapError, MemoryCap
 from pyg_graphzero.bench.contestants import GraphZero
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
@@ -22,6 +23,7 @@ from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
 from pyg_graphzero.bench.process import Clock, Watch, memory, tree
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
+from pyg_graphzero.bench.timeline import Timeline
 from pyg_graphzero.bench.workloads import WORKLOADS as CLASSES
 from pyg_graphzero.bench.workloads import Load, Task
 from pyg_graphzero.util.machine import machine, storage
@@ -282,3 +284,70 @@ def test_a_contestant_that_fails_says_so(tmp_path, homo):
         Entrant(nowhere) as entrant,
     ):
         entrant.open()
+
+
+# Limits on memory #################################################################################
+
+
+def test_a_limit_that_cannot_be_set_says_what_was_tried(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CapError, match=r"no control groups of version 1.*version 2.*systemd-run"):
+        MemoryCap(MIB, tmp_path)
+    (tmp_path / "cgroup.subtree_control").mkdir()  # it is there and cannot be read or written
+    with pytest.raises(CapError, match="Is a directory"):
+        MemoryCap(MIB, tmp_path)
+    with pytest.raises(ValueError, match="limit: found 0"):
+        MemoryCap(0, tmp_path)
+
+
+def test_a_limit_by_systemd(tmp_path, monkeypatch):
+    """Without control groups of one's own ``systemd-run`` makes one; here it only says how."""
+    tool = tmp_path / "systemd-run"
+    tool.write_text("#!/bin/sh\nexit 0\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with MemoryCap(5 * MIB, tmp_path / "nothing") as cap:
+        assert cap.means == "systemd-run --user --scope"
+        command = cap.command(["true"])
+        assert command[0] == "systemd-run"
+        assert {f"MemoryMax={5 * MIB}", "MemorySwapMax=0"} < set(command)
+        assert command[-2:] == ["--", "true"]
+        assert cap.usage(os.getpid()) == {}
+    tool.write_text("#!/bin/sh\necho 'Failed to connect to bus' >&2\nexit 1\n")
+    with pytest.raises(CapError, match="Failed to connect to bus"):
+        MemoryCap(MIB, tmp_path / "nothing")
+
+
+def limited(limit: int) -> MemoryCap:
+    try:
+        return MemoryCap(limit)
+    except CapError as error:
+        pytest.skip(str(error))
+
+
+HOLD = """
+import sys
+held = b"x" * int(sys.argv[1])
+print("holding", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_process_under_a_limit(tmp_path):
+    with limited(256 * MIB) as cap:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        command = cap.command([sys.executable, "-c", HOLD, str(64 * MIB)])
+        with subprocess.Popen(command, **pipes) as process, Timeline(process.pid, cap) as timeline:
+            assert process.stdout.readline().strip() == "holding"
+            timeline.look()
+            process.stdin.write("\n")
+        assert process.returncode == 0
+        assert 64 * MIB <= timeline.peak("anon") < 128 * MIB
+        assert timeline.peak("anon", "file") > timeline.peak("anon")
+        assert timeline.points[0]["seconds"] <= timeline.points[-1]["seconds"]
+        if "control group" in cap.means:
+            assert 64 * MIB <= timeline.peak("charged") <= 256 * MIB
+            assert cap.killed() == 0
+            over = cap.command([sys.executable, "-c", HOLD, str(512 * MIB)])
+            assert subprocess.run(over, stdin=subprocess.DEVNULL).returncode == -9
+            assert cap.killed() == 1

@@ -225,7 +225,6 @@ KILLED = textwrap.dedent("""
 
 @pytest.mark.long
 def test_kill_at_random_instants(tmp_path: Path) -> None:
-    """`benchmarks/kill.py` does this two hundred times."""
     target = tmp_path / "s"
     gz.convert(EDGES, target)
     rng, killed = random.Random(0), 0

@@ -76,8 +76,8 @@ NOT_RUN = {
     "torchrun --standalone --nproc-per-node 2 examples/": "tests/test_papers100m_example.py does",
     "torchrun --nnodes": "needs several machines",
     "graphzero bench": "takes from half a minute to hours; tests/test_bench.py runs its parts",
-    "python benchmarks/papers100m.py": "needs a control group; tests/test_papers100m.py",
-    "python benchmarks/out_of_core.py": "needs a control group; tests/test_out_of_core_bench.py",
+    "python benchmarks/papers100m.py": "needs a control group; tests/test_benchmarks.py",
+    "python benchmarks/out_of_core.py": "needs a control group; tests/test_benchmarks.py",
 }
 
 

@@ -1,6 +1,6 @@
 """Links of the guide that leave `docs/`: to figures, charts and examples of the repository.
 
-A page links to them as the repository has them (`../benchmarks/results/doctor.json`), so that it
+A page links to them as the repository has them (`../benchmarks/results/performance.json`), so it
 reads well there. For the site, the files linked to are copied beside the pages, below
 `repository/`, and the links follow them: the site is whole without the repository and the network.
 A link to what is not a file is left as it is, and fails the strict build.

@@ -19,13 +19,23 @@ from torch_geometric.utils import to_undirected
 
 from pyg_graphzero.loader import NeighborLoader
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
 from wordnet_sage import build_model, forward
 
 from wordnet import load_graph, random_split
 
 NAMES = ("wordnet", "tolokers", "coauthor physics")
+
+
+def arguments(made: argparse.ArgumentParser, hidden: int, fanout: list[int]) -> None:
+    """Which graphs, and the training."""
+    made.add_argument("--data", type=Path, help="directory with more graphs")
+    made.add_argument("--graphs", nargs="+", default=list(NAMES), choices=NAMES)
+    made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    made.add_argument("--hidden", type=int, default=hidden)
+    made.add_argument("--fanout", type=int, nargs="+", default=fanout)
+    made.add_argument("--batch-size", type=int, default=512)
 
 
 def graphs(names: list[str], directory: Path | None) -> Iterator[tuple[str, Data]]:

@@ -1,0 +1,352 @@
+"""Who is compared: stock PyG over memory maps, a tuned map, GraphBolt's scheme, and this package.
+
+All read the rows and the topology that a store has. ``TunedMemmap`` and ``GraphBolt`` sample with
+this package's sampler, so that only the way to get rows differs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import queue
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.sampler import NodeSamplerInput
+
+from harness.child import Task
+from harness.sieve import SieveCache
+from pyg_graphzero import _core
+from pyg_graphzero import open as open_store
+from pyg_graphzero.bench.page_cache import warm
+from pyg_graphzero.bench.process import memory
+from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.machine import version
+
+# Where rows begin in a .gd file (docs/format.md).
+_DATA_OFFSET = 4096
+# Batches under way, and what their work needs besides, is left out of a row cache this often.
+_BATCHES_UNDER_WAY = 4
+_PAGE = 4096
+_COPIED = 1 << 24  # neighbours at once
+_COUNTS = ("rows", "hits", "reads", "read_bytes", "useful_bytes", "read_seconds")
+T = TypeVar("T")
+
+
+def seeds_of(task: Task) -> Tensor:
+    """The seeds of an epoch, shuffled by the task's seed and cut: ``int64 [n]``."""
+    with open_store(task.store) as store:
+        seeds = store.data()[task.seeds]
+        seeds = seeds.nonzero().view(-1) if seeds.dtype == torch.bool else seeds.clone()
+    order = torch.randperm(len(seeds), generator=torch.Generator().manual_seed(task.seed))
+    return seeds[order][: task.num_seeds or None]
+
+
+class StoreFiles:
+    """What the contestants that are not this package's loaders know of a store: its raw files."""
+
+    def __init__(self, path: Path) -> None:
+        self.contents = StoreContents(path)
+        self.x = self.contents.column(self._file("x"))
+        self.y = self.contents.view(self._file("y"))
+        self.topology = Path(self.contents.topology(None).path)
+        self.num_nodes, self.num_features = self.x.shape
+        self.dtype = getattr(torch, self.x.dtype)
+        row_bytes = self.num_features * self.dtype.itemsize
+        if self.x.row_stride != row_bytes:
+            raise ValueError(
+                f"{self.x.path}: found rows of {row_bytes} bytes {self.x.row_stride} apart, "
+                "expected rows without padding; choose --features such as 128"
+            )
+
+    def _file(self, attr: str) -> str:
+        return self.contents.node_type(None).attrs[attr]
+
+    def memmap(self) -> np.memmap:
+        """The features as a script maps them."""
+        kind = torch.empty(0, dtype=self.dtype).numpy().dtype
+        shape = (self.num_nodes, self.num_features)
+        return np.memmap(self.x.path, dtype=kind, mode="r", offset=_DATA_OFFSET, shape=shape)
+
+    def decoded(self, rows: Tensor) -> Tensor:
+        """Rows as they were before they were encoded, in ``float32``."""
+        rows = rows.float()
+        if self.dtype != torch.int8:
+            return rows
+        scale, zero_point = (torch.tensor(each) for each in (self.x.scale, self.x.zero_point))
+        return rows.mul_(scale).add_(zero_point)
+
+
+class Contestant(ABC):
+    """One way to get batches. Making it is what a script does before its first epoch."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.seeds = seeds_of(task)
+
+    @abstractmethod
+    def epoch(self) -> Iterable[Any]:
+        """Batches with ``n_id``, ``x``, ``y`` and ``batch_size``."""
+
+    def trainable(self, batch: Any) -> Any:
+        """A batch as ``Trainer`` takes it."""
+        return batch
+
+    def counts(self) -> dict[str, Any]:
+        """What is known about the last epoch's reads, in numbers."""
+        return {}
+
+    def facts(self) -> dict[str, Any]:
+        """What it decided itself, for the report."""
+        return {}
+
+
+class Stock(Contestant):
+    """PyG's own loader: features over ``np.memmap``, topology in RAM, or over a map too.
+
+    ``options["neighbors"]`` is a file for the latter: the sampler knows 64-bit neighbours alone.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        import torch_geometric.loader
+        from torch_sparse import SparseTensor  # type: ignore[import-not-found]
+
+        self.files = files = StoreFiles(Path(task.store))
+        indptr, indices = files.contents.csc(None)
+        file = task.options.get("neighbors")
+        # An adjacency in the order that PyG samples by: from edge_index it would be sorted anew,
+        # which takes more memory than the limit allows.
+        n = files.num_nodes
+        adj_t = SparseTensor(
+            rowptr=indptr if file else indptr.clone(),
+            col=as_map(indices, Path(file)) if file else indices.to(torch.int64),
+            sparse_sizes=(n, n),
+            is_sorted=True,
+            trust_data=True,
+        )
+        x = torch.from_numpy(files.memmap())
+        self.loader = torch_geometric.loader.NeighborLoader(
+            Data(x=x, y=files.y if file else files.y.clone(), adj_t=adj_t, num_nodes=n),
+            num_neighbors=task.fanout,
+            batch_size=task.batch_size,
+            input_nodes=self.seeds,
+            shuffle=True,
+            num_workers=task.workers,
+        )
+
+    def epoch(self) -> Iterable[Any]:
+        """The loader."""
+        return self.loader
+
+    def trainable(self, batch: Any) -> Any:
+        """Rows decoded after the loader, as a script would; edges as other batches have them."""
+        batch.x = self.files.decoded(batch.x)
+        batch.edge_index = torch.stack(batch.adj_t.coo()[1::-1])
+        return batch
+
+    def facts(self) -> dict[str, Any]:
+        """What it samples with, which may be installed for it alone; batches of an epoch."""
+        found: dict[str, Any] = {name: version(name) for name in ("torch_sparse", "pyg_lib")}
+        return found | {"epoch_batches": len(self.loader)}
+
+
+def as_map(indices: Tensor, path: Path) -> Tensor:
+    """Neighbours in 64 bits over a memory map, written a piece at a time."""
+    if indices.dtype == torch.int64:
+        return indices
+    with path.open("wb") as file:
+        for part in indices.split(_COPIED):
+            file.write(part.to(torch.int64).numpy().data)
+    return torch.from_numpy(np.memmap(path, np.int64, mode="r+", shape=(len(indices),)))
+
+
+class Ours(Contestant):
+    """This package's loader, with the budget that the task names or the one it finds itself."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.store = open_store(task.store, memory=task.budget)
+        self.loader = NeighborLoader(
+            self.store.data(),
+            num_neighbors=task.fanout,
+            batch_size=task.batch_size,
+            input_nodes=self.seeds,
+            shuffle=True,
+            num_workers=task.workers,
+            edge_ids=False,  # nobody here looks at them
+        )
+
+    def epoch(self) -> Iterable[Any]:
+        """The loader."""
+        return self.loader
+
+    def counts(self) -> dict[str, Any]:
+        """All numbers of ``loader.stats()``."""
+        stats = self.loader.stats()
+        return {} if stats is None else numbers(stats.to_dict())
+
+
+def numbers(value: dict[str, Any]) -> dict[str, Any]:
+    """The numeric fields; of those that are dicts themselves, likewise."""
+    found: dict[str, Any] = {}
+    for name, each in value.items():
+        if isinstance(each, dict):
+            found[name] = numbers(each)
+        elif isinstance(each, (int, float)) and not isinstance(each, bool):
+            found[name] = each
+    return found
+
+
+class Peer(Contestant):
+    """Our sampler and another way to get rows: a thread samples ahead, another gets rows ahead."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.files = StoreFiles(Path(task.store))
+        self.row_bytes = self.files.x.row_stride
+        data = open_store(task.store).data()
+        self.sampler = NeighborSampler(data, task.fanout, num_threads=1)
+
+    @abstractmethod
+    def fetch(self, nodes: Tensor, out: Tensor) -> None:
+        """Puts the rows of nodes into ``out``, ``uint8 [num_nodes, row_bytes]``."""
+
+    def _sample(self) -> Iterator[Any]:
+        order = self.seeds[torch.randperm(len(self.seeds))]
+        for chunk in order.split(self.task.batch_size):
+            yield len(chunk), self.sampler.sample_from_nodes(NodeSamplerInput(None, chunk))
+
+    def _gather(self, sampled: Iterable[Any]) -> Iterator[Data]:
+        for size, out in sampled:
+            rows = torch.empty(len(out.node), self.row_bytes, dtype=torch.uint8)
+            self.fetch(out.node, rows)
+            yield Data(
+                x=rows.view(self.files.dtype),
+                y=self.files.y[out.node],
+                edge_index=torch.stack([out.row, out.col]),
+                n_id=out.node,
+                batch_size=size,
+            )
+
+    def epoch(self) -> Iterable[Any]:
+        """Sampled and fetched ahead."""
+        return ahead(self._gather(ahead(self._sample())))
+
+
+def ahead(items: Iterable[T]) -> Iterator[T]:
+    """The same items, made by a thread while the last one is used."""
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(1)
+
+    def work() -> None:
+        try:
+            for item in items:
+                ready.put(("item", item))
+            ready.put(("end", None))
+        except BaseException as error:
+            ready.put(("error", error))
+
+    threading.Thread(target=work, daemon=True).start()
+    while True:
+        kind, value = ready.get()
+        if kind == "error":
+            raise value
+        if kind == "end":
+            return
+        yield value
+
+
+class TunedMemmap(Peer):
+    """The same map as stock PyG's, read by several threads at once, in one of two ways.
+
+    ``random``: the kernel is told to read no more than it is asked for. ``sorted``: it reads ahead,
+    and rows are asked for in the order of the file.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        table = self.files.memmap()
+        self._sorted = task.options["advice"] == "sorted"
+        if not self._sorted:
+            table._mmap.madvise(mmap.MADV_RANDOM)  # NumPy has no public way to it
+        self._table = _core.RowTable(torch.from_numpy(table).view(torch.uint8))
+        self._threads = task.options["threads"]
+
+    def fetch(self, nodes: Tensor, out: Tensor) -> None:
+        """Threads copy out of the map; each waits for its own page faults."""
+        if not self._sorted:
+            _core.gather_rows(self._table, nodes, out, self._threads)
+            return
+        nodes, order = nodes.sort()
+        rows = torch.empty_like(out)
+        _core.gather_rows(self._table, nodes, rows, self._threads)
+        out[order] = rows
+
+
+class GraphBolt(Peer):
+    """The scheme of DGL GraphBolt, enacted: a row cache, and a read for every row it lacks.
+
+    SIEVE eviction; reads of at most 4 KiB past the page cache, by io_uring where it can be had.
+    Rows that lie next to each other within such a read share it, in the scheme's favour.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        warm([self.files.topology])  # the scheme holds it in RAM
+        self._column = _core.ColumnFile.of(self.files.x)
+        self._disk = _core.DiskGather("auto", depth=128)
+        self._capacity = self._fitting_rows()
+        self._cache = SieveCache(self.files.num_nodes, self._capacity, self.row_bytes)
+        self._counts = dict.fromkeys(_COUNTS, 0.0)
+
+    def _fitting_rows(self) -> int:
+        """Rows that the limit leaves room for."""
+        given = self.task.options.get("cache_bytes")
+        if given is not None:
+            return int(given) // self.row_bytes
+        assert self.task.limit is not None
+        # A batch, to see how large they are.
+        _, out = next(self._sample())
+        batch = len(out.node) * self.row_bytes + len(out.row) * 24
+        used = memory(os.getpid())
+        taken = used["anon"] + used["shmem"] + self.files.topology.stat().st_size
+        taken += 4 * self.files.num_nodes + _BATCHES_UNDER_WAY * batch + (64 << 20)
+        return max(0, self.task.limit - taken) // (self.row_bytes + 24)
+
+    def fetch(self, nodes: Tensor, out: Tensor) -> None:
+        """Rows from the cache, the others from the disk and then into the cache."""
+        missed = self._cache.query(nodes, out)
+        start = time.perf_counter()
+        found = self._disk.gather(
+            self._column, [nodes[missed]], [out], [missed], merge_gap=0, max_read=_PAGE
+        )
+        took = time.perf_counter() - start
+        self._cache.insert(nodes, missed, out)
+        values = (len(nodes), len(nodes) - len(missed), found.reads, found.bytes)
+        values += (found.useful_bytes, took)
+        for name, value in zip(_COUNTS, values, strict=True):
+            self._counts[name] += value
+
+    def epoch(self) -> Iterable[Any]:
+        """As its base; counts from zero."""
+        self._counts = dict.fromkeys(_COUNTS, 0.0)
+        return super().epoch()
+
+    def counts(self) -> dict[str, Any]:
+        """Rows wanted, found and read."""
+        return dict(self._counts)
+
+    def facts(self) -> dict[str, Any]:
+        """The cache's size and the reader."""
+        size = self._capacity * self.row_bytes
+        return {"cache_rows": self._capacity, "cache_bytes": size, "reader": self._disk.reader}

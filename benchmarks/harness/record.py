@@ -1,0 +1,115 @@
+"""The record of a run: what was asked for, on which machine, when, and what was found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pyg_graphzero.bench.entrant import ENVIRONMENT
+from pyg_graphzero.bench.process import Clock
+from pyg_graphzero.util.machine import machine, storage
+
+OUT = Path("benchmarks/out")
+# Arguments that name places of this machine, which mean nothing elsewhere.
+_PLACES = ("dir", "data", "out", "json", "stock_path", "graphzero_path")
+
+
+def parser(script: str, doc: str, json: bool = True) -> argparse.ArgumentParser:
+    """A script's arguments.
+
+    Args:
+        script: Its name.
+        doc: Its docstring, which is the help.
+        json: Whether it has an option for where its record goes.
+    """
+    made = argparse.ArgumentParser(
+        prog=f"{script}.py", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.set_defaults(script=script)
+    if json:
+        made.add_argument("--json", type=Path, default=OUT / f"{script}.json", help="the record")
+    return made
+
+
+def sampling_arguments(
+    made: argparse.ArgumentParser, nodes: int, edges: int, fanout: list[int], batch_size: int
+) -> None:
+    """A synthetic graph, and batches of it."""
+    made.add_argument("--nodes", type=int, default=nodes)
+    made.add_argument("--edges", type=int, default=edges)
+    made.add_argument("--fanout", type=int, nargs="+", default=fanout)
+    made.add_argument("--batch-size", type=int, default=batch_size)
+
+
+def record(args: argparse.Namespace, argv: list[str] | None = None, **more: Any) -> dict[str, Any]:
+    """What every record begins with.
+
+    Args:
+        args: The arguments; ``dir``, if there is one, says which disk it is about.
+        argv: What they were made of; those of this process by default.
+        more: Further fields.
+    """
+    given = {name: value for name, value in vars(args).items() if name != "script"}
+    places = {str(given[name]): f"<{name}>" for name in _PLACES if given.get(name) is not None}
+    words = sys.argv[1:] if argv is None else argv
+    shown = [f"benchmarks/{args.script}.py", *(places.get(word, word) for word in words)]
+    found = {
+        "command": shlex.join(["python", *shown]),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": machine(),
+        "environment": ENVIRONMENT,
+        "settings": {name: value for name, value in given.items() if name not in _PLACES}
+        | {"threads": torch.get_num_threads()},
+    }
+    if given.get("dir") is not None:
+        found["storage"] = storage(args.dir)
+    return found | more
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """Writes a record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def in_turns(
+    works: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], object] | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """Calls all of some functions in every round: what drifts, drifts for all.
+
+    Args:
+        works: By name.
+        rounds: How many are timed; one more, before these, only warms up.
+        before: Is called before each, and not timed.
+
+    Returns:
+        For each its rounds: wall and CPU seconds, and as ``value`` what it returned.
+    """
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in works}
+    for number in range(rounds + 1):
+        for name, work in works.items():
+            if before is not None:
+                before()
+            with Clock() as clock:
+                value = work()
+            if number:
+                seconds = {"seconds": clock.seconds, "cpu_seconds": clock.cpu_seconds}
+                found[name].append(seconds if value is None else seconds | {"value": value})
+    return found
+
+
+def flags(**options: Any) -> list[str]:
+    """Options as they are on a command line, for a script that calls itself."""
+    words: list[str] = []
+    for name, value in options.items():
+        values: Iterable[Any] = value if isinstance(value, (list, tuple)) else [value]
+        words += [f"--{name.replace('_', '-')}", *map(str, values)]
+    return words

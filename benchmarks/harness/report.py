@@ -1,0 +1,273 @@
+"""What a run's record says: figures, the table, and charts."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.util.sizes import format_bytes
+
+Result = dict[str, Any]
+# Batches that a point of the chart of the pace stands for.
+_SMOOTH = 10
+_MISSING = "charts left out: install pyg_graphzero[bench]"
+
+
+def whole_epochs(result: Result) -> list[dict[str, Any]]:
+    """Those that were not cut short: they have as many batches as the longest."""
+    most = max((each["batches"] for each in result["epochs"]), default=0)
+    return [each for each in result["epochs"] if each["batches"] == most]
+
+
+def rate(result: Result, epoch: int | None = None) -> float | None:
+    """Batches a second of a whole epoch; of all batches, cut short or not, where none is named."""
+    if epoch is None:
+        taken = sum(result["batch_seconds"])
+        return len(result["batch_seconds"]) / taken if taken else None
+    whole = whole_epochs(result)
+    if not -len(whole) <= epoch < len(whole):
+        return None
+    return whole[epoch]["batches"] / whole[epoch]["seconds"]
+
+
+def speed(result: Result) -> float | None:
+    """Batches a second: of the steady state where it is known, else of all; or less than this."""
+    steady = steady_counts(result) if result["found"].get("steady") else None
+    return steady["batches"] / steady["elapsed"] if steady else rate(result) or result["at_most"]
+
+
+def steady_counts(result: Result) -> dict[str, float]:
+    """What a loader counted in the steady state, or else in the last epoch."""
+    epochs = result["epochs"]
+    return result["found"].get("steady") or (epochs[-1]["counts"] if epochs else {})
+
+
+def reading(result: Result) -> dict[str, float] | None:
+    """Seconds in reads of the steady state or last epoch, and what the disk needs at least."""
+    counts = steady_counts(result)
+    # Loaders call it as they call their other times.
+    seconds = counts.get("read_seconds", counts.get("read", 0)) + counts.get("topology_read", 0)
+    reads = counts.get("reads", 0) + counts.get("topology_reads", 0)
+    if not reads or not seconds:
+        return None
+    size = counts["read_bytes"] + counts.get("topology_bytes", 0)
+    disk = result["disk"]
+    ideal = max(reads / disk["random_iops"], size / disk["bytes_per_second"])
+    return {"seconds": seconds, "ideal_seconds": ideal, "ratio": seconds / ideal}
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """What pages cite of a run, as far as it is known of this one."""
+    counts = steady_counts(result)
+    steady = bool(result["found"].get("steady"))
+    batches = counts.get("batches") or (result["epochs"][-1]["batches"] if result["epochs"] else 0)
+    found: dict[str, Any] = {
+        "batches": len(result["batch_seconds"]),
+        "batches_per_second": speed(result),
+        "first_epoch": rate(result, 0),
+        "last_epoch": rate(result, -1),
+    }
+    if counts and batches:
+        for name in ("reads", "read_bytes", "topology_reads", "topology_bytes"):
+            found[f"{name}_per_batch"] = counts.get(name, 0) / batches
+    if counts.get("rows"):
+        found["hit_rate"] = counts["hits"] / counts["rows"]
+    if steady:
+        found["steady_batches"] = batches
+        found["seconds_per_batch"] = counts["elapsed"] / batches
+        found["stall_share"] = counts["stall"] / counts["elapsed"]
+    if len(result["batch_seconds"]) and not steady:
+        found["seconds_per_batch"] = statistics.mean(result["batch_seconds"])
+    if "epoch_batches" in result["facts"] and "seconds_per_batch" in found:
+        found["epoch_seconds"] = found["seconds_per_batch"] * result["facts"]["epoch_batches"]
+    if result["batch_seconds"]:
+        found["first_batch_seconds"] = result["batch_seconds"][0]
+    if (read := reading(result)) is not None:
+        found["reading_over_ideal"] = read["ratio"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
+Column = Callable[[Result, dict[str, Any]], str]
+
+
+def cell(name: str, scale: float = 1.0, form: Callable[[float], str] = number) -> Column:
+    """A column that shows a figure, where a run has it."""
+    return lambda result, found: form(found[name] / scale) if name in found else ""
+
+
+# The columns that scenarios choose from.
+COLUMNS: dict[str, Column] = {
+    "batches/s": lambda result, found: (
+        ("<" if result["at_most"] else "") + cell("batches_per_second")(result, found)
+    ),
+    "first": cell("first_epoch"),
+    "last": cell("last_epoch"),
+    "of batches": cell("batches"),
+    "s/batch": cell("seconds_per_batch"),
+    "epoch, min": cell("epoch_seconds", 60),
+    "hits": cell("hit_rate", form="{:.0%}".format),
+    "reads/batch": cell("reads_per_batch"),
+    "MB/batch": cell("read_bytes_per_batch", 1e6),
+    "reads: time/ideal": cell("reading_over_ideal", form="{:.2f}".format),
+    "stall": cell("stall_share", form="{:.0%}".format),
+    "seconds": lambda result, found: (
+        number(result["found"]["seconds"]) if "seconds" in result["found"] else ""
+    ),
+    "RssAnon": lambda result, found: peak(result, "anon"),
+    "anon+file": lambda result, found: peak(result, "anon_and_file"),
+    "charged": lambda result, found: peak(result, "charged"),
+    "read": lambda result, found: used(result, "read_bytes"),
+    "written": lambda result, found: used(result, "write_bytes"),
+}
+
+
+def peak(result: Result, kind: str) -> str:
+    """The most memory of a kind."""
+    return format_bytes(result["peak"][kind]) if "peak" in result else ""
+
+
+def used(result: Result, kind: str) -> str:
+    """Bytes read or written."""
+    return format_bytes(result["io"][kind]) if "io" in result else ""
+
+
+def table(title: str, results: list[Result], columns: list[str]) -> str:
+    """Every run in a line, and what went wrong below."""
+    rows = [
+        [each["name"], each["store"], *(COLUMNS[name](each, figures(each)) for name in columns)]
+        for each in results
+    ]
+    errors = [f"{each['name']}: {each['error']}" for each in results if each["error"]]
+    return "\n".join([Table(title, ["run", "store", *columns], rows).text(), *errors])
+
+
+def short(result: Result) -> str:
+    """A line as soon as a run has ended."""
+    if result["error"]:
+        return f"{result['name']}: {result['error']}"
+    epochs = [f"{e['batches']} batches in {e['seconds']:.1f} s" for e in result["epochs"]]
+    seconds = result["found"].get("seconds")
+    return f"{result['name']}: {', '.join(epochs) or f'{number(seconds)} s'}"
+
+
+# Charts ###########################################################################################
+
+
+def charts(results: list[Result], axes_of: list[list[Result]], folder: Path, name: str) -> str:
+    """Draws ``NAME_speed.png``, ``…_pace.png``, ``…_memory.png`` and ``…_reads.png``.
+
+    Args:
+        results: All runs.
+        axes_of: Those whose memory is shown, those of one axes in a list of their own.
+        folder: Where to.
+        name: Of the scenario.
+
+    Returns:
+        What became of it.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        return _MISSING
+
+    def draw(kind: str, shown: list[Any], height: float, on: Callable[[Any, list[Any]], None]):
+        if shown:
+            figure = Figure(figsize=(8, height), layout="constrained")
+            on(figure, shown)
+            FigureCanvasAgg(figure)
+            figure.savefig(folder / f"{name}_{kind}.png", dpi=90)
+
+    shown = [each for each in results if each["batch_seconds"]]
+    reads = [each for each in shown if reading(each)]
+    draw("speed", shown, 0.9 + 0.3 * len(shown), speed_bars)
+    draw("pace", [e for e in shown if len(e["batch_seconds"]) > _SMOOTH], 3.5, pace_lines)
+    draw("reads", reads, 0.9 + 0.35 * len(reads), read_bars)
+    height = 4.5 if len(axes_of) == 1 else 1.2 + 1.6 * len(axes_of)
+    draw("memory", [each for each in axes_of if each], height, memory_lines)
+    return f"written: charts of {name} in {folder}"
+
+
+def bars(axes: Any, shown: list[Result]) -> None:
+    """Names of runs from top to bottom, and room for what is written behind bars."""
+    axes.set_yticks(range(len(shown)), [each["name"] for each in shown])
+    axes.margins(x=0.15)
+    axes.invert_yaxis()
+
+
+def color_of(shown: list[Result]) -> dict[str, str]:
+    """A colour for each group."""
+    return {group: f"C{i}" for i, group in enumerate(dict.fromkeys(e["group"] for e in shown))}
+
+
+def speed_bars(figure: Any, shown: list[Result]) -> None:
+    """Batches a second."""
+    axes = figure.subplots()
+    for at, each in enumerate(shown):
+        value = speed(each)
+        assert value
+        axes.barh(at, value, color=color_of(shown)[each["group"]])
+        axes.annotate(f" {number(value)}", (value, at), va="center", fontsize=8)
+    axes.set(xscale="log", xlabel="batches per second (log)")
+    bars(axes, shown)
+
+
+def pace_lines(figure: Any, shown: list[Result]) -> None:
+    """Batches a second over time."""
+    axes = figure.subplots()
+    for each in shown:
+        moments, rates, now = [], [], 0.0
+        for at in range(0, len(each["batch_seconds"]), _SMOOTH):
+            part = each["batch_seconds"][at : at + _SMOOTH]
+            now += sum(part)
+            moments.append(now)
+            rates.append(len(part) / sum(part))
+        axes.plot(moments, rates, label=each["name"], linewidth=1)
+    axes.set(xlabel="seconds", ylabel="batches per second", ylim=(0, None))
+    axes.legend(fontsize=7)
+
+
+def read_bars(figure: Any, shown: list[Result]) -> None:
+    """Seconds in reads against what the disk needs at least."""
+    axes = figure.subplots()
+    for at, each in enumerate(shown):
+        found = reading(each)
+        assert found
+        axes.barh(at - 0.2, found["seconds"], 0.4, color=color_of(shown)[each["group"]])
+        axes.barh(at + 0.2, found["ideal_seconds"], 0.4, color="lightgrey")
+        width = max(found["seconds"], found["ideal_seconds"])
+        axes.annotate(f" {found['ratio']:.2f}", (width, at), va="center", fontsize=8)
+    axes.set_xlabel("seconds in reads; grey: max(reads / IOPS, bytes / bandwidth)")
+    bars(axes, shown)
+
+
+def memory_lines(figure: Any, axes_of: list[list[Result]]) -> None:
+    """Memory over time; of a run that is alone on its axes, by kind, and what is charged."""
+    for axes, results in zip(
+        figure.subplots(len(axes_of), 1, squeeze=False)[:, 0], axes_of, strict=True
+    ):
+        for each in results:
+            points = each["timeline"]
+            seconds = [point["seconds"] for point in points]
+
+            def line(label: str, *kinds: str, points: Any = points, seconds: Any = seconds) -> None:
+                held = [sum(point.get(kind, 0) for kind in kinds) / 1e9 for point in points]
+                axes.plot(seconds, held, label=label, linewidth=1)  # noqa: B023 - called at once
+
+            if len(results) == 1:
+                line("RssAnon", "anon")
+                line("RssAnon + RssFile", "anon", "file")
+                line("control group", "charged")
+            else:
+                line(each["name"], "anon", "file")
+        for kind, style in (("limit", "-"), ("budget", ":")):
+            if results[0][kind]:
+                axes.axhline(
+                    results[0][kind] / 1e9, color="black", linestyle=style, linewidth=1, label=kind
+                )
+        alone = f"{results[0]['name']}, seconds"
+        axes.set(xlabel=alone if len(results) == 1 else "seconds", ylabel="GB", ylim=(0, None))
+        axes.legend(fontsize=6)

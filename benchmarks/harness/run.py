@@ -1,0 +1,221 @@
+"""A run of a benchmark: a child process under a limit on memory, begun cold, and what it did."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.child import Task
+from pyg_graphzero.bench.cap import MemoryCap
+from pyg_graphzero.bench.entrant import ENVIRONMENT
+from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
+from pyg_graphzero.bench.timeline import Timeline
+from pyg_graphzero.util.disk import probe
+
+# Points of a timeline that are kept.
+_POINTS = 300
+# A run begins cold when less than this share of its store is in the page cache.
+_COLD = 0.02
+# How a scenario is told that it is the child.
+CHILD = "--child"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One line of the table.
+
+    Attributes:
+        name: What the table calls it.
+        group: Those that are chosen together.
+        task: What its process is told.
+        cold: Whether it begins with nothing of its store in the page cache; else with all of it.
+        patience: Seconds within which the process has to say something.
+        path: Added to its PYTHONPATH.
+        before: Makes what it needs.
+    """
+
+    name: str
+    group: str
+    task: Task
+    cold: bool = True
+    patience: float = 24 * 3600.0
+    path: str | None = None
+    before: Callable[[], object] = lambda: None
+
+
+def play(run: Run, scenario: Path, drop_caches: bool) -> dict[str, Any]:
+    """One run from start to end.
+
+    Args:
+        run: Which.
+        scenario: The script that is its process; it is given ``CHILD``.
+        drop_caches: Whether a cold run finds the whole machine's page cache empty.
+
+    Returns:
+        Plain data, also of a run that failed: ``error`` then says how.
+    """
+    task = run.task
+    result: dict[str, Any] = {
+        "name": run.name,
+        "group": run.group,
+        "do": task.do,
+        "store": Path(task.store).name,
+        **{name: getattr(task, name) for name in ("limit", "budget", "workers")},
+        "error": None,
+        "at_most": None,
+        "ready_seconds": None,
+        "facts": {},
+        "found": {},
+        "epochs": [],
+        "batch_seconds": [],
+        "timeline": [],
+    }
+    try:
+        run.before()
+        files = [each for each in Path(task.store).rglob("*") if each.is_file()]
+        result["cache_before"] = begin(files, run.cold, drop_caches)
+    except Exception as error:  # one line of the table: hours of others are not lost for it
+        return result | {"error": f"not begun: {type(error).__name__}: {error}"}
+    if files:
+        disk = probe(task.store, refresh=True)
+        speed = {name: getattr(disk, name) for name in ("random_iops", "bytes_per_second")}
+        result["disk"] = speed | {"depth": disk.depth, "doubt": disk.doubt}
+    with ExitStack() as stack:
+        cap = None if task.limit is None else stack.enter_context(MemoryCap(task.limit))
+        result["means"] = None if cap is None else cap.means
+        environment = os.environ | ENVIRONMENT
+        if run.path:
+            paths = (run.path, environment.get("PYTHONPATH"))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        follow([str(scenario), CHILD], task, cap, environment, run.patience, result)
+    return result
+
+
+def begin(files: list[Path], cold: bool, drop_caches: bool) -> dict[str, Any]:
+    """Makes the page cache what a run is to find, and says what that is."""
+    if cold:
+        drop(files)
+        if drop_caches:
+            os.sync()
+            Path("/proc/sys/vm/drop_caches").write_text("3")
+    else:
+        warm(files)
+    share = resident_bytes(files) / max(1, sum(file.stat().st_size for file in files))
+    if cold and share > _COLD:
+        raise RuntimeError(
+            f"found {share:.0%} of the store in the page cache after dropping it, "
+            f"expected at most {_COLD:.0%}; another process has it mapped"
+        )
+    how = "posix_fadvise" + (" and drop_caches" if drop_caches else "")
+    return {"share": share, "by": how if cold else "read once"}
+
+
+def follow(
+    script: list[str],
+    task: Task,
+    cap: MemoryCap | None,
+    environment: dict[str, str],
+    patience: float,
+    result: dict[str, Any],
+) -> None:
+    """Runs a child and puts down what it says and what is seen of it.
+
+    Args:
+        script: The child, a script and its arguments.
+        task: What it is told.
+        cap: The limit on its memory, or None.
+        environment: Its environment.
+        patience: Seconds within which it has to say something.
+        result: Where what it says is put down, see ``note``; and ``error``, ``at_most`` (batches a
+            second, of one that was ready and delivered none), ``peak`` and ``timeline``.
+    """
+    command = [sys.executable, "-W", "ignore", *script]
+    process = subprocess.Popen(
+        command if cap is None else cap.command(command),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,  # so that it can be ended together with its workers
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    impatient = threading.Event()
+
+    def give_up() -> None:
+        impatient.set()
+        end(process)
+
+    last = "it was started"
+    try:
+        with Timeline(process.pid, cap) as timeline:
+            print(json.dumps(dataclasses.asdict(task)), file=process.stdin, flush=True)
+            while line := within(patience, give_up, process.stdout.readline):
+                event = json.loads(line)
+                last = event.pop("event")
+                note(last, event, result, timeline)
+    finally:  # interrupted too: nobody is left behind, and the limit can be removed
+        end(process)
+        process.communicate()
+    if last not in ("done", "error"):
+        why = f"it ended with exit code {process.returncode}"
+        if impatient.is_set():
+            why = f"nothing came for {patience:.0f} s"
+            if last == "ready":
+                result["at_most"] = 1 / patience
+        elif cap is not None and cap.killed():
+            why = f"killed by the kernel: more memory than the limit of {cap.limit:,} bytes"
+        result["error"] = f"after {last}: {why}"
+    kinds = {"anon_and_file": ("anon", "file"), "anon_and_shmem": ("anon", "shmem")}
+    kinds |= {each: (each,) for each in ("anon", "charged")}
+    result["peak"] = {name: timeline.peak(*each) for name, each in kinds.items()}
+    result["timeline"] = thinned(timeline.points)
+
+
+def within(seconds: float, otherwise: Callable[[], None], call: Callable[[], str]) -> str:
+    """What a call returns; something else is done meanwhile if it takes too long."""
+    timer = threading.Timer(seconds, otherwise)
+    timer.start()
+    try:
+        return call()
+    finally:
+        timer.cancel()
+
+
+def note(kind: str, event: dict[str, Any], result: dict[str, Any], timeline: Timeline) -> None:
+    """Puts one event of a child down."""
+    now = timeline.points[-1]["seconds"] if timeline.points else 0.0
+    if kind == "ready":
+        result |= {"ready_seconds": event["seconds"], "facts": event["facts"], "ready_at": now}
+    elif kind == "batch":
+        result["batch_seconds"].append(event["seconds"])
+        result["nodes"] = result.get("nodes", 0) + event["nodes"]
+    elif kind == "epoch":
+        result["epochs"].append(event | {"at": now})
+    else:  # "found", "error", and "done", which has the bytes read and written
+        result |= event
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Ends a child with its workers, if it is still there."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def thinned(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most a few hundred of them: of several that follow each other the greatest."""
+    step = -(-len(points) // _POINTS) or 1
+    parts = (points[at : at + step] for at in range(0, len(points), step))
+    return [max(part, key=lambda each: each["anon"] + each["file"]) for part in parts]

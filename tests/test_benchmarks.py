@@ -1,0 +1,488 @@
+"""The scripts in ``benchmarks/``: each runs, and its record has what pages cite of it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import out_of_core
+import papers100m
+import papers100m_phases
+import pytest
+import summary
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from papers100m_graph import NUM_EDGES, PapersGraph
+from torch_geometric.data import Data
+
+import pyg_graphzero as gz
+from harness import peers, real_graphs
+from harness.child import Task
+from harness.report import figures, table
+from harness.sieve import SieveCache
+from pyg_graphzero.bench.cap import CapError, MemoryCap
+from pyg_graphzero.bench.communities import CommunityGraph
+from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.util.machine import storage
+
+ROOT = Path(__file__).resolve().parents[1]
+SCALE = 0.0003
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+
+
+# Those that train, or begin processes.
+SLOW = ("accuracy", "options", "convert", "doctor")
+
+
+def found_in(value: Any, path: str) -> Any:
+    """A field below others, of the first item of lists."""
+    for name in path.split("/"):
+        value = value[0] if isinstance(value, list) else value
+        value = value[name]
+    return value
+
+
+# Small scripts ------------------------------------------------------------------------------------
+
+GRAPH = "--nodes 3000 --edges 30000 --batch-size 64 --fanout 4 3"
+TRAINING = "--graphs wordnet --seeds 0 --epochs 1 --hidden 4 --fanout 2 --batch-size 8192"
+# What runs in seconds, and fields of its record that a page has figures of.
+SCRIPTS: dict[str, tuple[str, list[str]]] = {
+    "accuracy": (TRAINING, ["rows/graph", "rows/relative_rmse", "rows/scores", "rows/mean"]),
+    "column_writer": (
+        "--nodes 2000 --width 16 --piece 1000 --rounds 1",
+        ["bytes", "seconds/plain/seconds", "seconds/encoded/cpu_seconds", "storage/filesystem"],
+    ),
+    "convert": (
+        "--edges 20000 --repeat 1 --memory 2GB --only stream csv",
+        ["kinds/stream/million_edges_per_second", "kinds/csv/anon_MB"],
+    ),
+    "decode": (
+        "--rows 2000 --dim 16 --gather 500 --rounds 6",
+        ["bytes_per_row/int8", "seconds_per_gather/bfloat16/median"],
+    ),
+    "doctor": (
+        "--nodes 20000 --edges 100000 --fanout 4 3 --batch-size 64 --room 60 --features float16",
+        ["cases/fits", "cases/window", "cases/epochs/second/reads/fact"],
+    ),
+    "encode": (
+        "--dims 16 --slab-mib 1 --rounds 1",
+        ["gb_of_float32_per_cpu_second/16/int8, ranges", "gb_of_float32_per_cpu_second/16/int8"],
+    ),
+    "modes": (
+        f"{GRAPH} --batches 1 --rounds 6",
+        ["edges_per_second/uniform, directional/median", "edges_per_second/induced/median"],
+    ),
+    "options": (
+        TRAINING,
+        ["rows/option", "rows/nodes_per_batch", "rows/nodes_per_window", "rows/mean"],
+    ),
+    "ranking": (
+        "--nodes 20000 --batches 4 --cache 20 --window 4 --hot 4 --touch 0",
+        ["orders/as it is/cache 20%/misses", "orders/degree/cache 20%/window 4/reads"],
+    ),
+    "reader": (
+        "--gigabytes 0.02 --rounds 1 --densities 0.1 --rows 1000",
+        ["cache", "measurements/contestant", "measurements/ideal_seconds"],
+    ),
+    "sampling": (
+        "--nodes 3000 --edges 30000 --batches 1 --rounds 1",
+        ["results/[5, 5], batch 32/graphzero, 2 of the engine/edges_per_second"],
+    ),
+    "text": (
+        "--edges 5000 --nodes 500 --repeat 1 --kind weighted",
+        ["bytes_per_edge", "edges_per/parse/cpu_seconds", "edges_per/store/seconds"],
+    ),
+    "topology": (
+        f"{GRAPH} --batches 3 --windows 2",
+        ["cache", "measurements/reads_per_batch", "measurements/useful_bytes_per_batch"],
+    ),
+}  # fmt: skip
+
+
+def test_every_script_is_run():
+    """But for the two of the next part, what needs a GPU, and what prints whether loaders agree."""
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+    scripts -= {name for name in scripts if name.startswith("papers100m")}
+    assert scripts == {*SCRIPTS, "out_of_core", "summary", "gpu", "stress"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=pytest.mark.long) if each in SLOW else each
+     for each in SCRIPTS],
+)  # fmt: skip
+def test_a_script(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    threads = torch.get_num_threads()
+    arguments, cited = SCRIPTS[name]
+    importlib.import_module(name).main(arguments.split())
+    torch.set_num_threads(threads)
+    record = json.loads((tmp_path / "benchmarks" / "out" / f"{name}.json").read_text())
+    assert record["command"].startswith(f"python benchmarks/{name}.py --")
+    assert record["machine"]["packages"]["torch"]
+    assert str(tmp_path) not in json.dumps(record["settings"])
+    summed = summary.summed_up(record)
+    for path in cited:
+        assert found_in(summed, path) is not None
+
+
+def test_scripts_that_cannot_run_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if not torch.cuda.is_available():
+        with pytest.raises(SystemExit, match="found no GPU"):
+            importlib.import_module("gpu").main([])
+    importlib.import_module("stress").make(tmp_path)
+
+
+def test_a_summary_takes_the_place_of_the_last_one(tmp_path, capsys):
+    record = tmp_path / "reader.json"
+    for command, page in (("reader", "out-of-core"), ("modes", "performance")):
+        for value in (1.23456789, 2.5):
+            many = {"many": [value, 1, 2, 3, 4, 5], "environment": {}, "few": [1.5, value]}
+            record.write_text(json.dumps({"command": f"python benchmarks/{command}.py"} | many))
+            summary.main([str(record), "--results", str(tmp_path), "--name", "here"])
+            found = json.loads((tmp_path / f"{page}.json").read_text())["here"]
+            assert found.keys() == {"command", "many", "few"}
+        assert found["many"] == {"median": 2.75, "min": 1, "max": 5}
+        assert found["few"] == [1.5, 2.5]
+
+
+# The harness --------------------------------------------------------------------------------------
+
+
+def limited(folder: Path, limit: int) -> None:
+    try:
+        with MemoryCap(limit):
+            pass
+    except CapError as error:
+        pytest.skip(str(error))
+    if storage(folder)["filesystem"] in ("tmpfs", "ramfs"):
+        pytest.skip("the temporary folder is in memory")
+
+
+@needs_compiler
+@pytest.mark.long
+def test_out_of_core(tmp_path):
+    """From the graph to the summary, with a contestant of each kind but stock PyG."""
+    limited(tmp_path, 1 << 20)
+    options = "--nodes 20000 --batch-size 64 --batches 2 --train-batches 2 --epochs 2"
+    options += f" --dir {tmp_path} --out {tmp_path} --memory 2GB --topology-memory 2GB"
+    options += " --row-cache 1MB --no-drop-caches --only graphbolt default train topology stock"
+    out_of_core.main(options.split())
+    found = json.loads((tmp_path / "out_of_core.json").read_text())
+    assert found["limit"] == 2 * 10**9
+    assert found["graph"]["seeds"] == 220
+    results = {each["name"]: each for each in found["results"]}
+    for name, each in results.items():
+        if name.startswith("stock") and each["error"]:
+            assert "torch_sparse" in each["error"]
+            continue
+        assert each["error"] is None, each
+        assert [epoch["batches"] for epoch in each["epochs"]] == [2, 2]
+        assert each["peak"]["anon"] > 50e6
+        assert each["cache_before"]["share"] < 0.02 or "RAM" in name
+        counts = each["epochs"][1]["counts"]
+        if "graphbolt" in name:
+            # Every row that is not in the cache is read, but for neighbours that share a read.
+            assert 0 < counts["reads"] <= counts["rows"] - counts["hits"]
+            assert counts["read_bytes"] <= 4096 * counts["reads"]
+    single, half = (results[f"graphbolt scheme, f{bits}"] for bits in (32, 16))
+    assert single["facts"]["cache_rows"] * 2 == half["facts"]["cache_rows"] == 3906
+    cited = ["batches_per_second", "first_epoch", "last_epoch", "hit_rate", "reads_per_batch"]
+    cited += ["read_bytes_per_batch", "reading_over_ideal", "peak", "disk"]
+    summed = {each["name"]: each for each in summary.summed_up(found)["results"]}
+    assert summed["graphbolt scheme, f32"].keys() >= set(cited)
+    assert not (tmp_path / "out-of-core").exists()
+    for chart in ("memory", "speed", "reads"):
+        assert (tmp_path / f"out_of_core_{chart}.png").stat().st_size < 100_000
+
+
+@pytest.mark.long
+def test_papers100m(tmp_path, capsys):
+    """From files in OGB's layout to the summary, each phase in a process under a limit."""
+    limited(tmp_path, 1 << 20)
+    options = f"--dir {tmp_path}/here --out {tmp_path} --scale {SCALE} --limit 3GB --layout ogb"
+    options += " --phases convert,optimize,train,infer,graphzero,accuracy --batch-size 32"
+    options += " --batches 12 --hidden 16 --eval-nodes 16 --training-memory 1GB --no-drop-caches"
+    options += " --accuracy-scale 0.0005 --accuracy-epochs 1 --seeds 0 --accuracy-hidden 8"
+    papers100m.main(options.split())
+    text = (tmp_path / "papers100m.json").read_text()
+    assert str(tmp_path) not in text
+    found = json.loads(text)
+    converted, optimized, trained, inferred, peer, accuracy = found["results"]
+    assert "No module named 'graphzero'" in peer["error"]
+    graph = PapersGraph.of(SCALE)
+    assert converted["found"]["num_edges"] == graph.num_edges
+    assert sum(converted["found"]["split"].values()) == sum(map(len, graph.split.values()))
+    assert optimized["found"]["num_batches"] > 0
+    # 362 training nodes are 11 batches: an epoch and the first batch of another.
+    assert trained["facts"]["epoch_batches"] == 11
+    assert len(trained["batch_seconds"]) == 12
+    assert inferred["found"]["trained"]
+    assert [each["num_rows"] for each in inferred["found"]["layers"]] == [graph.num_nodes] * 3
+    for each in (converted, optimized, trained, inferred, accuracy):
+        assert each["error"] is None
+        assert each["peak"]["anon"] > 50e6
+        assert set(each["io"]) == {"read_bytes", "write_bytes"}
+    summed = {each["name"]: each for each in summary.summed_up(found)["results"]}
+    cited = ["seconds_per_batch", "epoch_seconds", "stall_share", "steady_batches", "peak", "io"]
+    assert summed["train, 3 GB"].keys() >= {*cited, "first_batch_seconds", "read_bytes_per_batch"}
+    assert summed["train, 3 GB"]["found"]["curve"][-1]["val_accuracy"] >= 0
+    rows = summed["accuracy, no limit"]["found"]["rows"]
+    assert [each["features"] for each in rows][1:3] == ["float32, own features", "float16"]
+    assert not (tmp_path / "here" / "papers100m").exists()
+    assert "float32, own features" in capsys.readouterr().out
+    assert (tmp_path / "papers100m_memory.png").stat().st_size < 200_000
+
+
+def test_disk_and_limits_are_refused_before_anything_is_made(tmp_path):
+    phases = ["convert", "optimize", "train"]
+    int8 = papers100m.needs(phases, 1.0, "int8", 256, "stream", 0.01)
+    half = papers100m.needs(phases, 1.0, "float16", 256, "stream", 0.01)
+    before = papers100m.needs(["train", "optimize"], 1.0, "int8", 256, "stream", 0.01)
+    assert 20e9 < before["train"] < 25e9
+    # The numbers of edges that are no longer in their first order, and the rows' order.
+    assert int8["train"] - before["train"] > 4 * NUM_EDGES
+    assert 45e9 < int8["optimize"] < half["optimize"]
+    command = ["--dir", str(tmp_path / "new"), "--out", str(tmp_path / "out")]
+    with pytest.raises(papers100m.DiskError, match=r"for 'optimize'.*--features int8 takes least"):
+        papers100m.main([*command, "--limit", "none", "--max-disk", "1GB"])
+    with pytest.raises(ValueError, match="expected more than 2,500,000,000, which are --training"):
+        papers100m.main([*command, "--limit", "2GB", "--scale", "0.1"])
+    with pytest.raises(SystemExit):
+        papers100m.main([*command, "--phases", "convert,tain"])
+    assert not (tmp_path / "new" / "papers100m").exists()
+
+
+def test_stores_of_another_graph(tmp_path):
+    graph = CommunityGraph(2000, num_features=8, num_communities=100)
+    sampling = {"num_neighbors": [3, 2], "batch_size": 16}
+    stores = out_of_core.Stores(tmp_path, graph, sampling)
+    assert stores.make("f32") == out_of_core.Stores(tmp_path, graph, sampling).make("f32")
+    with pytest.raises(ValueError, match="found the stores of"):
+        out_of_core.Stores(tmp_path, graph, sampling | {"batch_size": 17})
+
+
+def test_what_a_record_says():
+    """Bounds of those that delivered nothing; epochs that were cut short are not counted."""
+    epochs = [{"epoch": i, "batches": 10, "seconds": 1.2 if i == 0 else 1} for i in range(3)]
+    counts = {"reads": 50, "read_bytes": 800, "read": 0.9, "rows": 100, "hits": 50}
+    ours: dict[str, Any] = {
+        "name": "ours, f32", "group": "ours", "store": "f32", "limit": 1000, "budget": 1000,
+        "error": None, "at_most": None, "facts": {}, "found": {}, "batch_seconds": [0.1] * 30,
+        "epochs": [*(e | {"counts": {}} for e in epochs[:2]), epochs[2] | {"counts": counts}],
+        "peak": {"anon": 700, "anon_and_file": 900, "charged": 1000}, "timeline": [{}],
+        "disk": {"random_iops": 100.0, "bytes_per_second": 1000.0},
+    }  # fmt: skip
+    none = {"epochs": [], "batch_seconds": [], "error": "nothing came", "at_most": 0.02}
+    stock = ours | none | {"name": "stock, 0 workers", "group": "stock"}
+    found = out_of_core.targets([stock, ours])
+    assert found["against stock PyG over np.memmap"].startswith("more than 500× (ours, f32 /")
+    assert found["ours, f32: first epoch against the third"] == "1.20×"
+    assert found["ours, f32: RssAnon + resident pages of the limit"] == "90%"
+    # 800 bytes take longer than 50 reads do.
+    assert found["ours, f32: time in reads against the ideal"] == "1.12×"
+    text = table("title", [stock, ours], ["batches/s", "hits"])
+    assert "<0.02" in text
+    assert "stock, 0 workers: nothing came" in text
+    cut = ours | {"epochs": [epochs[0] | {"counts": {}}, epochs[1] | {"batches": 3, "counts": {}}]}
+    assert figures(cut)["last_epoch"] == figures(cut)["first_epoch"]
+
+
+# Peers --------------------------------------------------------------------------------------------
+
+
+class ReferenceSieve:
+    """SIEVE as its paper tells it, in a list: newest first."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.queue, self.visited, self.hand = capacity, [], {}, None
+
+    def query(self, rows: list[int]) -> list[int]:
+        for row in rows:
+            if row in self.visited:
+                self.visited[row] = True
+        return [i for i, row in enumerate(rows) if row not in self.visited]
+
+    def insert(self, row: int) -> None:
+        if row in self.visited or self.capacity == 0:
+            return
+        if len(self.queue) == self.capacity:
+            at = len(self.queue) - 1 if self.hand is None else self.queue.index(self.hand)
+            while self.visited[self.queue[at]]:
+                self.visited[self.queue[at]] = False
+                at = at - 1 if at else len(self.queue) - 1
+            self.hand = self.queue[at - 1] if at else None
+            del self.visited[self.queue.pop(at)]
+        self.queue.insert(0, row)
+        self.visited[row] = False
+
+
+@needs_compiler
+@given(
+    capacity=st.integers(0, 12),
+    batches=st.lists(st.lists(st.integers(0, 19), max_size=15), max_size=30),
+)
+def test_sieve(capacity, batches):
+    """The same misses as the reference, and hits bring the bytes that were read."""
+    table = torch.arange(60, dtype=torch.uint8).view(20, 3)
+    cache, reference = SieveCache(20, capacity, 3), ReferenceSieve(capacity)
+    for batch in batches:
+        rows = torch.tensor(batch, dtype=torch.int64)
+        out = torch.full((len(batch), 3), 255, dtype=torch.uint8)
+        missed = cache.query(rows, out)
+        assert missed.tolist() == reference.query(batch)
+        out[missed] = table[rows[missed]]
+        assert torch.equal(out, table[rows])
+        cache.insert(rows, missed, out)
+        for at in missed.tolist():
+            reference.insert(batch[at])
+
+
+@needs_compiler
+def test_sieve_refuses_rows_that_are_not_there():
+    cache, out = SieveCache(10, 3, 0), torch.empty(1, 0, dtype=torch.uint8)
+    for row in (-1, 10):
+        with pytest.raises(IndexError, match="expected 0 <= row < 10"):
+            cache.query(torch.tensor([row]), out)
+
+
+def test_raw_files_of_a_store(tmp_path):
+    graph = CommunityGraph(2000, num_features=8, num_communities=100)
+    for encoding in ("float16", "int8"):
+        graph.write(tmp_path / encoding, encoding=encoding)
+        files = peers.StoreFiles(tmp_path / encoding)
+        assert files.dtype == getattr(torch, encoding)
+        rows = files.decoded(torch.from_numpy(np.array(files.memmap()[5:9])))
+        assert torch.allclose(rows, gz.open(tmp_path / encoding).data().x[5:9], atol=1e-5)
+    CommunityGraph(300, num_features=125, num_communities=10).write(tmp_path / "padded")
+    with pytest.raises(ValueError, match="rows of 500 bytes 512 apart"):
+        peers.StoreFiles(tmp_path / "padded")
+
+
+def test_neighbors_in_64_bits_over_a_map(tmp_path, monkeypatch):
+    monkeypatch.setattr(peers, "_COPIED", 3)
+    narrow = torch.tensor([5, 2**32 - 1, 0, 7], dtype=torch.uint32)
+    wide = peers.as_map(narrow, tmp_path / "wide")
+    assert wide.dtype == torch.int64
+    assert wide.tolist() == narrow.tolist()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PyG wants pyg-lib, torch a writable map
+def test_stock_over_maps(tmp_path):
+    pytest.importorskip("torch_sparse")
+    graph = PapersGraph.of(SCALE)
+    graph.write(tmp_path / "store", "int8")
+    told: list[dict[str, Any]] = []
+    options = {"neighbors": str(tmp_path / "neighbors.bin")}
+    given = {"fanout": [4, 3], "batch_size": 32, "batches": 2, "hidden": 16, "options": options}
+    papers100m_phases.stock(Task("stock", str(tmp_path / "store"), **given), told.append)
+    assert [each["event"] for each in told] == ["ready", "batch", "batch", "epoch"]
+
+
+class FakePeer:
+    """What the package ``graphzero`` offers, in memory; it fails where it is told to."""
+
+    class DataType:
+        FLOAT32 = 2
+
+    def __init__(self, fails: bool) -> None:
+        self._fails = fails
+
+    def convert_csv_to_gl(self, text: str, out: str, directed: bool) -> None:
+        lines = Path(text).read_text().splitlines()
+        self.edges = np.array([line.split(",") for line in lines[1:]], dtype=np.int64)
+        self.num_nodes, self.num_edges = 0, len(self.edges)
+
+    def convert_csv_to_gd(self, text: str, out: str, kind: int) -> None:
+        if self._fails:
+            raise RuntimeError("bad allocation")
+        self.rows = np.loadtxt(text, delimiter=",", dtype=np.float32)
+
+    def Graph(self, path: str) -> FakePeer:
+        return self
+
+    FeatureStore = Graph
+
+    def get_tensor(self) -> np.ndarray:
+        return self.rows[:, 1:]
+
+    def batch_random_fanout(self, seeds: np.ndarray, fanout: int) -> np.ndarray:
+        drawn = np.zeros((len(seeds), fanout), np.int64)
+        for at, seed in enumerate(seeds.tolist()):
+            near = self.edges[self.edges[:, 0] == seed, 1][:fanout]
+            drawn[at, : len(near)] = near
+        return drawn
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_graphzero_gets_text_and_its_failures_are_put_down(tmp_path, monkeypatch, fails):
+    monkeypatch.setitem(sys.modules, "graphzero", FakePeer(fails))
+    options = {"graphzero_scale": SCALE / 10, "work": str(tmp_path)}
+    task = Task("graphzero", "", batches=1, batch_size=4, fanout=[4, 3], options=options)
+    told: list[dict[str, Any]] = []
+    if fails:
+        with pytest.raises(RuntimeError, match="bad allocation"):
+            papers100m_phases.graphzero(task, told.append)
+        assert told[-1]["found"]["failed_in"] == "convert_csv_to_gd"
+        assert "convert_csv_to_gl" in told[-1]["found"]["steps"]
+        return
+    found = papers100m_phases.graphzero(task, told.append)
+    assert found["batches"] == 1
+    assert found["opened"]["num_edges"] == PapersGraph.of(SCALE / 10).num_edges
+    right = found["is_right"]
+    assert right["rows"]
+    # It pads with zeros, and node 0 is no neighbour.
+    assert right["drawn_are_neighbors"] == (0 in right["neighbors"])
+
+
+# Accuracy -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_accuracy_means_something(tmp_path, monkeypatch):
+    """Neighbours tell more than a node alone, both more than guessing, and nothing tells all."""
+    monkeypatch.setattr(papers100m_phases, "ENCODINGS", ("float32",))
+    options = {"accuracy_scale": 0.002, "accuracy_seeds": [0], "work": str(tmp_path)}
+    task = Task("accuracy", "", fanout=[10], batch_size=128, epochs=15, hidden=64, options=options)
+    rows = papers100m_phases.accuracy(task, lambda event: None)["rows"]
+    sage, alone, often = (each["mean"] for each in rows)
+    assert often < 0.05
+    assert 3 * often < alone < sage - 0.05
+    assert sage < 0.9
+
+
+def test_scores(monkeypatch):
+    """Accuracy; of two classes the area under the ROC curve."""
+    monkeypatch.setattr(real_graphs, "forward", lambda model, batch: model.logits[batch.n_id])
+
+    def scored(logits: torch.Tensor, y: torch.Tensor) -> float:
+        model = torch.nn.Module()
+        model.logits = logits
+        parts = torch.arange(len(y)).split(7)
+        loader = [Data(n_id=part, y=y[part], batch_size=len(part)) for part in parts]
+        return real_graphs.score(model, loader)
+
+    logits, y = torch.randn(40, 2), torch.randint(0, 2, (40,))
+    margin = logits[:, 1] - logits[:, 0]
+    pairs = margin[y == 1][:, None] > margin[y == 0][None]
+    assert scored(logits, y) == pytest.approx(float(pairs.double().mean()))
+    logits, y = torch.randn(40, 3), torch.randint(0, 3, (40,))
+    expected = np.mean(logits.argmax(1).numpy() == y.numpy())
+    assert scored(logits, y) == pytest.approx(float(expected))
+
+
+def test_the_steady_state_leaves_out_the_beginning_and_what_is_no_training():
+    first = LoaderStats(2, batches=10, elapsed=50.0, reads=900, read=9.0, rows=10)
+    last = LoaderStats(2, batches=30, elapsed=100.0, reads=1900, read=29.0, rows=60)
+    found = papers100m_phases.steady_state([(first, 0.0), (last, 10.0)])
+    assert found is not None
+    assert (found["batches"], found["elapsed"], found["reads"], found["rows"]) == (20, 40, 1000, 50)
+    assert papers100m_phases.steady_state([(first, 0.0), (first, 0.0)]) is None

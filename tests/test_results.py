@@ -1,0 +1,179 @@
+"""Figures in the guide are those of the summaries in ``benchmarks/results``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+
+
+def summary(page: str, name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{page}.json").read_text())[name]
+
+
+def run(page: str, name: str, title: str) -> dict[str, Any]:
+    """A run of a harness's record by its name."""
+    return next(each for each in summary(page, name)["results"] if each["name"] == title)
+
+
+def test_results_are_small_and_cited():
+    text = "".join((ROOT / page).read_text() for page in PAGES)
+    cited = set(re.findall(r"benchmarks/results/([\w-]+\.\w+)", text))
+    assert {path.name for path in RESULTS.iterdir()} == cited
+    assert sum(path.stat().st_size for path in RESULTS.glob("*.json")) < 150_000
+
+
+def out_of_core() -> list[str]:
+    """The table and what is said below it."""
+
+    def ours(store: str, workers: int = 0) -> dict[str, Any]:
+        return run("out-of-core", "out_of_core", f"ours, {store}, {workers} workers")
+
+    def row(label: str, each: dict[str, Any], bold: bool = False) -> str:
+        speeds = [each[name] for name in ("batches_per_second", "first_epoch", "last_epoch")]
+        cells = [f"{value:.3g}" if value > 10 else f"{value:.2f}" for value in speeds]
+        cells = [f"**{cell}**" for cell in cells] if bold else cells
+        size = each["read_bytes_per_batch"] / 1e6
+        shown = f"{size:.0f}" if size > 10 else f"{size:.1f}"
+        cells.append(f"{each['hit_rate']:.0%}")
+        cells.append(f"{each['reads_per_batch']:,.0f}, {shown}")
+        cells.append(f"{each['reading_over_ideal']:.2f}")
+        return f"| {f'**{label}**' if bold else label} | {' | '.join(cells)} |"
+
+    scheme = run("out-of-core", "out_of_core", "graphbolt scheme, f32")
+    half = run("out-of-core", "out_of_core", "graphbolt scheme, f16")
+    best = [ours(store)["batches_per_second"] for store in ("f32-opt", "f16-opt")]
+    slower, much = scheme["batches_per_second"], half["batches_per_second"]
+    two = [ours(store, 2)["batches_per_second"] for store in ("f32", "f32-opt", "f16-opt")]
+    found = [
+        row("the scheme of GraphBolt, float32", scheme),
+        row("the same, float16", half),
+        row("ours, as converted", ours("f32")),
+        row("ours, optimized", ours("f32-opt"), True),
+        row("ours, optimized, float16", ours("f16-opt"), True),
+        "with 2: {:.2f}, {:.2f} and {:.2f}".format(*two),
+        f"{best[0] / slower:.1f} times GraphBolt's scheme at float32",
+        f"rows {best[1] / slower:.1f} times GraphBolt's scheme at float32",
+        f"it is {best[1] / much:.1f} times over three epochs",
+    ]
+    for name in ("training in RAM, f16", "training, f16-opt"):
+        each = run("out-of-core", "out_of_core", name)
+        rates = [each[of] for of in ("batches_per_second", "first_epoch", "last_epoch")]
+        found.append("| {:.2f} | {:.2f} | {:.2f} |".format(*rates))
+    map_ = run("out-of-core", "out_of_core-stock", "memmap random, 64 threads")
+    return [*found, f"threads) {map_['batches_per_second']:.2f} batches a second"]
+
+
+def papers100m() -> list[str]:
+    """Phases and the steady state of each record."""
+    found = []
+    for record, limits in (("papers100m", (12, 8)), ("papers100m_float16", (12, 8))):
+        runs = [run("papers100m", record, f"train, {limit} GB") for limit in limits]
+        for each in runs:
+            peak = each["peak"]
+            found.append(
+                f"| {each['seconds_per_batch']:.2f} s a batch, an epoch "
+                f"{each['epoch_seconds'] / 60:.0f} min | {peak['anon'] / 1e9:.1f}, "
+                f"{peak['anon_and_file'] / 1e9:.1f} GB |"
+            )
+        for label, cells in (
+            ("rows in memory", [f"{each['hit_rate']:.0%}" for each in runs]),
+            ("reading ÷ ideal", [f"{each['reading_over_ideal']:.1f}" for each in runs]),
+            ("ready after, first batch after that", [
+                f"{each['ready_at']:.0f} s, {each['first_batch_seconds']:.0f} s" for each in runs
+            ]),
+            *(
+                (f"{kind} reads, MB a batch", [
+                    f"{each[f'{prefix}reads_per_batch']:,.0f}, {each[f'{prefix}{size}'] / 1e6:.0f}"
+                    for each in runs
+                ])
+                for kind, prefix, size in (
+                    ("feature", "", "read_bytes_per_batch"),
+                    ("topology", "topology_", "bytes_per_batch"),
+                )
+            ),
+        ):  # fmt: skip
+            found.append(f"| {label} | {' | '.join(cells)} |")
+    quarter = [run("papers100m", "papers100m_quarter", f"{name}, 3 GB")
+               for name in ("convert", "optimize", "train", "stock")]  # fmt: skip
+    convert, optimize, train, stock = quarter
+    found += [
+        f"5.7 GB | {convert['found']['seconds']:.0f} s |",
+        f"order included | {optimize['found']['seconds']:.0f} s |",
+        f"{train['batches']} batches | {train['seconds_per_batch']:.2f} s a batch, an epoch "
+        f"{train['epoch_seconds'] / 60:.1f} min",
+        f"{stock['seconds_per_batch']:.0f} s a batch",
+        f"{stock['seconds_per_batch'] / train['seconds_per_batch']:.0f} times as long",
+    ]
+    infer = [run("papers100m", "papers100m_infer", f"infer, {limit} GB") for limit in (12, 8)]
+    found.append("| in all | {:.0f} s | {:.0f} s |".format(*(e["found"]["seconds"] for e in infer)))
+    first = (each["found"]["layers"][0] for each in infer)
+    cells = [f"{each['seconds']:.0f} s, {each['read_bytes'] / 1e9:.0f} GB" for each in first]
+    found.append(f"| layer 1: 128 numbers of `int8` | {cells[0]} read | {cells[1]} |")
+    rows = run("papers100m", "papers100m_accuracy", "accuracy, no limit")["found"]["rows"]
+    means = {each["features"]: f"{each['mean']:.4f}" for each in rows}
+    kinds = ("float32", "float16", "int8")
+    found.append(f"| synthetic, accuracy | {' | '.join(means[kind] for kind in kinds)} |")
+    return [*found, f"alone reaches {means['float32, own features']} there"]
+
+
+def performance() -> list[str]:
+    """Against stock PyG, modes, options, encodings."""
+
+    def rates(record: str, case: str) -> list[float]:
+        both = [each for each in summary("performance", record)["results"] if each["case"] == case]
+        return [1 / median(each["seconds_per_batch"]) for each in both]
+
+    found = []
+    for record, case, digits in (
+        ("bench-large", "sample, 1 thread", 0), ("bench-large", "load, 2 workers", 1),
+        ("bench-large-40", "load, 2 workers", 1), ("bench-link", "link, 2 workers", 1),
+        ("bench-hetero", "load, 2 workers", 1), ("bench-wide", "load, 2 workers", 1),
+    ):  # fmt: skip
+        ours, stock = rates(record, case)
+        found.append(f"| {ours / stock:.{digits}f}× |")
+    unit = median(summary("performance", "modes")["edges_per_second"]["uniform, directional"])
+    for label, mode in (("disjoint", "disjoint"), ("induced", "induced"),
+                        ("bidirectional", "bidirectional")):  # fmt: skip
+        rate = median(summary("performance", "modes")["edges_per_second"][mode])
+        found.append(f"| {label} | {unit / rate:.1f} |")
+    for columns, rate in summary("performance", "encode")["gb_of_float32_per_cpu_second"].items():
+        kinds = ("float16", "bfloat16", "int8, ranges", "int8")
+        cells = " | ".join(f"{rate[kind]:.2f}" for kind in kinds)
+        found += [f"| {columns} | {cells} |"] if columns != "4" else []
+    decode = summary("performance", "decode")["seconds_per_gather"]
+    for kind, taken in decode.items():
+        ratio = decode["float32"]["median"] / taken["median"]
+        found.append(f"| {0.2 / taken['median']:.1f} | {ratio:.2f} |")
+        assert kind in ("float32", "float16", "bfloat16", "int8")
+    for row in summary("performance", "accuracy")["rows"]:
+        found.append(f"{' '.join(f'{s:.4f}' for s in row['scores'])} | {row['mean']:.4f} |")
+    plain: dict[str, dict[str, float]] = {}
+    for row in summary("performance", "options")["rows"]:
+        base = plain.setdefault(row["graph"], row)
+        spread = 50 * (max(row["scores"]) - min(row["scores"]))
+        score = f"{100 * row['mean']:.1f} ± {spread:.1f} |"
+        saved = row["nodes_per_batch"] / base["nodes_per_batch"] - 1
+        shown = (
+            f"{row['nodes_per_batch']:,.0f}" if row is base else f"{saved:.0%}".replace("-", "−")
+        )
+        found += [score, f"| {shown} |"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("page", "figures"),
+    [("out-of-core", out_of_core), ("papers100m", papers100m), ("performance", performance)],
+)
+def test_cited_figures(page, figures):
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / f"{page}.md").read_text())
+    missing = [figure for figure in figures() if figure not in text]
+    assert not missing
