@@ -10,11 +10,11 @@ ends the run with the stacks of all threads. Prints one JSON line.
 
 from __future__ import annotations
 
-import argparse
 import faulthandler
 import json
 import os
 import random
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,6 +25,7 @@ import torch
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
+from harness.record import parser
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.util.system import private_rss
 
@@ -87,16 +88,16 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
         if number >= stop:
             break
     outcome = "whole" if plan.is_whole else "from disk"
-    return f"{outcome}, topology too" if pager._topologies else outcome
+    return f"{outcome}, topology too" if pager.topologies else outcome
 
 
-def main() -> None:
+def main(argv: list[str] | None = None) -> None:
     """Runs the rounds and prints what became of them."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--patience", type=float, default=120)
-    args = parser.parse_args()
+    made = parser("stress", __doc__, json=False)
+    made.add_argument("--rounds", type=int, default=100)
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--patience", type=float, default=120)
+    args = made.parse_args(argv)
     draw = random.Random(args.seed)
     outcomes: Counter[str] = Counter()
     longest = 0.0
@@ -104,7 +105,7 @@ def main() -> None:
         stores = make(Path(folder))
         for _ in range(args.rounds):
             begun = time.perf_counter()
-            faulthandler.dump_traceback_later(args.patience, exit=True)
+            faulthandler.dump_traceback_later(args.patience, exit=True, file=sys.__stderr__)
             outcomes[one(stores, draw)] += 1
             faulthandler.cancel_dump_traceback_later()
             longest = max(longest, time.perf_counter() - begun)

@@ -60,7 +60,7 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
         shuffle=True,
     )
     if window > 0:
-        graph = loader._sampler.graph
+        graph = loader.graph_sampler.graph
         topology = graph.contents.topology(None)
         graph.paged[None] = _core.PagedRows(
             topology.num_edges,
@@ -69,7 +69,7 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
             merge_gap=merge_gap,
         )
         graph.window = (window, 64 << 20)
-        loader._sampler._start()
+        loader.graph_sampler.restart()
     drop(path.rglob("*.gl"))
     with Clock() as clock:
         edges = sum(batch.edge_index.size(1) for batch in loader)
