@@ -31,7 +31,7 @@ def main(argv: list[str] | None = None) -> None:
         x = torch.randn(rows, dim, generator=torch.Generator().manual_seed(0)).numpy()
         works: dict[str, Callable[[], object]] = {}
         for name, dtype in ENCODINGS.items():
-            encoder = _core.RowEncoder(name, dim)
+            encoder = _core.RowEncoder(_core.Encoding[name], dim)
             out = torch.empty(rows, dim * dtype.itemsize, dtype=torch.uint8).numpy()
             if name == "int8":
                 encoder.profile(x, 1)

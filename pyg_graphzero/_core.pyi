@@ -3,10 +3,29 @@ The engine of pyg_graphzero: storage, CSC building, ids, sampling, gathering, ba
 """
 
 from collections.abc import Callable, Sequence
+import enum
 from typing import Annotated, Any
 
 import torch
 
+
+class Encoding(enum.Enum):
+    """What float32 may be stored as, in place of itself."""
+
+    float16 = 0
+
+    bfloat16 = 1
+
+    int8 = 2
+
+    @property
+    def item_bytes(self) -> int: ...
+
+    @property
+    def has_scales(self) -> bool:
+        """
+        Whether an item is code * scale + zero_point, with one of each for each item of a row.
+        """
 
 class Column:
     """An opened .gd file. Opening reads its header only."""
@@ -26,12 +45,12 @@ class Column:
         """What is stored."""
 
     @property
-    def is_encoded(self) -> bool:
-        """Whether what is stored stands for float32."""
+    def encoding(self) -> Encoding | None:
+        """What of float32 is stored; None where items are what they are."""
 
     @property
     def scale(self) -> list[float]:
-        """int8 that stand for float32: one number for each item of a row."""
+        """One number for each item of a row, where the encoding has scales."""
 
     @property
     def zero_point(self) -> list[float]: ...
@@ -82,13 +101,13 @@ class ColumnDraft:
     """A .gd file whose rows are written in any order."""
 
     @staticmethod
-    def create(path: str, rows_path: str, dtype: str, shape: Sequence[int], rounded: bool) -> ColumnDraft:
+    def create(path: str, rows_path: str, dtype: str, shape: Sequence[int], encoding: Encoding | None) -> ColumnDraft:
         """
-        Creates the file, and the one that says which rows are durable. `rounded`: the rows are halves that stand for float32.
+        Creates the file, and the one that says which rows are durable. `encoding`: what of float32 the rows are, one without scales; or None.
         """
 
     @staticmethod
-    def resume(path: str, rows_path: str, dtype: str, shape: Sequence[int], rounded: bool) -> ColumnDraft:
+    def resume(path: str, rows_path: str, dtype: str, shape: Sequence[int], encoding: Encoding | None) -> ColumnDraft:
         """Goes on with what create() made and a commit() left."""
 
     def write(self, first: int, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
@@ -274,17 +293,17 @@ class ColumnLoss:
         """Of the values before encoding."""
 
 class RowEncoder:
-    """Encodes float32 rows as float16, bfloat16 or int8."""
+    """Encodes rows of float32."""
 
-    def __init__(self, stored: str, num_columns: int) -> None: ...
+    def __init__(self, encoding: Encoding, num_columns: int) -> None: ...
 
     def profile(self, rows: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu', writable=False)], num_threads: int = 0) -> int:
         """
-        int8: takes rows [n, num_columns] into account; the first of them with a value that is not finite, or -1.
+        Where the encoding has scales: takes rows [n, num_columns] into account; the first of them with a value that is not finite, or -1.
         """
 
     def fit(self) -> None:
-        """int8: fixes the scales, once all rows were profiled."""
+        """Fixes the scales, once all rows were profiled."""
 
     def encode(self, rows: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
         """Encodes rows [n, num_columns] into out [n, bytes per row]."""
@@ -343,9 +362,9 @@ class NeighborSums:
     Sums over the in-neighbours of a run of destinations, a chunk of their column at a time.
     """
 
-    def __init__(self, topology: Topology, first: int, last: int, column: ColumnFile, sums: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu')], dtype: str | None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, chunk_rows: int, max_mapped: int, num_threads: int = 0) -> None:
+    def __init__(self, topology: Topology, first: int, last: int, column: ColumnFile, sums: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu')], encoding: Encoding | None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, chunk_rows: int, max_mapped: int, num_threads: int = 0) -> None:
         """
-        Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `dtype` and the two after it: as for RowTable.
+        Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `encoding` and the two after it: as for RowTable.
         """
 
     def step(self) -> bool:
@@ -372,9 +391,9 @@ class HgtSampler:
 class RowTable:
     """Rows to gather from."""
 
-    def __init__(self, stored: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], dtype: str | None = None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None = None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
+    def __init__(self, stored: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), device='cpu', writable=False)], encoding: Encoding | None = None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None = None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> None:
         """
-        Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, int8) to be decoded to float32, int8 as code * scale + zero_point.
+        Rows as they are, uint8 [rows, bytes per row]; or encoded ones, to be decoded to float32, with a scale and a zero point for each item of a row where the encoding has them.
         """
 
 class Gathered:

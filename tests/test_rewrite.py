@@ -182,7 +182,7 @@ def test_codes_are_kept(tmp_path: Path) -> None:
     order = new.contents.order(None).long()
     for file in ("node/int8.gd", "node/float16.gd"):
         assert torch.equal(new.contents.view(file), old.contents.view(file)[order])
-    assert new.contents.column(new.contents.edge_type(None).attrs["coded"]).is_encoded
+    assert new.contents.column(new.contents.edge_type(None).attrs["coded"]).encoding
     assert list(new.ids()) == list(old.ids())
     assert new.lookup(["node 7"]).tolist() == [7]
     kept = [gz.open(store.path, keep_half=True).data() for store in (old, new)]

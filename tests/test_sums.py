@@ -22,7 +22,7 @@ from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass, can_sum
-from pyg_graphzero.store.columns import EncodedRows, dtype_name, engine_array
+from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.util.system import private_rss
 from spawned import EXACT_MALLOC, spawn
 
@@ -41,7 +41,7 @@ def engine(store, first, last, sums, chunk_rows=1 << 20, threads=0, file=None, m
     ]
     return _core.NeighborSums(
         contents.topology(None), first, last, _core.ColumnFile.of(column), engine_array(sums),
-        dtype_name(rows.stored.dtype) if coded else None, *numbers, chunk_rows, mapped, threads,
+        rows.encoding if coded else None, *numbers, chunk_rows, mapped, threads,
     )  # fmt: skip
 
 

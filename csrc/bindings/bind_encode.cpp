@@ -33,13 +33,8 @@ void init_encode(nb::module_& m) {
       .def_ro("clipped", &ColumnLoss::clipped, "Values beyond the reach of the code.")
       .def_ro("count", &ColumnLoss::count, "Finite values.")
       .def_ro("variance", &ColumnLoss::variance, "Of the values before encoding.");
-  nb::class_<RowEncoder>(m, "RowEncoder", "Encodes float32 rows as float16, bfloat16 or int8.")
-      .def(
-          "__init__",
-          [](RowEncoder* self, const std::string& stored, std::int64_t num_columns) {
-            new (self) RowEncoder(row_code(stored), num_columns);
-          },
-          "stored"_a, "num_columns"_a)
+  nb::class_<RowEncoder>(m, "RowEncoder", "Encodes rows of float32.")
+      .def(nb::init<Encoding, std::int64_t>(), "encoding"_a, "num_columns"_a)
       .def(
           "profile",
           [](RowEncoder& self, const FloatRows& rows, int num_threads) {
@@ -48,15 +43,16 @@ void init_encode(nb::module_& m) {
             return self.profile(rows.data(), static_cast<std::int64_t>(rows.shape(0)), num_threads);
           },
           nb::arg("rows").noconvert(), "num_threads"_a = 0,
-          "int8: takes rows [n, num_columns] into account; the first of them with a value that is "
-          "not finite, or -1.")
-      .def("fit", &RowEncoder::fit, "int8: fixes the scales, once all rows were profiled.")
+          "Where the encoding has scales: takes rows [n, num_columns] into account; the first of "
+          "them with a value that is not finite, or -1.")
+      .def("fit", &RowEncoder::fit, "Fixes the scales, once all rows were profiled.")
       .def(
           "encode",
           [](RowEncoder& self, const FloatRows& rows, const MutableByteRows& out, int num_threads) {
             check_columns(self, rows);
             if (out.shape(0) != rows.shape(0) ||
-                out.shape(1) != rows.shape(1) * static_cast<std::size_t>(code_bytes(self.code()))) {
+                out.shape(1) !=
+                    rows.shape(1) * static_cast<std::size_t>(item_bytes(self.encoding()))) {
               throw std::invalid_argument("out: its shape must be [len(rows), bytes per row]");
             }
             auto* const to = reinterpret_cast<std::byte*>(out.data());

@@ -35,20 +35,19 @@ RowTable plain_rows(const ByteRows& stored) {
           stored.stride(0)};
 }
 
-RowTable encoded_rows(const ByteRows& stored, const std::string& dtype,
+RowTable encoded_rows(const ByteRows& stored, Encoding encoding,
                       const std::optional<FloatArray>& scale,
                       const std::optional<FloatArray>& zero_point) {
-  const RowCode code = row_code(dtype);
   RowTable rows = plain_rows(stored);
-  const std::int64_t items = rows.row_bytes / code_bytes(code);
-  const auto numbers = static_cast<std::size_t>(code == RowCode::kInt8 ? items : 0);
-  if (rows.row_bytes % code_bytes(code) != 0 || (scale ? scale->size() : 0) != numbers ||
+  const std::int64_t items = rows.row_bytes / item_bytes(encoding);
+  const auto numbers = static_cast<std::size_t>(has_scales(encoding) ? items : 0);
+  if (rows.row_bytes % item_bytes(encoding) != 0 || (scale ? scale->size() : 0) != numbers ||
       (zero_point ? zero_point->size() : 0) != numbers) {
     throw std::invalid_argument(
         "table: expected whole items, and for int8 a scale and a zero_point for each of a row");
   }
   rows.row_bytes = items * static_cast<std::int64_t>(sizeof(float));
-  rows.decode = decoder(code);
+  rows.decode = decoder(encoding);
   if (scale) rows.scale = scale->data();
   if (zero_point) rows.zero_point = zero_point->data();
   return rows;
@@ -88,16 +87,17 @@ void init_gather(nb::module_& m) {
   nb::class_<HeldTable>(m, "RowTable", "Rows to gather from.")
       .def(
           "__init__",
-          [](HeldTable* self, const ByteRows& stored, const std::optional<std::string>& dtype,
+          [](HeldTable* self, const ByteRows& stored, std::optional<Encoding> encoding,
              const std::optional<FloatArray>& scale, const std::optional<FloatArray>& zero_point) {
             new (self) HeldTable{
-                dtype ? encoded_rows(stored, *dtype, scale, zero_point) : plain_rows(stored),
+                encoding ? encoded_rows(stored, *encoding, scale, zero_point) : plain_rows(stored),
                 hold(std::make_tuple(stored, scale, zero_point))};
           },
-          nb::arg("stored").noconvert(), "dtype"_a = nb::none(), "scale"_a = nb::none(),
+          nb::arg("stored").noconvert(), "encoding"_a = nb::none(), "scale"_a = nb::none(),
           "zero_point"_a = nb::none(),
-          "Rows as they are, uint8 [rows, bytes per row]; or items of `dtype` (float16, bfloat16, "
-          "int8) to be decoded to float32, int8 as code * scale + zero_point.");
+          "Rows as they are, uint8 [rows, bytes per row]; or encoded ones, to be decoded to "
+          "float32, with a scale and a zero point for each item of a row where the encoding has "
+          "them.");
   nb::class_<GatheredTensors>(m, "Gathered", "What a plan has gathered.")
       .def_ro("lists", &GatheredTensors::lists, "The lists looked up, in the order of add_lookup.")
       .def_ro("columns", &GatheredTensors::columns,

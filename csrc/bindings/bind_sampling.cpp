@@ -136,11 +136,11 @@ void init_sampling(nb::module_& m) {
           "__init__",
           [](NeighborSums* self, std::shared_ptr<const Topology> topology, std::int64_t first,
              std::int64_t last, const ColumnFile& column, const FloatMatrix& sums,
-             const std::optional<std::string>& dtype, const std::optional<FloatArray>& scale,
+             std::optional<Encoding> encoding, const std::optional<FloatArray>& scale,
              const std::optional<FloatArray>& zero_point, std::int64_t chunk_rows,
              std::int64_t max_mapped, int num_threads) {
             SummedColumn summed{column, static_cast<std::int64_t>(sums.shape(1)), {}, {}, {}};
-            if (dtype) summed.code = row_code(*dtype);
+            summed.encoding = encoding;
             if (scale) summed.scale.assign(scale->data(), scale->data() + scale->size());
             if (zero_point) {
               summed.zero_point.assign(zero_point->data(), zero_point->data() + zero_point->size());
@@ -152,11 +152,11 @@ void init_sampling(nb::module_& m) {
             new (self) NeighborSums(gz::csc_of(std::move(topology)), first, last, std::move(summed),
                                     {chunk_rows, max_mapped, num_threads}, sums.data());
           },
-          "topology"_a, "first"_a, "last"_a, "column"_a, nb::arg("sums").noconvert(), "dtype"_a,
+          "topology"_a, "first"_a, "last"_a, "column"_a, nb::arg("sums").noconvert(), "encoding"_a,
           "scale"_a, "zero_point"_a, "chunk_rows"_a, "max_mapped"_a, "num_threads"_a = 0,
           nb::keep_alive<1, 6>(),
-          "Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `dtype` and "
-          "the two after it: as for RowTable.")
+          "Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `encoding` "
+          "and the two after it: as for RowTable.")
       .def("step", &NeighborSums::step, nb::call_guard<nb::gil_scoped_release>(),
            "Adds the next chunk; False when it was the last.")
       .def_prop_ro("stats", &NeighborSums::stats, "What was read until now.")

@@ -1,6 +1,7 @@
 // Columns and topologies: opening, viewing, writing, verifying, publishing.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -31,9 +32,8 @@ const DType& dtype_named(const std::string& name) {
 
 DraftLayout draft_layout(const std::string& path, const std::string& rows_path,
                          const std::string& dtype, const std::vector<std::uint64_t>& shape,
-                         bool rounded) {
-  return {path, rows_path, dtype_named(dtype), shape,
-          rounded ? Encoding::kRounded : Encoding::kNone};
+                         std::optional<Encoding> encoding) {
+  return {path, rows_path, dtype_named(dtype), shape, encoding};
 }
 
 std::vector<std::uint64_t> shape_of(const Column& column) {
@@ -43,6 +43,16 @@ std::vector<std::uint64_t> shape_of(const Column& column) {
 }  // namespace
 
 void init_storage(nb::module_& m) {
+  nb::enum_<Encoding> encodings(m, "Encoding",
+                                "What float32 may be stored as, in place of itself.");
+  for (const EncodingFacts& known : kEncodings) {
+    encodings.value(known.name.data(), known.encoding);
+  }
+  encodings.def_prop_ro("item_bytes", [](Encoding encoding) { return item_bytes(encoding); })
+      .def_prop_ro(
+          "has_scales", [](Encoding encoding) { return has_scales(encoding); },
+          "Whether an item is code * scale + zero_point, with one of each for each item of a row.");
+
   nb::class_<Column>(m, "Column", "An opened .gd file. Opening reads its header only.")
       .def_static("open", &Column::open, "path"_a)
       .def_static(
@@ -58,13 +68,12 @@ void init_storage(nb::module_& m) {
       .def_prop_ro("path", &Column::path)
       .def_prop_ro(
           "dtype", [](const Column& c) { return std::string(c.dtype().name); }, "What is stored.")
-      .def_prop_ro(
-          "is_encoded", [](const Column& c) { return c.encoding() != Encoding::kNone; },
-          "Whether what is stored stands for float32.")
+      .def_prop_ro("encoding", &Column::encoding,
+                   "What of float32 is stored; None where items are what they are.")
       .def_prop_ro(
           "scale",
           [](const Column& c) { return std::vector<float>(c.scale().begin(), c.scale().end()); },
-          "int8 that stand for float32: one number for each item of a row.")
+          "One number for each item of a row, where the encoding has scales.")
       .def_prop_ro("zero_point",
                    [](const Column& c) {
                      return std::vector<float>(c.zero_point().begin(), c.zero_point().end());
@@ -92,9 +101,7 @@ void init_storage(nb::module_& m) {
               new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape));
               return;
             }
-            const bool affine = encoder->code() == RowCode::kInt8;
-            new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape),
-                                    affine ? Encoding::kAffine : Encoding::kRounded,
+            new (self) ColumnWriter(path, dtype_named(dtype), std::move(shape), encoder->encoding(),
                                     encoder->scale(), encoder->zero_point());
           },
           "path"_a, "dtype"_a, "shape"_a, nb::arg("encoder") = nb::none(),
@@ -119,19 +126,19 @@ void init_storage(nb::module_& m) {
       .def_static(
           "create",
           [](const std::string& path, const std::string& rows_path, const std::string& dtype,
-             const std::vector<std::uint64_t>& shape, bool rounded) {
-            return ColumnDraft::create(draft_layout(path, rows_path, dtype, shape, rounded));
+             const std::vector<std::uint64_t>& shape, std::optional<Encoding> encoding) {
+            return ColumnDraft::create(draft_layout(path, rows_path, dtype, shape, encoding));
           },
-          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "rounded"_a,
-          "Creates the file, and the one that says which rows are durable. `rounded`: the rows are "
-          "halves that stand for float32.")
+          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "encoding"_a.none(),
+          "Creates the file, and the one that says which rows are durable. "
+          "`encoding`: what of float32 the rows are, one without scales; or None.")
       .def_static(
           "resume",
           [](const std::string& path, const std::string& rows_path, const std::string& dtype,
-             const std::vector<std::uint64_t>& shape, bool rounded) {
-            return ColumnDraft::resume(draft_layout(path, rows_path, dtype, shape, rounded));
+             const std::vector<std::uint64_t>& shape, std::optional<Encoding> encoding) {
+            return ColumnDraft::resume(draft_layout(path, rows_path, dtype, shape, encoding));
           },
-          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "rounded"_a,
+          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "encoding"_a.none(),
           "Goes on with what create() made and a commit() left.")
       .def(
           "write",

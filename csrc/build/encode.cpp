@@ -38,8 +38,8 @@ std::int64_t first_bad_row(const RowTile& tile) {
 
 }  // namespace
 
-RowEncoder::RowEncoder(RowCode code, std::int64_t num_columns)
-    : code_(code),
+RowEncoder::RowEncoder(Encoding encoding, std::int64_t num_columns)
+    : encoding_(encoding),
       num_columns_(num_columns),
       num_tiles_(divided_up(num_columns, kTileColumns)),
       num_parts_(divided_up(kTasks, std::max<std::int64_t>(1, num_tiles_ / kRangeTiles))),
@@ -132,10 +132,10 @@ void RowEncoder::encode(const float* rows, std::int64_t num_rows, std::byte* out
       }
     }
   }
-  const auto encode_tile = tile_kernels().encode(code_);
+  const auto encode_tile = tile_kernels().encode(encoding_);
   for_tiles(rows, num_rows, threads,
             [&](const RowTile& tile, std::int64_t, std::int64_t number, std::size_t sum) {
-              std::byte* const to = out + (tile.rows - rows) * code_bytes(code_);
+              std::byte* const to = out + (tile.rows - rows) * item_bytes(encoding_);
               encode_tile(tile, scales_[static_cast<std::size_t>(number)], to, losses_[sum]);
             });
 }

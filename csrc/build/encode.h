@@ -24,7 +24,7 @@ struct ColumnLoss {
 // Results do not depend on the number of threads. Thread safety: none.
 class RowEncoder {
  public:
-  RowEncoder(RowCode code, std::int64_t num_columns);
+  RowEncoder(Encoding encoding, std::int64_t num_columns);
 
   // kInt8: takes `num_rows` rows into account, [num_rows, num_columns]. Returns the first row with
   // a value that is not finite, or -1; after such a row this encoder is of no further use.
@@ -36,7 +36,7 @@ class RowEncoder {
   // REQUIRES fit() before it for kInt8, and rows that profile() has seen.
   void encode(const float* rows, std::int64_t num_rows, std::byte* out, int threads);
 
-  RowCode code() const noexcept { return code_; }
+  Encoding encoding() const noexcept { return encoding_; }
   std::int64_t num_columns() const noexcept { return num_columns_; }
   const std::vector<float>& scale() const noexcept { return scale_; }
   const std::vector<float>& zero_point() const noexcept { return zero_point_; }
@@ -50,7 +50,7 @@ class RowEncoder {
   template <class Body>
   void for_tiles(const float* rows, std::int64_t num_rows, int threads, const Body& body) const;
 
-  RowCode code_;
+  Encoding encoding_;
   std::int64_t num_columns_;
   std::int64_t num_tiles_;
   std::int64_t num_parts_;

@@ -104,10 +104,10 @@ GZ_INLINE void encode_lanes(const Lanes<float>& values, const ScaleTile& tile,
   for_lanes([&](std::size_t c) { codes[c] = static_cast<std::int8_t>(steps[c]); });
 }
 
-template <RowCode kCode>
+template <Encoding kEncoding>
 GZ_INLINE void encode_lanes(const Lanes<float>& values, Lanes<std::uint16_t>& codes,
                             Lanes<float>& decoded, Lanes<std::int32_t>& clipped) {
-  constexpr bool kIsFloat16 = kCode == RowCode::kFloat16;
+  constexpr bool kIsFloat16 = kEncoding == Encoding::kFloat16;
   constexpr auto kLimit = static_cast<std::int32_t>(kIsFloat16 ? kFloat16Limit : kBFloat16Limit);
   Lanes<std::uint32_t> halves;
   for_lanes([&](std::size_t c) {
@@ -123,10 +123,10 @@ GZ_INLINE void encode_lanes(const Lanes<float>& values, Lanes<std::uint16_t>& co
   for_lanes([&](std::size_t c) { codes[c] = static_cast<std::uint16_t>(halves[c]); });
 }
 
-template <RowCode kCode, bool kFull>
+template <Encoding kEncoding, bool kFull>
 GZ_INLINE void encode_tile(const RowTile& tile, const ScaleTile& scale, std::byte* out,
                            LossTile& total) {
-  constexpr bool kIsInt8 = kCode == RowCode::kInt8;
+  constexpr bool kIsInt8 = kEncoding == Encoding::kInt8;
   std::conditional_t<kIsInt8, Lanes<std::int8_t>, Lanes<std::uint16_t>> codes;
   Lanes<float> values{}, decoded;
   Lanes<std::int32_t> clipped;
@@ -138,7 +138,7 @@ GZ_INLINE void encode_tile(const RowTile& tile, const ScaleTile& scale, std::byt
     if constexpr (kIsInt8) {
       encode_lanes(values, scales, codes, decoded, clipped);
     } else {
-      encode_lanes<kCode>(values, codes, decoded, clipped);
+      encode_lanes<kEncoding>(values, codes, decoded, clipped);
     }
     store<kFull>(tile, row, codes, out);
     for_lanes([&](std::size_t c) {
@@ -172,15 +172,15 @@ bool count_portable(const RowTile& tile, SpreadTile& spread) {
   return is_full(tile) ? count_tile<true>(tile, spread) : count_tile<false>(tile, spread);
 }
 
-template <RowCode kCode>
+template <Encoding kEncoding>
 void encode_portable(const RowTile& tile, const ScaleTile& scale, std::byte* out, LossTile& loss) {
-  if (is_full(tile)) return encode_tile<kCode, true>(tile, scale, out, loss);
-  encode_tile<kCode, false>(tile, scale, out, loss);
+  if (is_full(tile)) return encode_tile<kEncoding, true>(tile, scale, out, loss);
+  encode_tile<kEncoding, false>(tile, scale, out, loss);
 }
 
-constexpr TileKernels kPortable{count_portable, encode_portable<RowCode::kFloat16>,
-                                encode_portable<RowCode::kBFloat16>,
-                                encode_portable<RowCode::kInt8>};
+constexpr TileKernels kPortable{count_portable, encode_portable<Encoding::kFloat16>,
+                                encode_portable<Encoding::kBFloat16>,
+                                encode_portable<Encoding::kInt8>};
 
 #ifdef GZ_HAS_AVX2_FUNCTIONS
 
@@ -188,25 +188,25 @@ __attribute__((target("avx2"))) bool count_avx2(const RowTile& tile, SpreadTile&
   return is_full(tile) ? count_tile<true>(tile, spread) : count_tile<false>(tile, spread);
 }
 
-template <RowCode kCode>
+template <Encoding kEncoding>
 __attribute__((target("avx2"))) void encode_avx2(const RowTile& tile, const ScaleTile& scale,
                                                  std::byte* out, LossTile& loss) {
-  if (is_full(tile)) return encode_tile<kCode, true>(tile, scale, out, loss);
-  encode_tile<kCode, false>(tile, scale, out, loss);
+  if (is_full(tile)) return encode_tile<kEncoding, true>(tile, scale, out, loss);
+  encode_tile<kEncoding, false>(tile, scale, out, loss);
 }
 
-constexpr TileKernels kAvx2{count_avx2, encode_avx2<RowCode::kFloat16>,
-                            encode_avx2<RowCode::kBFloat16>, encode_avx2<RowCode::kInt8>};
+constexpr TileKernels kAvx2{count_avx2, encode_avx2<Encoding::kFloat16>,
+                            encode_avx2<Encoding::kBFloat16>, encode_avx2<Encoding::kInt8>};
 
 #endif
 
 }  // namespace
 
-TileKernels::Encode TileKernels::encode(RowCode code) const noexcept {
-  switch (code) {
-    case RowCode::kFloat16:
+TileKernels::Encode TileKernels::encode(Encoding encoding) const noexcept {
+  switch (encoding) {
+    case Encoding::kFloat16:
       return encode_float16;
-    case RowCode::kBFloat16:
+    case Encoding::kBFloat16:
       return encode_bfloat16;
     default:
       return encode_int8;

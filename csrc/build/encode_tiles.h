@@ -59,12 +59,12 @@ struct RowTile {
 struct TileKernels {
   // Counts all values; false if one of them is not finite, and the counts are of no use then.
   bool (*count)(const RowTile& tile, SpreadTile& spread);
-  // Writes the codes of row r to out + r * stride * code_bytes. Only kInt8 looks at `scale`.
+  // Writes the codes of row r to out + r * stride * item_bytes. Only kInt8 looks at `scale`.
   using Encode = void (*)(const RowTile& tile, const ScaleTile& scale, std::byte* out,
                           LossTile& loss);
   Encode encode_float16, encode_bfloat16, encode_int8;
 
-  Encode encode(RowCode code) const noexcept;
+  Encode encode(Encoding encoding) const noexcept;
 };
 
 // The fastest functions of this machine, and those that any machine runs. Both give the same bits.

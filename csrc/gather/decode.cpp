@@ -1,8 +1,6 @@
 #include "gather/decode.h"
 
 #include <cstring>
-#include <stdexcept>
-#include <string>
 
 #include "base/half.h"
 #include "base/isa.h"
@@ -159,12 +157,12 @@ __attribute__((target("avx2"))) void int8_avx2(const std::byte* items, std::int6
 
 // Null: float32 as it is.
 template <class Put>
-DecodeItems portable(const RowCode* code) noexcept {
-  if (code == nullptr) return float32_portable<Put>;
-  switch (*code) {
-    case RowCode::kFloat16:
+DecodeItems portable(const Encoding* encoding) noexcept {
+  if (encoding == nullptr) return float32_portable<Put>;
+  switch (*encoding) {
+    case Encoding::kFloat16:
       return float16_portable<Put>;
-    case RowCode::kBFloat16:
+    case Encoding::kBFloat16:
       return bfloat16_portable<Put>;
     default:
       return int8_portable<Put>;
@@ -172,36 +170,26 @@ DecodeItems portable(const RowCode* code) noexcept {
 }
 
 template <class Put>
-DecodeItems fastest(const RowCode* code) noexcept {
+DecodeItems fastest(const Encoding* encoding) noexcept {
 #ifdef GZ_HAS_AVX2_FUNCTIONS
   if (__builtin_cpu_supports("avx2")) {
-    if (code == nullptr) return float32_avx2<Put>;
-    if (*code == RowCode::kFloat16 && __builtin_cpu_supports("f16c")) return float16_avx2<Put>;
-    if (*code == RowCode::kBFloat16) return bfloat16_avx2<Put>;
-    if (*code == RowCode::kInt8) return int8_avx2<Put>;
+    if (encoding == nullptr) return float32_avx2<Put>;
+    if (*encoding == Encoding::kFloat16 && __builtin_cpu_supports("f16c")) return float16_avx2<Put>;
+    if (*encoding == Encoding::kBFloat16) return bfloat16_avx2<Put>;
+    if (*encoding == Encoding::kInt8) return int8_avx2<Put>;
   }
 #endif
-  return portable<Put>(code);
+  return portable<Put>(encoding);
 }
 
 }  // namespace
 
-RowCode row_code(std::string_view dtype) {
-  if (dtype == "float16") return RowCode::kFloat16;
-  if (dtype == "bfloat16") return RowCode::kBFloat16;
-  if (dtype == "int8") return RowCode::kInt8;
-  throw std::invalid_argument("encoding: found '" + std::string(dtype) +
-                              "', expected float16, bfloat16 or int8");
-}
+DecodeItems portable_decoder(Encoding encoding) noexcept { return portable<Store>(&encoding); }
 
-std::int64_t code_bytes(RowCode code) noexcept { return code == RowCode::kInt8 ? 1 : 2; }
+DecodeItems decoder(Encoding encoding) noexcept { return fastest<Store>(&encoding); }
 
-DecodeItems portable_decoder(RowCode code) noexcept { return portable<Store>(&code); }
+DecodeItems portable_adder(const Encoding* encoding) noexcept { return portable<Add>(encoding); }
 
-DecodeItems decoder(RowCode code) noexcept { return fastest<Store>(&code); }
-
-DecodeItems portable_adder(const RowCode* code) noexcept { return portable<Add>(code); }
-
-DecodeItems adder(const RowCode* code) noexcept { return fastest<Add>(code); }
+DecodeItems adder(const Encoding* encoding) noexcept { return fastest<Add>(encoding); }
 
 }  // namespace gz

@@ -64,11 +64,12 @@ void check_lists(const Csc& csc, std::int64_t begin, std::int64_t end) {
 NeighborSums::NeighborSums(const Csc& csc, std::int64_t first, std::int64_t last,
                            SummedColumn column, const SumLimits& limits, float* sums)
     : column_(std::move(column)),
-      add_(adder(column_.code ? &*column_.code : nullptr)),
+      add_(adder(column_.encoding ? &*column_.encoding : nullptr)),
       sums_(sums),
       threads_(num_threads(limits.threads)) {
   const RowLayout& layout = column_.file.layout;
-  const auto numbers = static_cast<std::size_t>(column_.code == RowCode::kInt8 ? column_.items : 0);
+  const bool is_scaled = column_.encoding && has_scales(*column_.encoding);
+  const auto numbers = static_cast<std::size_t>(is_scaled ? column_.items : 0);
   if (first < 0 || first > last || last > csc.num_dst || csc.paged != nullptr ||
       layout.num_rows != csc.num_src || layout.row_bytes != column_.items * column_.item_bytes() ||
       column_.scale.size() != numbers || column_.zero_point.size() != numbers ||

@@ -22,10 +22,10 @@ namespace gz {
 struct SummedColumn {
   ColumnFile file;
   std::int64_t items = 0;  // of a row
-  std::optional<RowCode> code;
-  std::vector<float> scale, zero_point;  // for kInt8
+  std::optional<Encoding> encoding;
+  std::vector<float> scale, zero_point;  // where the encoding has them
 
-  std::int64_t item_bytes() const noexcept { return code ? code_bytes(*code) : 4; }
+  std::int64_t item_bytes() const noexcept { return encoding ? gz::item_bytes(*encoding) : 4; }
 };
 
 struct SumLimits {

@@ -30,28 +30,25 @@ std::uint64_t row_bytes_of(const DType& dtype, std::span<const std::uint64_t> sh
   return bytes;
 }
 
-void check_encoding(std::uint32_t encoding, const DType& dtype, const std::string& path) {
-  const char* expected = "any";
-  bool fits = true;
-  switch (static_cast<Encoding>(encoding)) {
-    case Encoding::kNone:
-      break;
-    case Encoding::kRounded:
-      expected = "float16 or bfloat16";
-      fits = dtype.name == "float16" || dtype.name == "bfloat16";
-      break;
-    case Encoding::kAffine:
-      expected = "int8";
-      fits = dtype.name == "int8";
-      break;
-    default:
-      throw FormatError(path, "encoding", std::to_string(encoding),
-                        "0 to 2; the file was written by a newer release: upgrade");
+std::string found_encoding(std::uint32_t number, const DType& dtype) {
+  return std::to_string(number) + " of " + std::string(dtype.name);
+}
+
+// Of a header.
+std::optional<Encoding> encoding_of(std::uint32_t number, const DType& dtype,
+                                    const std::string& path) {
+  if (number == 0) return std::nullopt;
+  std::string expected;
+  for (const EncodingFacts& known : kEncodings) {
+    if (known.number != number) continue;
+    if (known.name == dtype.name) return known.encoding;
+    expected += (expected.empty() ? "" : " or ") + std::string(known.name);
   }
-  if (!fits) {
-    throw FormatError(path, "encoding", std::to_string(encoding) + " of " + std::string(dtype.name),
-                      expected);
+  if (expected.empty()) {
+    throw FormatError(path, "encoding", std::to_string(number),
+                      "0 to 2; the file was written by a newer release: upgrade");
   }
+  throw FormatError(path, "encoding", found_encoding(number, dtype), expected);
 }
 
 // REQUIRES: a zeroed header.
@@ -78,13 +75,19 @@ std::uint64_t choose_row_stride(std::uint64_t row_bytes, std::uint64_t item_byte
 }
 
 ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> shape,
-                           Encoding encoding, const std::string& path) {
+                           std::optional<Encoding> encoding, const std::string& path) {
   ColumnHeader header{};
   std::memcpy(header.common.magic, ColumnHeader::kMagic, sizeof header.common.magic);
   header.dtype = dtype.code;
   set_shape(header, dtype, shape, path);
-  header.encoding = static_cast<std::uint32_t>(encoding);
-  check_encoding(header.encoding, dtype, path);
+  if (encoding) {
+    const EncodingFacts& known = facts(*encoding);
+    header.encoding = known.number;
+    if (known.name != dtype.name) {
+      throw FormatError(path, "encoding", found_encoding(known.number, dtype),
+                        std::string(known.name));
+    }
+  }
   header.row_stride = choose_row_stride(header.row_bytes, dtype.item_bytes);
   header.data_offset = kHeaderBytes;
   header.data_bytes = checked_mul(shape.empty() ? 1 : shape[0], header.row_stride, path, "shape");
@@ -100,7 +103,7 @@ std::shared_ptr<const Column> Column::open(const std::string& path) {
   if (column->dtype_ == nullptr) {
     throw FormatError(path, "dtype", std::to_string(h.dtype), "a dtype code of format v1 (1-21)");
   }
-  check_encoding(h.encoding, *column->dtype_, path);
+  column->encoding_ = encoding_of(h.encoding, *column->dtype_, path);
   if (h.num_dims > kMaxDims) {
     throw FormatError(path, "num_dims", std::to_string(h.num_dims), "at most 8");
   }
@@ -150,7 +153,7 @@ std::uint64_t Column::check_rows() const {
 
 std::uint64_t Column::read_scales(std::uint64_t end) {
   const std::string& path = file_.path();
-  if (encoding() != Encoding::kAffine) {
+  if (!encoding_ || !has_scales(*encoding_)) {
     expect(path, "scale_offset", header_.scale_offset, 0);
     expect(path, "zero_point_offset", header_.zero_point_offset, 0);
     return end;
@@ -188,13 +191,14 @@ std::shared_ptr<const Mapping> Column::map(MapMode mode) const {
 }
 
 ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
-                           std::vector<std::uint64_t> shape, Encoding encoding,
+                           std::vector<std::uint64_t> shape, std::optional<Encoding> encoding,
                            std::vector<float> scale, std::vector<float> zero_point)
     : out_(path),
       header_(column_header(dtype, shape, encoding, path)),
+      has_scales_(encoding && has_scales(*encoding)),
       scale_(std::move(scale)),
       zero_point_(std::move(zero_point)) {
-  const std::uint64_t scales = encoding == Encoding::kAffine ? header_.row_bytes : 0;
+  const std::uint64_t scales = has_scales_ ? header_.row_bytes : 0;
   if (scale_.size() != scales || zero_point_.size() != scales) {
     throw std::invalid_argument(path + ": found " + std::to_string(scale_.size()) + " scales and " +
                                 std::to_string(zero_point_.size()) + " zero points, expected " +
@@ -239,7 +243,7 @@ void ColumnWriter::finish() {
     throw std::invalid_argument(out_.path() + ": found " + std::to_string(rows_written_) +
                                 " rows, expected " + std::to_string(declared));
   }
-  if (header_.encoding == static_cast<std::uint32_t>(Encoding::kAffine)) {
+  if (has_scales_) {
     out_.align();
     header_.scale_offset = out_.offset();
     out_.append(scale_.data(), scale_.size() * sizeof(float));

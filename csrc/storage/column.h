@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "io/mapping.h"
 #include "storage/block_writer.h"
+#include "storage/encoding.h"
 #include "storage/layout.h"
 
 namespace gz {
@@ -22,7 +24,7 @@ std::uint64_t choose_row_stride(std::uint64_t row_bytes, std::uint64_t item_byte
 // places of scales. Raises FormatError for sizes beyond 64 bits or an encoding that the dtype is
 // not for, std::invalid_argument for more than kMaxDims dimensions.
 ColumnHeader column_header(const DType& dtype, std::span<const std::uint64_t> shape,
-                           Encoding encoding, const std::string& path);
+                           std::optional<Encoding> encoding, const std::string& path);
 
 // Where rows lie in a file that is not a store's.
 struct Placement {
@@ -43,8 +45,9 @@ class Column {
 
   // Of what is stored.
   const DType& dtype() const noexcept { return *dtype_; }
-  Encoding encoding() const noexcept { return static_cast<Encoding>(header_.encoding); }
-  // Encoding::kAffine: one number for each item of a row; else empty.
+  // What of float32 is stored; none where the items are what they are.
+  std::optional<Encoding> encoding() const noexcept { return encoding_; }
+  // One number for each item of a row, where the encoding has scales; else empty.
   std::span<const float> scale() const noexcept { return scale_; }
   std::span<const float> zero_point() const noexcept { return zero_point_; }
   std::span<const std::uint64_t> shape() const noexcept { return {header_.shape, num_dims()}; }
@@ -71,15 +74,16 @@ class Column {
   File file_;
   ColumnHeader header_{};
   const DType* dtype_ = nullptr;
+  std::optional<Encoding> encoding_;
   std::vector<float> scale_, zero_point_;
 };
 
 // Writes a column row by row; the number of rows is declared up front and checked at finish().
 class ColumnWriter {
  public:
-  // `scale` and `zero_point` belong to Encoding::kAffine; see ColumnHeader.
+  // `scale` and `zero_point` belong to an encoding that has scales; see ColumnHeader.
   ColumnWriter(const std::string& path, const DType& dtype, std::vector<std::uint64_t> shape,
-               Encoding encoding = Encoding::kNone, std::vector<float> scale = {},
+               std::optional<Encoding> encoding = {}, std::vector<float> scale = {},
                std::vector<float> zero_point = {});
 
   // A column of the same shape, dtype and encoding as `model`; rows are appended as they are
@@ -96,6 +100,7 @@ class ColumnWriter {
  private:
   BlockWriter out_;
   ColumnHeader header_{};
+  bool has_scales_;
   std::vector<float> scale_, zero_point_;
   std::uint64_t rows_written_ = 0;
 };

@@ -31,9 +31,9 @@ std::uint64_t rows_file_bytes(const DraftLayout& layout) {
 
 DraftLayout::DraftLayout(const std::string& path_, const std::string& rows_path_,
                          const DType& dtype, std::span<const std::uint64_t> shape,
-                         Encoding encoding)
+                         std::optional<Encoding> encoding)
     : path(path_), rows_path(rows_path_), header(column_header(dtype, shape, encoding, path_)) {
-  if (shape.empty() || encoding == Encoding::kAffine) {
+  if (shape.empty() || (encoding && has_scales(*encoding))) {
     throw std::invalid_argument(path + ": found a single item or int8 codes, expected rows");
   }
   num_rows = shape[0];

@@ -11,6 +11,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 
 #include "base/range_bits.h"
 #include "io/file.h"
+#include "storage/encoding.h"
 #include "storage/layout.h"
 
 namespace gz {
@@ -25,7 +27,7 @@ namespace gz {
 // What both files are to hold.
 struct DraftLayout {
   DraftLayout(const std::string& path, const std::string& rows_path, const DType& dtype,
-              std::span<const std::uint64_t> shape, Encoding encoding);
+              std::span<const std::uint64_t> shape, std::optional<Encoding> encoding);
 
   std::string path, rows_path;
   ColumnHeader header;
@@ -38,7 +40,7 @@ struct DraftLayout {
 // may come from any thread; they take turns.
 class ColumnDraft {
  public:
-  // Creates both files, which must not exist. REQUIRES one dimension or more; no Encoding::kAffine.
+  // Creates both files, which must not exist. REQUIRES one dimension or more; no scales.
   static std::unique_ptr<ColumnDraft> create(const DraftLayout& layout);
   // Goes on with two files of the same layout. Raises FormatError if their sizes are others.
   static std::unique_ptr<ColumnDraft> resume(const DraftLayout& layout);

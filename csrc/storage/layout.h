@@ -42,19 +42,12 @@ struct CommonHeader {
 };
 static_assert(sizeof(CommonHeader) == 64);
 
-// How the items of a column are to be understood.
-enum class Encoding : std::uint32_t {
-  kNone = 0,     // they are what they are
-  kRounded = 1,  // float16 or bfloat16 that stand for float32
-  kAffine = 2,   // int8 that stand for float32: code * scale + zero_point, by place in the row
-};
-
 // A `.gd` file: one column of rows.
 struct ColumnHeader {
   static constexpr char kMagic[8] = {'\x89', 'G', 'Z', 'D', '\r', '\n', '\x1a', '\n'};
   CommonHeader common;
   std::uint32_t dtype;
-  std::uint32_t encoding;  // an Encoding
+  std::uint32_t encoding;  // EncodingFacts::number of what stands for float32, else 0
   std::uint32_t num_dims;
   std::uint32_t reserved;
   std::uint64_t shape[kMaxDims];
@@ -62,7 +55,7 @@ struct ColumnHeader {
   std::uint64_t row_stride;
   std::uint64_t data_offset;
   std::uint64_t data_bytes;
-  // kAffine only, else 0: two arrays of float32, one number for each item of a row.
+  // Two arrays of float32, one number for each item of a row; 0 where the encoding has none.
   std::uint64_t scale_offset;
   std::uint64_t zero_point_offset;
 };

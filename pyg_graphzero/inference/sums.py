@@ -25,7 +25,7 @@ from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.store.columns import EncodedRows, dtype_name, engine_array
+from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import private_rss
@@ -178,17 +178,17 @@ class SummedPass:
     def _sums(self, first: int, stop: int) -> Tensor:
         """Of the neighbours' rows of each row from ``first`` to ``stop``."""
         rows = self._rows
-        code = scale = zero_point = None
+        encoding = scale = zero_point = None
         if isinstance(rows, EncodedRows):
-            code = dtype_name(rows.stored.dtype)
+            encoding = rows.encoding
             scale, zero_point = (
                 None if numbers is None else engine_array(numbers)
                 for numbers in (rows.scale, rows.zero_point)
             )
         sums = torch.zeros(stop - first, rows.shape[1])
         engine = _core.NeighborSums(
-            self._topology, first, stop, self._column_file, engine_array(sums), code, scale,
-            zero_point, self._chunk_rows, self._mapped,
+            self._topology, first, stop, self._column_file, engine_array(sums), encoding,
+            scale, zero_point, self._chunk_rows, self._mapped,
         )  # fmt: skip
         while engine.step():  # and a Ctrl-C between
             pass

@@ -80,7 +80,8 @@ class Column:
         # The engine's calls take turns by themselves; the sums of what encoding costs do not.
         self._lock = threading.RLock()
         items = math.prod(self.shape)
-        self._encoder = _core.RowEncoder(journal.encoding, items) if journal.encoding else None
+        encoding = journal.stored_as
+        self._encoder = None if encoding is None else _core.RowEncoder(encoding, items)
         self._rows_encoded = 0
 
     def __repr__(self) -> str:
@@ -326,9 +327,7 @@ def end_columns(handle: StoreHandle) -> None:
 def _draft(record: Unpublished, make: Any) -> _core.ColumnDraft:
     journal = record.journal
     paths = str(record.file), str(record.rows_file)
-    draft: _core.ColumnDraft = make(
-        *paths, journal.dtype, list(journal.shape), journal.encoding is not None
-    )
+    draft: _core.ColumnDraft = make(*paths, journal.dtype, list(journal.shape), journal.stored_as)
     return draft
 
 

@@ -69,6 +69,11 @@ class EncodedRows:
     zero_point: Tensor | None = None
 
     @property
+    def encoding(self) -> _core.Encoding:
+        """What of ``float32`` is stored."""
+        return _core.Encoding[dtype_name(self.stored.dtype)]
+
+    @property
     def shape(self) -> torch.Size:
         """Of the rows, stored and decoded alike."""
         return self.stored.shape
@@ -182,9 +187,9 @@ def column_rows(column: _core.Column, stored: Tensor) -> Tensor | EncodedRows:
         column: An opened column.
         stored: Its view.
     """
-    if not column.is_encoded:
+    if column.encoding is None:
         return stored
-    if stored.dtype != torch.int8:
+    if not column.encoding.has_scales:
         return EncodedRows(stored)
     return EncodedRows(stored, torch.tensor(column.scale), torch.tensor(column.zero_point))
 
@@ -390,7 +395,7 @@ def row_table(table: Tensor | EncodedRows) -> _core.RowTable | None:
         None if numbers is None else engine_array(numbers)
         for numbers in (table.scale, table.zero_point)
     )
-    return _core.RowTable(raw, dtype_name(stored.dtype), scale, zero_point)
+    return _core.RowTable(raw, table.encoding, scale, zero_point)
 
 
 def engine_array(tensor: Tensor) -> Any:

@@ -212,7 +212,8 @@ class StoreContents:
         for t in types:
             owner = ",".join(t.name) if isinstance(t.name, tuple) else t.name
             for attr, file in t.attrs.items():
-                if self._columns[file].is_encoded and self._columns[file].dtype != "int8":
+                encoding = self._columns[file].encoding
+                if encoding is not None and not encoding.has_scales:
                     half[file] = {attr, f"{owner}.{attr}"}
         if isinstance(self.keep_half, bool):
             self._left_half = set(half) if self.keep_half else set()

@@ -14,15 +14,12 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero._core import Encoding
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import Rows
 
-# By the name of what is stored.
-ENCODINGS: dict[str, torch.dtype] = {
-    "float16": torch.float16,
-    "bfloat16": torch.bfloat16,
-    "int8": torch.int8,
-}
+# What is stored, by the encoding's name.
+ENCODINGS: dict[str, torch.dtype] = {each.name: getattr(torch, each.name) for each in Encoding}
 
 
 def check_encoding(name: Any, option: str) -> str:
@@ -101,7 +98,7 @@ def work_bytes(rows: Rows, encoding: str | None) -> int:
     """Bytes read or written to store ``rows``, as progress counts them."""
     items = math.prod(rows.shape)
     stored = rows.dtype if encoding is None else ENCODINGS[encoding]
-    profiled = rows.dtype.itemsize if encoding == "int8" else 0
+    profiled = rows.dtype.itemsize if encoding and Encoding[encoding].has_scales else 0
     return items * (stored.itemsize + profiled)
 
 
@@ -142,9 +139,9 @@ class ColumnEncoder:
         self.encoding = encoding
         self.shape = rows.shape
         self.dtype = ENCODINGS[encoding]
-        self.engine = _core.RowEncoder(encoding, math.prod(rows.shape[1:]))
+        self.engine = _core.RowEncoder(Encoding[encoding], math.prod(rows.shape[1:]))
         self._rows = rows
-        if encoding == "int8":
+        if Encoding[encoding].has_scales:
             self._fit(what, progress or (lambda num_bytes: None))
 
     def _fit(self, what: str, progress: Callable[[int], object]) -> None:

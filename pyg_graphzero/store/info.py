@@ -21,7 +21,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
         opened = contents.column(file)
         found: dict[str, Any] = {
             "shape": list(opened.shape),
-            "dtype": "float32" if opened.is_encoded else opened.dtype,
+            "dtype": opened.dtype if opened.encoding is None else "float32",
         }
         if file in contents.schema.adopted:
             record = contents.schema.adopted[file]
@@ -29,8 +29,11 @@ def info(contents: StoreContents) -> dict[str, Any]:
             return found | {"bytes": 0, "adopted": path, "adopted_bytes": opened.data_bytes}
         record_of_file = contents.schema.files[file]
         found["bytes"] = record_of_file.bytes
-        if opened.is_encoded:
-            found["encoding"] = {"encoding": opened.dtype, **(record_of_file.encoding or {})}
+        if opened.encoding is not None:
+            found["encoding"] = {
+                "encoding": opened.encoding.name,
+                **(record_of_file.encoding or {}),
+            }
         return found
 
     def columns(files: dict[str, str]) -> dict[str, Any]:

@@ -222,7 +222,7 @@ class StoreRewriter(StoreWriter):
     def _recoded(self, attr: str, name: EdgeType | None, file: str, made: str) -> str:
         """What was made of an edge attribute's codes, as the column that it was."""
         column = self._old.column(file)
-        if not column.is_encoded:
+        if column.encoding is None:
             return made
         codes = _core.Column.open(str(self._files.directory / made))
 

@@ -39,7 +39,7 @@ FOLDER = "unpublished"
 #: What the schema is written as before it replaces the one that is there.
 FRESH_SCHEMA = SCHEMA_FILE + ".new"
 #: What may stand for float32 without a look at all rows first.
-ROUNDED = ("float16", "bfloat16")
+ROUNDED = tuple(each.name for each in _core.Encoding if not each.has_scales)
 _FORMAT = "pyg_graphzero unpublished column"
 _VERSION = 1
 # Beside a journal STEM.json.
@@ -70,6 +70,11 @@ class Journal:
     encoding: str | None
     file: str
     note: Any = None
+
+    @property
+    def stored_as(self) -> _core.Encoding | None:
+        """The encoding, as the engine has it."""
+        return None if self.encoding is None else _core.Encoding[self.encoding]
 
     def to_dict(self) -> dict[str, Any]:
         """As the file has it."""

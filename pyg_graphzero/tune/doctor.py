@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory.measure import SECONDS, Accesses, measure
 from pyg_graphzero.memory.pager import Pager, bytes_of_rows
@@ -226,10 +227,13 @@ class _Examination:
         if 0 < self.num_workers < cores:
             try_out(f"num_workers={cores}", num_workers=cores)
         if not self.case.divide(memory, self.files).is_whole:
-            for encoding, item in (("float16", 2), ("int8", 1)):
-                smaller = [_encoded(self.contents, file, item) for file in self.files]
+            for encoding in (Encoding.float16, Encoding.int8):
+                smaller = [
+                    _encoded(self.contents, file, encoding.item_bytes) for file in self.files
+                ]
+                name = encoding.name
                 if smaller != self.files:
-                    try_out(f"{encoding} rows (convert --features {encoding})", files=smaller)
+                    try_out(f"{name} rows (convert --features {name})", files=smaller)
             without = [file for file in self.files if not _is_edge_id(self.contents, file)]
             if without != self.files:
                 try_out("edge_ids=False in the loader, if e_id is not used", files=without)

@@ -26,7 +26,7 @@ namespace {
 
 DraftLayout layout_of(const Scratch& dir, std::uint64_t rows, std::uint64_t items) {
   const std::vector<std::uint64_t> shape{rows, items};
-  return {dir / "x.gd", dir / "x.rows", *find_dtype("int32"), shape, Encoding::kNone};
+  return {dir / "x.gd", dir / "x.rows", *find_dtype("int32"), shape, std::nullopt};
 }
 
 std::vector<std::int32_t> some_rows(std::uint64_t count, std::uint64_t items, std::int32_t seed) {
@@ -221,7 +221,7 @@ TEST(a_draft_refuses) {
                draft->write(0, rows.data(), 17));
   const std::vector<std::uint64_t> none;
   CHECK_THROWS(std::invalid_argument, "expected rows",
-               DraftLayout(dir / "y.gd", dir / "y", *find_dtype("int32"), none, Encoding::kNone));
+               DraftLayout(dir / "y.gd", dir / "y", *find_dtype("int32"), none, std::nullopt));
   CHECK_THROWS(FormatError, "file size", ColumnDraft::resume(layout_of(dir, 10, 4096)));
   CHECK_THROWS(FormatError, "file size", ColumnDraft::resume(layout_of(dir, 100, 4)));
 }

@@ -47,14 +47,14 @@ TEST(tile_kernels_of_this_machine_agree_with_the_portable_ones) {
   }
   const TileKernels &fast = tile_kernels(), &plain = portable_tile_kernels();
   for (const std::int64_t width : {std::int64_t{16}, std::int64_t{5}}) {
-    for (const RowCode code : {RowCode::kFloat16, RowCode::kBFloat16, RowCode::kInt8}) {
-      const auto& values = code == RowCode::kInt8 ? finite : anything;
+    for (const Encoding encoding : {Encoding::kFloat16, Encoding::kBFloat16, Encoding::kInt8}) {
+      const auto& values = encoding == Encoding::kInt8 ? finite : anything;
       const RowTile tile{values.data() + 1, kStride, kRows, width};
       std::vector<std::byte> codes[2];
       LossTile losses[2] = {start, start};
       for (int i = 0; i < 2; ++i) {
         codes[i].resize(2 * kRows * kStride);
-        (i == 0 ? fast : plain).encode(code)(tile, scales, codes[i].data(), losses[i]);
+        (i == 0 ? fast : plain).encode(encoding)(tile, scales, codes[i].data(), losses[i]);
       }
       CHECK(codes[0] == codes[1]);
       CHECK(same_bytes(losses[0], losses[1]));
@@ -79,11 +79,11 @@ TEST(profiling_names_the_first_row_that_is_not_finite) {
     const auto at = [&](std::int64_t row, std::int64_t c) -> float& {
       return values[static_cast<std::size_t>(row * columns + c)];
     };
-    CHECK(RowEncoder(RowCode::kInt8, columns).profile(values.data(), kRows, 4) == -1);
+    CHECK(RowEncoder(Encoding::kInt8, columns).profile(values.data(), kRows, 4) == -1);
     at(4999, 0) = std::numeric_limits<float>::quiet_NaN();
-    CHECK(RowEncoder(RowCode::kInt8, columns).profile(values.data(), kRows, 4) == 4999);
+    CHECK(RowEncoder(Encoding::kInt8, columns).profile(values.data(), kRows, 4) == 4999);
     at(700, columns / 2) = -std::numeric_limits<float>::infinity();
     at(611, columns - 1) = std::numeric_limits<float>::infinity();
-    CHECK(RowEncoder(RowCode::kInt8, columns).profile(values.data(), kRows, 4) == 611);
+    CHECK(RowEncoder(Encoding::kInt8, columns).profile(values.data(), kRows, 4) == 611);
   }
 }

@@ -100,7 +100,7 @@ TEST(column_like_another) {
   const std::vector<float> scale{0.5F, 2.0F, 1.0F}, zero_point{1.0F, 0.0F, -3.0F};
   const std::string model = scratch / "model.gd", copy = scratch / "copy.gd";
   {
-    ColumnWriter writer(model, *find_dtype("int8"), {2, 3}, Encoding::kAffine, scale, zero_point);
+    ColumnWriter writer(model, *find_dtype("int8"), {2, 3}, Encoding::kInt8, scale, zero_point);
     writer.append("abcdef", 6);
     writer.finish();
   }

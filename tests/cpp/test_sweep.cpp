@@ -137,10 +137,11 @@ TEST(adders_give_the_same_bits_on_any_machine) {
   for (auto& value : scale) value = static_cast<float>(random() % 100) / 7.0F;
   for (auto& value : zero) value = static_cast<float>(random() % 100) / 3.0F;
   for (const std::int64_t count : {0, 1, 7, 8, 9, 64, 101}) {
-    for (const RowCode code : {RowCode::kFloat16, RowCode::kBFloat16, RowCode::kInt8}) {
+    for (const Encoding encoding : {Encoding::kFloat16, Encoding::kBFloat16, Encoding::kInt8}) {
       std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
-      adder (&code)(items.data() + 1, count, scale.data(), zero.data(), bytes_of(fast));
-      portable_adder (&code)(items.data() + 1, count, scale.data(), zero.data(), bytes_of(plain));
+      adder (&encoding)(items.data() + 1, count, scale.data(), zero.data(), bytes_of(fast));
+      portable_adder (&encoding)(items.data() + 1, count, scale.data(), zero.data(),
+                                 bytes_of(plain));
       CHECK(fast == plain);
     }
     std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
