@@ -16,7 +16,6 @@ import argparse
 import dataclasses
 import gc
 import json
-import os
 import shutil
 import sys
 import time
@@ -32,7 +31,7 @@ from torch_geometric.sampler import NodeSamplerInput
 import pyg_graphzero as gz
 from harness.child import Task, Tell, answer, deliver
 from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
-from harness.record import OUT, parser, record, write
+from harness.record import limited_arguments, parser, record, write
 from harness.report import (
     Result,
     charts,
@@ -70,12 +69,10 @@ _COLUMNS += ["reads: time/ideal", "anon+file", "charged"]
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made = parser("out_of_core", __doc__, json=False)
-    made.add_argument("--dir", type=Path, required=True, help="where the graphs are made")
+    limited_arguments(made, "1GB")
     made.add_argument("--nodes", type=int, default=20_000_000)
     made.add_argument("--edges-per-node", type=float, default=6.0)
     made.add_argument("--features", type=int, default=128)
-    made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
-    made.add_argument("--batch-size", type=int, default=1024)
     made.add_argument("--batches", type=int, default=0, help="of an epoch; 0: all seeds")
     made.add_argument("--train-batches", type=int, default=60, help="of an epoch with training")
     made.add_argument("--epochs", type=int, default=3)
@@ -86,9 +83,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     made.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the features")
     made.add_argument("--memory", help="limit, such as 2GB, instead of a share")
-    made.add_argument(
-        "--training-memory", default="1GB", help="of the limit, what training takes for itself"
-    )
     made.add_argument(
         "--trim",
         action=argparse.BooleanOptionalAction,
@@ -101,17 +95,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     made.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
     made.add_argument("--repeat", type=int, default=1, help="runs of everything, in turn")
-    made.add_argument("--keep", action="store_true", help="leave the graphs for the next run")
-    made.add_argument(
-        "--drop-caches",
-        action=argparse.BooleanOptionalAction,
-        default=os.geteuid() == 0,
-        help="empty all of the machine's page cache before each run, not the stores' files alone",
-    )
-    made.add_argument("--stock-path", help="added to PYTHONPATH of stock PyG, for torch-sparse")
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--out", type=Path, default=OUT)
-    made.add_argument("--name", default="out_of_core", help="of the JSON and the charts")
     return made.parse_args(argv)
 
 

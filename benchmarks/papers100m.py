@@ -20,7 +20,6 @@ way: 78 GB with int8; within 45 GB that is a scale of 0.5.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import sys
 import time
@@ -32,7 +31,7 @@ from papers100m_graph import MASKS, NUM_EDGES, NUM_FEATURES, NUM_NODES, PapersGr
 from papers100m_phases import ENCODINGS, PHASES, serve
 
 from harness.child import Task, answer
-from harness.record import OUT, parser, record, write
+from harness.record import limited_arguments, parser, record, write
 from harness.report import charts, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.cap import MemoryCap
@@ -52,8 +51,8 @@ _NODE_BYTES, _ORDER_BYTES = 8 + 3, 4 + 4
 _EDGE_BYTES, _SORTED_BYTES = 4, 12 + 4
 # Text takes about so much for a feature and an edge.
 _TEXT_FEATURE, _TEXT_EDGE = 12, 18
-_COLUMNS = ["seconds", "s/batch", "epoch, min", "hits", "MB/batch", "reads: time/ideal", "stall"]
-_COLUMNS += ["RssAnon", "anon+file", "charged", "read", "written"]
+_COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
+_COLUMNS += ["reads: time/ideal", "RssAnon", "anon+file", "charged", "read", "written"]
 
 
 class DiskError(ValueError):
@@ -62,22 +61,15 @@ class DiskError(ValueError):
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made = parser("papers100m", __doc__, json=False)
-    made.add_argument("--dir", type=Path, required=True, help="where everything is made")
+    limited_arguments(made, "2.5GB")
     made.add_argument("--phases", default="convert,optimize,train", help=", ".join(PHASES))
     made.add_argument("--scale", type=float, default=1.0, help="of the nodes and edges")
     made.add_argument("--data", type=Path, help="directory of ogbn_papers100M itself")
     made.add_argument("--layout", choices=("stream", "ogb"), default="stream")
     made.add_argument("--features", choices=ENCODINGS, default="int8")
     made.add_argument("--limit", nargs="+", default=["12GB"], help="on memory; or none")
-    made.add_argument(
-        "--training-memory",
-        default="2.5GB",
-        help="of the limit, what is left for the model and its batches (train, infer)",
-    )
     made.add_argument("--memory", help="budget of this package, instead of what is left then")
     made.add_argument("--max-disk", default="45GB", help="refuse a run that takes more")
-    made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
-    made.add_argument("--batch-size", type=int, default=1024)
     made.add_argument("--hidden", type=int, default=256)
     made.add_argument("--batches", type=int, default=300, help="to train")
     made.add_argument("--seconds", type=float, default=3600, help="to train at most")
@@ -85,7 +77,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--eval-nodes", type=int, default=2048, help="of the training curve")
     made.add_argument("--patience", type=float, default=600, help="seconds for stock's batches")
     made.add_argument("--stock-workers", type=int, default=0)
-    made.add_argument("--stock-path", help="added to stock's PYTHONPATH, for torch-sparse")
     made.add_argument("--graphzero-path", help="added to graphzero's PYTHONPATH")
     made.add_argument("--graphzero-scale", type=float, default=0.01, help="of its graph")
     made.add_argument("--accuracy-scale", type=float, default=0.01)
@@ -93,16 +84,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--accuracy-fanout", type=int, nargs="+", default=[10, 5])
     made.add_argument("--accuracy-hidden", type=int, default=128)
     made.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of accuracy")
-    made.add_argument("--seed", type=int, default=0)
-    made.add_argument("--keep", action="store_true", help="leave the store for the next run")
-    made.add_argument(
-        "--drop-caches",
-        action=argparse.BooleanOptionalAction,
-        default=os.geteuid() == 0,
-        help="empty all of the machine's page cache before each phase",
-    )
-    made.add_argument("--out", type=Path, default=OUT)
-    made.add_argument("--name", default="papers100m", help="of the JSON and the charts")
     args = made.parse_args(argv)
     args.phases = args.phases.split(",")
     unknown = set(args.phases) - set(PHASES)

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from harness.record import OUT, parser, record, write
+from harness.record import OUT, drop_caches_argument, parser, record, write
+from harness.run import begin
 from pyg_graphzero import _core
-from pyg_graphzero.bench.page_cache import drop
 from pyg_graphzero.bench.process import Clock, memory
 from pyg_graphzero.util.machine import machine
 
@@ -44,16 +44,6 @@ def make_file(path: Path, rows: int) -> None:
             file.write(part.tobytes())
         file.flush()
         os.fsync(file.fileno())
-
-
-def forget(path: Path) -> str:
-    """Makes the file cold, by the strongest means there is, and says which."""
-    drop([path])
-    try:
-        Path("/proc/sys/vm/drop_caches").write_text("3")
-    except OSError:
-        return "posix_fadvise"
-    return "posix_fadvise and drop_caches"
 
 
 @dataclass
@@ -124,6 +114,7 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--merge-gap", type=int, default=0, help="0: what the probe says")
     made.add_argument("--max-read", type=int, default=512 << 10)
     made.add_argument("--maps", action=argparse.BooleanOptionalAction, default=True)
+    drop_caches_argument(made)
     args = made.parse_args(argv)
 
     total = int(args.gigabytes * 1e9) // ROW_BYTES
@@ -166,13 +157,13 @@ def compare(args: argparse.Namespace, path: Path, total: int) -> dict[str, Any]:
             wanted = start + torch.randperm(stretch, generator=generator)[:rows]
             lists = [part.clone() for part in wanted.chunk(args.batches)]
             outs = [torch.zeros(len(part), ROW_BYTES, dtype=torch.uint8) for part in lists]
-            cold = forget(path)
+            cold = begin([path], True, args.drop_caches)["by"]
             disk = _core.probe_disk(str(path), 0.6, args.depth)
             gap = args.merge_gap or int(disk.bytes_per_second / disk.random_iops)
             window = Window(lists, outs, gap, args.max_read)
             plan = None
             for name, contestant in contestants.items():
-                forget(path)
+                begin([path], True, args.drop_caches)
                 with Clock() as clock:
                     plan = contestant(window) or plan  # maps are held against the engine's plan
                 window.check()

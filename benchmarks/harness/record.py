@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import time
@@ -47,6 +48,34 @@ def sampling_arguments(
     made.add_argument("--edges", type=int, default=edges)
     made.add_argument("--fanout", type=int, nargs="+", default=fanout)
     made.add_argument("--batch-size", type=int, default=batch_size)
+
+
+def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> None:
+    """What the scripts have in common that run processes under a limit on memory."""
+    made.add_argument("--dir", type=Path, required=True, help="where everything is made")
+    made.add_argument("--fanout", type=int, nargs="+", default=[15, 10, 5])
+    made.add_argument("--batch-size", type=int, default=1024)
+    made.add_argument(
+        "--training-memory",
+        default=training_memory,
+        help="of the limit, what is left for a model and its training",
+    )
+    made.add_argument("--stock-path", help="added to PYTHONPATH of stock PyG, for torch-sparse")
+    made.add_argument("--seed", type=int, default=0)
+    made.add_argument("--keep", action="store_true", help="leave what is made for the next run")
+    drop_caches_argument(made)
+    made.add_argument("--out", type=Path, default=OUT, help="where the record and charts go")
+    made.add_argument("--name", default=made.get_default("script"), help="of these")
+
+
+def drop_caches_argument(made: argparse.ArgumentParser) -> None:
+    """How cold what is measured begins."""
+    made.add_argument(
+        "--drop-caches",
+        action=argparse.BooleanOptionalAction,
+        default=os.geteuid() == 0,
+        help="empty all of the machine's page cache before each run, not the files' pages alone",
+    )
 
 
 def record(args: argparse.Namespace, argv: list[str] | None = None, **more: Any) -> dict[str, Any]:

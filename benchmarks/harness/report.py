@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,11 +34,11 @@ def rate(result: Result, epoch: int | None = None) -> float | None:
 
 def speed(result: Result) -> float | None:
     """Batches a second: of the steady state where it is known, else of all; or less than this."""
-    steady = steady_counts(result) if result["found"].get("steady") else None
+    steady = result["found"].get("steady")
     return steady["batches"] / steady["elapsed"] if steady else rate(result) or result["at_most"]
 
 
-def steady_counts(result: Result) -> dict[str, float]:
+def last_counts(result: Result) -> dict[str, float]:
     """What a loader counted in the steady state, or else in the last epoch."""
     epochs = result["epochs"]
     return result["found"].get("steady") or (epochs[-1]["counts"] if epochs else {})
@@ -47,7 +46,7 @@ def steady_counts(result: Result) -> dict[str, float]:
 
 def reading(result: Result) -> dict[str, float] | None:
     """Seconds in reads of the steady state or last epoch, and what the disk needs at least."""
-    counts = steady_counts(result)
+    counts = last_counts(result)
     # Loaders call it as they call their other times.
     seconds = counts.get("read_seconds", counts.get("read", 0)) + counts.get("topology_read", 0)
     reads = counts.get("reads", 0) + counts.get("topology_reads", 0)
@@ -61,85 +60,70 @@ def reading(result: Result) -> dict[str, float] | None:
 
 def figures(result: Result) -> dict[str, Any]:
     """What pages cite of a run, as far as it is known of this one."""
-    counts = steady_counts(result)
-    steady = bool(result["found"].get("steady"))
+    counts, taken = last_counts(result), result["batch_seconds"]
     batches = counts.get("batches") or (result["epochs"][-1]["batches"] if result["epochs"] else 0)
+    read = reading(result)
     found: dict[str, Any] = {
-        "batches": len(result["batch_seconds"]),
-        "batches_per_second": speed(result),
+        "batches": len(taken),
+        "batches_per_second": None if result["at_most"] else speed(result),
         "first_epoch": rate(result, 0),
         "last_epoch": rate(result, -1),
+        "first_batch_seconds": taken[0] if taken else None,
+        "reading_over_ideal": read["ratio"] if read else None,
+        "seconds": result["found"].get("seconds"),
     }
-    if counts and batches:
+    if found["batches_per_second"]:
+        found["seconds_per_batch"] = 1 / found["batches_per_second"]
+        if "epoch_batches" in result["facts"]:
+            found["epoch_seconds"] = found["seconds_per_batch"] * result["facts"]["epoch_batches"]
+    if batches:
         for name in ("reads", "read_bytes", "topology_reads", "topology_bytes"):
-            found[f"{name}_per_batch"] = counts.get(name, 0) / batches
+            found[f"{name}_per_batch"] = counts[name] / batches if counts.get(name) else None
     if counts.get("rows"):
         found["hit_rate"] = counts["hits"] / counts["rows"]
-    if steady:
+    if result["found"].get("steady"):
         found["steady_batches"] = batches
-        found["seconds_per_batch"] = counts["elapsed"] / batches
         found["stall_share"] = counts["stall"] / counts["elapsed"]
-    if len(result["batch_seconds"]) and not steady:
-        found["seconds_per_batch"] = statistics.mean(result["batch_seconds"])
-    if "epoch_batches" in result["facts"] and "seconds_per_batch" in found:
-        found["epoch_seconds"] = found["seconds_per_batch"] * result["facts"]["epoch_batches"]
-    if result["batch_seconds"]:
-        found["first_batch_seconds"] = result["batch_seconds"][0]
-    if (read := reading(result)) is not None:
-        found["reading_over_ideal"] = read["ratio"]
     return {name: value for name, value in found.items() if value is not None}
 
 
-Column = Callable[[Result, dict[str, Any]], str]
+def percent(value: float) -> str:
+    """Without digits behind the point."""
+    return f"{value:.0%}"
 
 
-def cell(name: str, scale: float = 1.0, form: Callable[[float], str] = number) -> Column:
-    """A column that shows a figure, where a run has it."""
-    return lambda result, found: form(found[name] / scale) if name in found else ""
-
-
-# The columns that scenarios choose from.
-COLUMNS: dict[str, Column] = {
-    "batches/s": lambda result, found: (
-        ("<" if result["at_most"] else "") + cell("batches_per_second")(result, found)
-    ),
-    "first": cell("first_epoch"),
-    "last": cell("last_epoch"),
-    "of batches": cell("batches"),
-    "s/batch": cell("seconds_per_batch"),
-    "epoch, min": cell("epoch_seconds", 60),
-    "hits": cell("hit_rate", form="{:.0%}".format),
-    "reads/batch": cell("reads_per_batch"),
-    "MB/batch": cell("read_bytes_per_batch", 1e6),
-    "reads: time/ideal": cell("reading_over_ideal", form="{:.2f}".format),
-    "stall": cell("stall_share", form="{:.0%}".format),
-    "seconds": lambda result, found: (
-        number(result["found"]["seconds"]) if "seconds" in result["found"] else ""
-    ),
-    "RssAnon": lambda result, found: peak(result, "anon"),
-    "anon+file": lambda result, found: peak(result, "anon_and_file"),
-    "charged": lambda result, found: peak(result, "charged"),
-    "read": lambda result, found: used(result, "read_bytes"),
-    "written": lambda result, found: used(result, "write_bytes"),
+# The columns that scenarios choose from: a figure, and how it is shown.
+COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "batches/s": ("batches_per_second", number),
+    "first": ("first_epoch", number),
+    "last": ("last_epoch", number),
+    "of batches": ("batches", number),
+    "s/batch": ("seconds_per_batch", number),
+    "epoch, min": ("epoch_seconds", lambda seconds: number(seconds / 60)),
+    "hits": ("hit_rate", percent),
+    "reads/batch": ("reads_per_batch", number),
+    "MB/batch": ("read_bytes_per_batch", lambda size: number(size / 1e6)),
+    "reads: time/ideal": ("reading_over_ideal", "{:.2f}".format),
+    "stall": ("stall_share", percent),
+    "seconds": ("seconds", number),
+    "RssAnon": ("anon", format_bytes),
+    "anon+file": ("anon_and_file", format_bytes),
+    "charged": ("charged", format_bytes),
+    "read": ("read_bytes", format_bytes),
+    "written": ("write_bytes", format_bytes),
 }
-
-
-def peak(result: Result, kind: str) -> str:
-    """The most memory of a kind."""
-    return format_bytes(result["peak"][kind]) if "peak" in result else ""
-
-
-def used(result: Result, kind: str) -> str:
-    """Bytes read or written."""
-    return format_bytes(result["io"][kind]) if "io" in result else ""
 
 
 def table(title: str, results: list[Result], columns: list[str]) -> str:
     """Every run in a line, and what went wrong below."""
-    rows = [
-        [each["name"], each["store"], *(COLUMNS[name](each, figures(each)) for name in columns)]
-        for each in results
-    ]
+    rows = []
+    for each in results:
+        found = figures(each) | each.get("peak", {}) | each.get("io", {})
+        shown = [COLUMNS[column] for column in columns]
+        cells = [form(found[name]) if name in found else "" for name, form in shown]
+        if each["at_most"]:
+            cells[0] = f"<{number(each['at_most'])}"
+        rows.append([each["name"], each["store"], *cells])
     errors = [f"{each['name']}: {each['error']}" for each in results if each["error"]]
     return "\n".join([Table(title, ["run", "store", *columns], rows).text(), *errors])
 
@@ -149,8 +133,8 @@ def short(result: Result) -> str:
     if result["error"]:
         return f"{result['name']}: {result['error']}"
     epochs = [f"{e['batches']} batches in {e['seconds']:.1f} s" for e in result["epochs"]]
-    seconds = result["found"].get("seconds")
-    return f"{result['name']}: {', '.join(epochs) or f'{number(seconds)} s'}"
+    done = ", ".join(epochs) or f"{number(result['found']['seconds'])} s"
+    return f"{result['name']}: {done}"
 
 
 # Charts ###########################################################################################
@@ -246,28 +230,23 @@ def read_bars(figure: Any, shown: list[Result]) -> None:
 
 def memory_lines(figure: Any, axes_of: list[list[Result]]) -> None:
     """Memory over time; of a run that is alone on its axes, by kind, and what is charged."""
-    for axes, results in zip(
-        figure.subplots(len(axes_of), 1, squeeze=False)[:, 0], axes_of, strict=True
-    ):
+    parts = {
+        "RssAnon": ("anon",),
+        "RssAnon + RssFile": ("anon", "file"),
+        "control group": ("charged",),
+    }
+    rows = figure.subplots(len(axes_of), 1, squeeze=False)[:, 0]
+    for axes, results in zip(rows, axes_of, strict=True):
+        first, alone = results[0], len(results) == 1
         for each in results:
-            points = each["timeline"]
-            seconds = [point["seconds"] for point in points]
-
-            def line(label: str, *kinds: str, points: Any = points, seconds: Any = seconds) -> None:
-                held = [sum(point.get(kind, 0) for kind in kinds) / 1e9 for point in points]
-                axes.plot(seconds, held, label=label, linewidth=1)  # noqa: B023 - called at once
-
-            if len(results) == 1:
-                line("RssAnon", "anon")
-                line("RssAnon + RssFile", "anon", "file")
-                line("control group", "charged")
-            else:
-                line(each["name"], "anon", "file")
+            for label, kinds in (parts if alone else {each["name"]: ("anon", "file")}).items():
+                seconds = [point["seconds"] for point in each["timeline"]]
+                held = [sum(point.get(k, 0) for k in kinds) / 1e9 for point in each["timeline"]]
+                axes.plot(seconds, held, label=label, linewidth=1)
         for kind, style in (("limit", "-"), ("budget", ":")):
-            if results[0][kind]:
-                axes.axhline(
-                    results[0][kind] / 1e9, color="black", linestyle=style, linewidth=1, label=kind
-                )
-        alone = f"{results[0]['name']}, seconds"
-        axes.set(xlabel=alone if len(results) == 1 else "seconds", ylabel="GB", ylim=(0, None))
+            if first[kind]:
+                at = first[kind] / 1e9
+                axes.axhline(at, color="black", linestyle=style, linewidth=1, label=kind)
+        label = f"{first['name']}, seconds" if alone else "seconds"
+        axes.set(xlabel=label, ylabel="GB", ylim=(0, None))
         axes.legend(fontsize=6)
