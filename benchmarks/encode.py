@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> None:
             if name == "int8":
                 encoder.profile(x, 1)
                 encoder.fit()
-                ranges = _core.RowEncoder(name, dim)
+                ranges = _core.RowEncoder(_core.Encoding[name], dim)
                 works["int8, ranges"] = lambda e=ranges, x=x: e.profile(x, 1)
             works[name] = lambda e=encoder, x=x, out=out: e.encode(x, out, 1)
         rates[str(dim)] = found = {
