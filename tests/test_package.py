@@ -59,6 +59,25 @@ def test_the_engine_knows_no_python():
             assert "#pragma omp" not in source.read_text()
 
 
+def test_system_calls_are_in_one_folder_of_the_engine():
+    """What other systems lack: headers that are not of C++, functions of no class."""
+    known = r"omp|immintrin|nanobind/[\w/]+|Python"
+    for source in (ROOT / "csrc").rglob("*.[ch]*"):
+        if source.parent.name != "io":
+            text = source.read_text()
+            assert not re.findall(rf"#include <(?!(?:{known})\.h>)[\w/]+\.h>", text), source
+            assert not re.findall(r"(?<![\w>)])::[a-z]\w*\(", text), source
+
+
+def test_folders_of_the_engine_use_those_above_them():
+    table = (ROOT / "CONTRIBUTING.md").read_text()
+    folders = re.findall(r"^\| `csrc/(\w+)/`", table, re.MULTILINE)
+    assert set(folders) == {path.name for path in (ROOT / "csrc").iterdir()}
+    for source in (ROOT / "csrc").rglob("*.[ch]*"):
+        for used in re.findall(r'#include "(\w+)/', source.read_text()):
+            assert folders.index(used) <= folders.index(source.parent.name), (source, used)
+
+
 def test_version_and_types():
     assert gz.__version__ == version("pyg_graphzero")
     package = Path(gz.__file__).parent

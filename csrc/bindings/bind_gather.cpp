@@ -12,7 +12,7 @@
 #include <string>
 #include <tuple>
 
-#include "base/parallel.h"
+#include "arrays/parallel.h"
 
 namespace gz::python {
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <variant>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 #include "bindings/arrays.h"
 #include "ids/accesses.h"
 #include "ids/id_bits.h"

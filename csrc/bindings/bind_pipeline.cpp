@@ -10,9 +10,9 @@
 #include <optional>
 #include <tuple>
 
-#include "base/memory_pool.h"
-#include "base/pages.h"
+#include "arrays/memory_pool.h"
 #include "bindings/gathered.h"
+#include "io/pages.h"
 #include "pipeline/pipeline.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "base/parallel.h"
 
 namespace gz {
 namespace {

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <bit>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "base/parallel.h"
 
 namespace gz {
 namespace {

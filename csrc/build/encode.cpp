@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "base/parallel.h"
 #include "build/spread.h"
 
 namespace gz {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "build/encode_tiles.h"
-#include "gather/decode.h"
+#include "storage/encoding.h"
 
 namespace gz {
 

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gather/decode.h"
+#include "storage/encoding.h"
 
 namespace gz {
 

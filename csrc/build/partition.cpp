@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "base/parallel.h"
 
 namespace gz {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 #include "build/records.h"
 #include "io/file.h"
 

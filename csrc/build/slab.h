@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 #include "build/options.h"
 
 namespace gz {

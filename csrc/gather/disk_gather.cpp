@@ -11,9 +11,9 @@
 #include <string>
 #include <utility>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
-#include "base/parallel.h"
 #include "io/read_buffer.h"
 
 namespace gz {

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "arrays/parallel.h"
 #include "base/errors.h"
-#include "base/parallel.h"
 #include "io/fault_guard.h"
 #include "io/mapping.h"
 

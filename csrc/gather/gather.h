@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 #include "gather/copy_rows.h"
 #include "gather/paged_rows.h"
 #include "gather/window_room.h"

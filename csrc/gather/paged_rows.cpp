@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "arrays/radix_sort.h"
 #include "base/chunk_sizes.h"
-#include "base/radix_sort.h"
 
 namespace gz {
 namespace {

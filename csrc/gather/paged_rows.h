@@ -11,14 +11,14 @@
 #include <stop_token>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/narrow_ids.h"
-#include "base/pages.h"
+#include "arrays/buffer.h"
+#include "arrays/narrow_ids.h"
 #include "gather/copy_rows.h"
 #include "gather/disk_gather.h"
 #include "gather/read_plan.h"
 #include "gather/read_stats.h"
 #include "gather/resident_rows.h"
+#include "io/pages.h"
 
 namespace gz {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/radix_sort.h"
+#include "arrays/radix_sort.h"
 
 namespace gz {
 namespace {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 
 namespace gz {
 

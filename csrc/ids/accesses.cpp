@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 
 namespace gz {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/parallel.h"
+#include "arrays/parallel.h"
 
 namespace gz {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 
 namespace gz {
 

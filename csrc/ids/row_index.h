@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/parallel.h"
+#include "arrays/parallel.h"
 #include "base/xxh64.h"
 
 namespace gz {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/narrow_ids.h"
+#include "arrays/buffer.h"
+#include "arrays/narrow_ids.h"
 #include "gather/gather.h"
 #include "sampling/sample.h"
 #include "sampling/sample_window.h"

@@ -1,11 +1,10 @@
 #include "pipeline/fork_gate.h"
 
-#include <pthread.h>
-
 #include <condition_variable>
 #include <mutex>
 
-#include "base/memory_pool.h"
+#include "arrays/memory_pool.h"
+#include "io/process.h"
 
 namespace gz {
 namespace {
@@ -24,7 +23,7 @@ Gate*& gate() {
     // Handlers before a fork run in the opposite order: the pool's lock, which jobs take, comes
     // last.
     pool_state();
-    ::pthread_atfork(
+    at_fork(
         [] {
           Gate& open = *gate();
           std::unique_lock lock(open.mutex);

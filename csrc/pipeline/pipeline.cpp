@@ -1,8 +1,5 @@
 #include "pipeline/pipeline.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -14,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/process.h"
 #include "pipeline/fork_gate.h"
 
 namespace gz {
@@ -41,14 +39,6 @@ struct Entry {
   bool is_last = false;  // of what is to come for now
   bool is_in_window = false;
 };
-
-// Signals are for the threads that know what to do about them; faults are a thread's own.
-void block_signals() {
-  sigset_t all;
-  sigfillset(&all);
-  for (const int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&all, fault);
-  ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
-}
 
 }  // namespace
 

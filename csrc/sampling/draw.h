@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/parallel.h"
+#include "arrays/parallel.h"
 #include "sampling/edge_order.h"
 #include "sampling/read_csc.h"
 #include "sampling/rng.h"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/parallel.h"
+#include "arrays/buffer.h"
+#include "arrays/parallel.h"
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/read_csc.h"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 #include "base/chunk_sizes.h"
 
 namespace gz {

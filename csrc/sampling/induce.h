@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "base/parallel.h"
 #include "io/fault_guard.h"
 #include "sampling/id_map.h"
 #include "sampling/read_csc.h"

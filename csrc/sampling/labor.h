@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "base/parallel.h"
 #include "sampling/draw.h"
 #include "sampling/graph.h"
 #include "sampling/read_csc.h"

@@ -9,10 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "base/pages.h"
-#include "base/parallel.h"
 #include "io/fault_guard.h"
+#include "io/pages.h"
 
 namespace gz {
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/parallel.h"
+#include "arrays/parallel.h"
 #include "io/fault_guard.h"
 #include "sampling/graph.h"
 #include "sampling/sample_window.h"

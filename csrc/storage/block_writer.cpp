@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "arrays/parallel.h"
 #include "base/errors.h"
-#include "base/parallel.h"
 #include "base/xxh64.h"
 
 namespace gz {

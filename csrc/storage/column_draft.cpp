@@ -5,9 +5,9 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
-#include "base/parallel.h"
 #include "base/xxh64.h"
 #include "storage/block_writer.h"
 #include "storage/column.h"

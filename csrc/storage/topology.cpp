@@ -5,9 +5,9 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
-#include "base/parallel.h"
 #include "io/fault_guard.h"
 
 namespace gz {

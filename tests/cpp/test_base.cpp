@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
+#include "arrays/parallel.h"
 #include "base/errors.h"
-#include "base/parallel.h"
 #include "base/xxh64.h"
 #include "check.h"
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "arrays/memory_pool.h"
 #include "base/errors.h"
-#include "base/memory_pool.h"
 #include "check.h"
 #include "pipeline/pipeline.h"
 #include "sampling_support.h"

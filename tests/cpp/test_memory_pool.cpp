@@ -1,4 +1,4 @@
-// base/memory_pool: who gets whose memory, and when it is freed.
+// arrays/memory_pool: who gets whose memory, and when it is freed.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/memory_pool.h"
-#include "base/pages.h"
+#include "arrays/buffer.h"
+#include "arrays/memory_pool.h"
 #include "check.h"
+#include "io/pages.h"
 
 using namespace gz;
 

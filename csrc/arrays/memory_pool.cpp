@@ -1,6 +1,4 @@
-#include "base/memory_pool.h"
-
-#include <pthread.h>
+#include "arrays/memory_pool.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +8,8 @@
 #include <new>
 #include <vector>
 
-#include "base/pages.h"
+#include "io/pages.h"
+#include "io/process.h"
 
 namespace gz {
 namespace {
@@ -35,8 +34,8 @@ class Pool {
   Pool() {
     idle_.reserve(kMaxIdle);
     // A thread may hold the lock while another one forks.
-    ::pthread_atfork([] { pool().mutex_.lock(); }, [] { pool().mutex_.unlock(); },
-                     [] { pool().mutex_.unlock(); });
+    at_fork([] { pool().mutex_.lock(); }, [] { pool().mutex_.unlock(); },
+            [] { pool().mutex_.unlock(); });
   }
 
   static Pool& pool() {

@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-#include "base/buffer.h"
+#include "arrays/buffer.h"
 
 namespace gz {
 

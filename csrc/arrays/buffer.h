@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "base/memory_pool.h"
+#include "arrays/memory_pool.h"
 
 namespace gz {
 

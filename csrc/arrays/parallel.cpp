@@ -1,7 +1,6 @@
-#include "base/parallel.h"
+#include "arrays/parallel.h"
 
 #include <omp.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,14 +9,17 @@
 #include <vector>
 
 #include "base/chunk_sizes.h"
+#include "io/process.h"
 
 namespace gz {
 namespace {
 
 std::atomic<bool> in_forked_child{false};
 
-[[maybe_unused]] const int fork_watch = pthread_atfork(
-    nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+[[maybe_unused]] const bool is_watching = [] {
+  at_fork(nullptr, nullptr, [] { in_forked_child.store(true, std::memory_order_relaxed); });
+  return true;
+}();
 
 // Calls run(0) … run(ranges - 1), each once, on `team` threads.
 template <class Run>
