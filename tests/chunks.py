@@ -58,13 +58,15 @@ NO_CHUNKS: dict[str, set[str]] = {
     "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
     "inference.sums": {"_MAPPED_BYTES"},
     "loader.blocks": {"_MAPPED_BYTES"},
-    "memory.measure": {"_BATCH_SIZE", "_MOST_BATCHES"},
+    "memory.profile": {
+        *("MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY", "_TIMED_BYTES"),
+        "_TIMED_ROWS",
+    },
     "sampling.negatives": {"_ROUNDS"},
     "tune.optimize": {"_TOUCH_BATCH"},
     "tune.ranking": {"_AHEAD_BYTES"},
     "memory.hot_rows": {"_PAGE"},
     "util.documents": {"_DEEPEST", "_MOST_BYTES"},
-    "memory.traffic": {"_AHEAD_BYTES", "_FIRST_KEY", "_TIMED_BYTES", "_TIMED_ROWS"},
 }
 
 # Buffers of readers and defaults that have no name, as they stand in the source.

@@ -18,7 +18,6 @@ from interrupting import struck_often
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.memory.measure import Accesses, measure
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.plan import (
     READER_BYTES,
@@ -27,6 +26,7 @@ from pyg_graphzero.memory.plan import (
     divide,
     least_memory,
 )
+from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.util.system import free_memory, private_rss
 from spawned import EXACT_MALLOC, spawn
 
@@ -87,17 +87,6 @@ def test_everything_is_held_where_it_fits(need):
     plan = divide(baseline + everything + 4 * batch.whole, files, baseline, batch)
     assert plan.is_whole
     assert set(plan.held) == {file.name for file in files}
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=60), st.integers(0, 70))
-def test_most_used_rows(counts, count):
-    accesses = Accesses({None: torch.tensor(counts, dtype=torch.int16)})
-    rows = accesses.most_used(None, count)
-    seen = sum(c > 0 for c in counts)
-    assert len(rows) == min(count, seen)
-    assert rows.tolist() == sorted(set(rows.tolist()))
-    best = sorted(counts, reverse=True)[: len(rows)]
-    assert sorted((counts[row] for row in rows), reverse=True) == best
 
 
 def skewed(num_nodes, num_edges, seed=0):
@@ -494,7 +483,7 @@ def test_measuring_leaves_the_generator_alone(homogeneous):
     )
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    accesses = measure(loader)
+    accesses = profile(loader).accesses
     assert torch.equal(torch.get_rng_state(), before)
     assert accesses.num_batches == 6
     assert int(accesses.counts[None].max()) <= 6

@@ -20,7 +20,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.cli import main
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.measure import Accesses
+from pyg_graphzero.memory.profile import AccessCounts
 from pyg_graphzero.memory.simulate import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.util.disk import READER_BYTES
@@ -329,11 +329,11 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
     count=st.integers(0, 50),
     group_bits=st.integers(0, 3),
 )
-def test_most_used(counts, count, group_bits):
-    accesses = Accesses({None: torch.tensor(counts, dtype=torch.int16)})
+def test_hottest_groups(counts, count, group_bits):
+    accesses = AccessCounts({None: torch.tensor(counts, dtype=torch.int16)})
     size = 1 << group_bits
     sums = [sum(counts[i : i + size]) for i in range(0, len(counts), size)]
-    chosen = accesses.most_used(None, count, group_bits).tolist()
+    chosen = accesses.hottest(None, count, group_bits).tolist()
     assert chosen == sorted(set(chosen))
     assert len(chosen) == min(count, sum(s > 0 for s in sums))
     left = [s for i, s in enumerate(sums) if i not in chosen]

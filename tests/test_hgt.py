@@ -354,7 +354,7 @@ def test_bad_counts(hetero, num_samples, message):
 
 
 def test_the_engine_checks_its_counts():
-    engine = HGTSampler(heterogeneous(), [1])._engine
+    engine = HGTSampler(heterogeneous(), [1]).engine
     with pytest.raises(ValueError, match="num_samples: found -1, expected a count or 0"):
         _core.Recipe.hgt(engine, [[-1]] * 3).make([], 0)
     with pytest.raises(ValueError, match="num_samples: found 1 lists, expected one per node type"):

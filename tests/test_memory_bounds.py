@@ -18,12 +18,11 @@ from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
-from pyg_graphzero.memory.measure import measure
 from pyg_graphzero.memory.pager import Pager, bytes_of_rows
 from pyg_graphzero.memory.plan import MAX_WINDOW
 from pyg_graphzero.memory.planner import choose_plan
+from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.memory.simulate import Case, simulate
-from pyg_graphzero.memory.traffic import sample_traffic
 from pyg_graphzero.util import system
 from pyg_graphzero.util.disk import DiskSpeed
 
@@ -53,11 +52,10 @@ def case(several):
         data, [6, 4], input_nodes=("a", torch.arange(20_000)), batch_size=32, edge_ids=False
     )
     contents = loader.graph_sampler.graph.contents
-    accesses = measure(loader, seconds=60)
-    traffic = sample_traffic(loader, MAX_WINDOW, 60, 1 << 30, 1, False)
-    batch = accesses.batch_size(bytes_of_rows(loader.data))
+    found = profile(loader, seconds=60, keep=MAX_WINDOW, keep_seconds=60, keep_bytes=1 << 30)
+    batch = found.accesses.batch_size(bytes_of_rows(loader.data))
     files = Pager(contents, 1, True).files(loader)
-    made = Case(contents, loader.graph_sampler.graph, accesses, traffic, batch, 0, DISK)
+    made = Case(contents, loader.graph_sampler.graph, found, batch, 0, DISK)
     return made, files, loader
 
 
@@ -80,10 +78,10 @@ def test_rehearsed_windows_have_all_of_their_room_and_no_more(case, share):
     plan = replace(
         plan,
         hot={f.name: 0 for f in rows},
-        windows=int(distinct_bytes(made, made.traffic.batches[:12], files) * share),
+        windows=int(distinct_bytes(made, made.profile.batches[:12], files) * share),
         window=MAX_WINDOW,
     )
-    batches, found = made.traffic.batches, simulate(made, plan, files)
+    batches, found = made.profile.batches, simulate(made, plan, files)
     assert sum(w.count for w in found.steady) >= len(batches) - found.steady[0].count
     at = 0
     for window in found.steady[:-1]:
@@ -104,23 +102,26 @@ def test_the_chosen_windows_use_their_room(case, monkeypatch):
         assert not chosen.is_whole
         window = simulate(made, chosen, files).steady[0]
         assert window.num_bytes <= chosen.windows
-        is_long = window.count >= 0.8 * chosen.window_of(made.traffic.epoch)
+        is_long = window.count >= 0.8 * chosen.window_of(made.profile.epoch)
         assert is_long, (window.count, chosen.window)
         assert chosen.window == MAX_WINDOW or window.num_bytes > 0.7 * chosen.windows
 
 
 @pytest.mark.parametrize("keeps_edges", [False, True])
-def test_sampled_traffic_is_bounded(case, keeps_edges):
+def test_a_profile_is_bounded(case, keeps_edges):
     _, _, loader = case
     most = 2 * MB
     before = _core.pool_state().used
-    traffic = sample_traffic(loader, 10_000, 60, most, 2, keeps_edges)
-    sizes = [sum(rows.nbytes for rows in lists) for lists in traffic.batches]
+    found = profile(
+        loader, most=1, keep=10_000, keep_seconds=60, keep_bytes=most, keeps_edges=keeps_edges,
+        num_threads=2,
+    )  # fmt: skip
+    sizes = [sum(rows.nbytes for rows in lists) for lists in found.batches]
     assert sum(sizes) <= most + max(sizes)
     assert sum(sizes) > most
     # They are the engine's own arrays: what is held is no more, but for the pool's steps.
     assert _core.pool_state().used - before <= 1.2 * sum(sizes) + 4 * max(sizes)
-    assert all(len(lists) == (6 if keeps_edges else 2) for lists in traffic.batches)
+    assert all(len(lists) == (6 if keeps_edges else 2) for lists in found.batches)
 
 
 GROUPS = {"v2": system.CGROUP_V2, "v1": system.CGROUP_V1}

@@ -52,7 +52,7 @@ def counts_are_exact(monkeypatch):
     """No clock and no disk has a say in what is decided."""
     disk = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
     monkeypatch.setattr("pyg_graphzero.memory.pager.probe", lambda path: disk)
-    monkeypatch.setattr("pyg_graphzero.memory.pager._TRAFFIC_SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.pager._KEEP_SECONDS", 1000.0)
     monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
 
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory.measure import measure
 from pyg_graphzero.memory.pager import Pager, bytes_of_rows
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
@@ -25,9 +24,9 @@ from pyg_graphzero.memory.planner import (
     choose_plan,
     seconds_per_batch,
 )
+from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.memory.quota import EpochQuotas
 from pyg_graphzero.memory.simulate import Case, simulate
-from pyg_graphzero.memory.traffic import sample_traffic
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.system import private_rss
 
@@ -47,11 +46,10 @@ def loader(tmp_path_factory):
 
 def case_of(loader, most):
     contents = loader.graph_sampler.graph.contents
-    accesses = measure(loader, seconds=60)
-    traffic = sample_traffic(loader, most, 60, 1 << 30, 1, False)
-    batch = accesses.batch_size(bytes_of_rows(loader.data))
+    found = profile(loader, seconds=60, keep=most, keep_seconds=60, keep_bytes=1 << 30)
+    batch = found.accesses.batch_size(bytes_of_rows(loader.data))
     files = Pager(contents, 1, True).files(loader)
-    return Case(contents, loader.graph_sampler.graph, accesses, traffic, batch, 0, DISK), files
+    return Case(contents, loader.graph_sampler.graph, found, batch, 0, DISK), files
 
 
 @pytest.mark.parametrize("room", [44, 50, 60])
@@ -67,7 +65,7 @@ def test_no_other_share_next_to_the_chosen_one_is_faster(loader, room, monkeypat
     assert seconds <= seconds_per_batch(case, simulate(case, default, files)) * 1.001
     # The same batches, the same choice.
     assert choose_plan(case, memory, files) == chosen
-    assert chosen.window <= case.traffic.epoch
+    assert chosen.window <= case.profile.epoch
 
 
 @pytest.mark.parametrize(("sign", "share"), [(-1, UP[-1]), (1, DOWN[-1])])
@@ -91,7 +89,7 @@ def test_the_share_goes_where_it_gets_better(loader, monkeypatch, sign, share):
 def test_too_few_batches_to_judge_by(loader):
     case, files = case_of(loader, 2)
     memory = 60_000_000
-    assert len(case.traffic.batches) == 2
+    assert len(case.profile.batches) == 2
     assert choose_plan(case, memory, files) == case.divide(memory, files)
     assert DEFAULT_SPLIT.hot not in (*UP, *DOWN)
 
@@ -101,9 +99,9 @@ def test_a_short_epoch_has_no_long_windows(loader):
         loader.data, [8, 4], input_nodes=torch.arange(640), batch_size=64, edge_ids=False
     )
     case, files = case_of(few, MAX_WINDOW)
-    assert case.traffic.is_whole
+    assert case.profile.is_whole
     plan = choose_plan(case, 60_000_000, files)
-    assert plan.window_of(case.traffic.epoch) == 5
+    assert plan.window_of(case.profile.epoch) == 5
     assert plan.window > 20  # other epochs of the store may be longer
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from pyg_graphzero.memory.measure import Accesses, top_rows
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan
+from pyg_graphzero.memory.profile import AccessCounts, top_rows
 from pyg_graphzero.store.contents import StoreContents
 
 _PAGE = 4096
@@ -16,7 +16,7 @@ _ITEM_BYTES = 8
 
 
 def choose_hot_rows(
-    contents: StoreContents, files: Iterable[FileSize], plan: MemoryPlan, accesses: Accesses
+    contents: StoreContents, files: Iterable[FileSize], plan: MemoryPlan, accesses: AccessCounts
 ) -> dict[str, Tensor | int]:
     """Which rows of each file stay in memory, or which groups of small ones.
 
@@ -34,7 +34,7 @@ def choose_hot_rows(
         if count == 0:
             chosen[file.name] = 0
         elif file.name in owners and contents.order(owners[file.name]) is None:
-            chosen[file.name] = accesses.most_used(owners[file.name], count, bits)
+            chosen[file.name] = accesses.hottest(owners[file.name], count, bits)
         elif file.kind == "indices":
             chosen[file.name] = _pages_of(contents, file.name, accesses, count, bits)
         else:
@@ -43,7 +43,7 @@ def choose_hot_rows(
 
 
 def _pages_of(
-    contents: StoreContents, file: str, accesses: Accesses, count: int, bits: int
+    contents: StoreContents, file: str, accesses: AccessCounts, count: int, bits: int
 ) -> Tensor | int:
     """Where the neighbours of those nodes lie that are in many batches; or the first pages."""
     edge_type = next(t for t in contents.schema.edge_types if t.topology == file)

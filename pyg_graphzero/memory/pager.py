@@ -20,7 +20,6 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.hot_rows import choose_hot_rows, group_bits_of
-from pyg_graphzero.memory.measure import larger, measure, measure_size
 from pyg_graphzero.memory.plan import (
     MAX_WINDOW,
     BatchSize,
@@ -31,10 +30,10 @@ from pyg_graphzero.memory.plan import (
 )
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.prefetch import prefetch_all
+from pyg_graphzero.memory.profile import MOST_BATCHES, larger, profile
 from pyg_graphzero.memory.quota import EpochQuotas
 from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.memory.traffic import sample_traffic
 from pyg_graphzero.pyg.data import node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.sampler import GraphSampler
@@ -46,10 +45,12 @@ from pyg_graphzero.util.system import private_rss
 
 log = logging.getLogger("pyg_graphzero")
 
-# How long batches are sampled to find out which plan reads fastest, and what they may take of
-# the budget meanwhile.
-_TRAFFIC_SECONDS = 1.0
-_TRAFFIC_SHARE = 0.1
+# So few batches tell how large they are.
+_FEW_BATCHES = 4
+# How long batches are kept that tell which plan reads fastest, and what they may take of the budget
+# meanwhile.
+_KEEP_SECONDS = 1.0
+_KEEP_SHARE = 0.1
 # An epoch has a say in what stays in memory if it has so many times the batches of the one that
 # decided; so loaders that alternate do not take turns, and few decisions are ever made.
 _LONGER = 2
@@ -144,7 +145,8 @@ class Pager:
     def _size_of(self, loader: BatchSource) -> BatchSize:
         if loader not in self._sizes:
             self._put(loader.graph_sampler)
-            self._sizes[loader] = measure_size(loader, bytes_of_rows(loader.data))
+            found = profile(loader, most=_FEW_BATCHES, counts=False)
+            self._sizes[loader] = found.accesses.batch_size(bytes_of_rows(loader.data))
         return self._sizes[loader]
 
     def _release(self) -> None:
@@ -180,24 +182,25 @@ class Pager:
             self._page_topologies({file.name: 0 for file in tables})
             self.apply(loader)
         is_ranked = any(t.order is not None for t in self.contents.schema.node_types)
-        traffic = sample_traffic(
-            loader,
-            MAX_WINDOW,
-            _TRAFFIC_SECONDS,
-            int(_TRAFFIC_SHARE * max(0, self.memory - baseline)),
-            _core.num_threads(0),
-            any(file.kind == "edge" for file in files),
-        )
         # Where it is known which rows are used, only how large batches are is not.
-        accesses = traffic.accesses(loader) if is_ranked else measure(loader)
+        found = profile(
+            loader,
+            most=0 if is_ranked else MOST_BATCHES,
+            keep=MAX_WINDOW,
+            keep_seconds=_KEEP_SECONDS,
+            keep_bytes=int(_KEEP_SHARE * max(0, self.memory - baseline)),
+            keeps_edges=any(file.kind == "edge" for file in files),
+            num_threads=_core.num_threads(0),
+        )
+        accesses = found.accesses
         size = accesses.batch_size(bytes_of_rows(loader.data))
         batch = larger(least, size)
         self.prefetch(divide(self.memory, files, baseline, batch).held)
         graph = loader.graph_sampler.graph
         disk = probe(self.contents.path)
-        case = Case(self.contents, graph, accesses, traffic, batch, baseline, disk)
+        case = Case(self.contents, graph, found, batch, baseline, disk)
         self.memory_plan = choose_plan(case, self.memory, files)
-        del traffic, case
+        del found, case
         self._decider, self._epoch, self._batch = weakref.ref(loader), loader.epoch_length(), batch
         self._sizes[loader] = size
         self.topologies.clear()

@@ -53,12 +53,11 @@ def choose_plan(
         MemoryBudgetError: The budget is too small for one batch.
     """
     begun = perf_counter()
-    batches = case.traffic.batches[:MAX_WINDOW]
-    few = replace(case, traffic=replace(case.traffic, batches=batches))
+    few = replace(case, profile=case.profile.first(MAX_WINDOW))
     split = DEFAULT_SPLIT
     best = case.divide(memory, files, split)
     reads_rows = any(f.kind != "indices" and f.name in best.hot for f in files)
-    if not reads_rows or len(batches) < best.window_of(case.traffic.epoch):
+    if not reads_rows or len(few.profile.batches) < best.window_of(case.profile.epoch):
         return best
 
     def try_out(share: float) -> tuple[float, MemoryPlan]:
@@ -66,7 +65,7 @@ def choose_plan(
         split = replace(split, hot=share)
         plan = case.divide(memory, files, split)
         found = simulate(few, plan, files, order)
-        if _is_off(found, case.traffic.epoch):
+        if _is_off(found, case.profile.epoch):
             # What the batches of a window share decides how many fit into one.
             split = replace(split, new=_new_rows(found, files, case.batch.nodes))
             plan = case.divide(memory, files, split)

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.hot_rows import choose_hot_rows, group_bits_of
-from pyg_graphzero.memory.measure import Accesses
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
     BatchSize,
@@ -27,8 +26,8 @@ from pyg_graphzero.memory.plan import (
     Split,
     divide,
 )
+from pyg_graphzero.memory.profile import Profile
 from pyg_graphzero.memory.rates import Rates
-from pyg_graphzero.memory.traffic import Traffic
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -106,8 +105,7 @@ class Case:
     Attributes:
         contents: The store.
         graph: What is sampled from.
-        accesses: Which rows training will choose to keep.
-        traffic: Batches to rehearse.
+        profile: Batches to read for, and which rows training will choose to keep.
         batch: Size of one.
         baseline: Bytes the process holds already.
         disk: Its speed.
@@ -117,8 +115,7 @@ class Case:
 
     contents: StoreContents
     graph: SampledGraph
-    accesses: Accesses
-    traffic: Traffic
+    profile: Profile
     batch: BatchSize
     baseline: int
     disk: DiskSpeed
@@ -172,7 +169,7 @@ def simulate(
         return found
     chosen: Mapping[str, Tensor | int] = {}
     if order is None:
-        chosen = choose_hot_rows(case.contents, files, plan, case.accesses)
+        chosen = choose_hot_rows(case.contents, files, plan, case.profile.accesses)
     if with_first:
         found.fills = _fills(case, chosen)
     batches = _reordered(case, order)
@@ -181,8 +178,8 @@ def simulate(
         if not is_first:
             for _, rows in parts:
                 rows.fill()
-        most = plan.window_of(case.traffic.epoch)
-        windows = _windows(batches, parts, plan, most, case.traffic.is_whole)
+        most = plan.window_of(case.profile.epoch)
+        windows = _windows(batches, parts, plan, most, case.profile.is_whole)
         if is_first:
             found.first = windows
         else:
@@ -231,7 +228,7 @@ def _reordered(case: Case, order: Mapping[str | None, Tensor] | None) -> list[li
     """The lists of all batches, as the engine takes them."""
     places = [] if order is None else [order[name] for name in case.graph.node_types]
     batches = []
-    for lists in case.traffic.batches:
+    for lists in case.profile.batches:
         moved = [place[rows].to(torch.int64) for place, rows in zip(places, lists, strict=False)]
         batches.append([engine_array(rows) for rows in (*moved, *lists[len(moved) :])])
     return batches
@@ -270,15 +267,15 @@ def _fills(case: Case, chosen: Mapping[str, Tensor | int]) -> tuple[float, float
     """How many of the chosen rows are sampled in the batches at hand, and in an epoch."""
     owner = {f: t.name for t in case.contents.schema.node_types for f in t.attrs.values()}
     found = [0.0, 0.0]
-    spans = (len(case.traffic.batches), case.traffic.epoch)
+    spans = (len(case.profile.batches), case.profile.epoch)
     for file, rows in chosen.items():
-        counts = case.accesses.counts[owner[file]]
+        counts = case.profile.accesses.counts[owner[file]]
         if group_bits_of(case.contents.column(file).row_bytes) > 0:
             continue  # whole pages of small items are there after a few batches
         used = counts[:rows] if isinstance(rows, int) else counts[rows]
         levels = torch.bincount(used.to(torch.int64)).tolist()
         for i, span in enumerate(spans):
-            rate = span / max(1, case.accesses.num_batches)
+            rate = span / max(1, case.profile.accesses.num_batches)
             found[i] += sum(n * -math.expm1(-count * rate) for count, n in enumerate(levels))
     return found[0], found[1]
 
@@ -292,12 +289,12 @@ def forecast(case: Case, simulation: Simulation, num_workers: int, is_first: boo
         num_workers: Threads of the loader.
         is_first: The epoch that begins with an empty memory; rehearsed ``with_first``.
     """
-    traffic = case.traffic
-    epoch, sampled = traffic.epoch, max(1, len(traffic.batches))
+    profile = case.profile
+    epoch, sampled = profile.epoch, max(1, len(profile.batches))
     scale = epoch / sampled
-    sample = traffic.sample * scale
+    sample = profile.sample * scale
     found = Forecast(
-        epoch, round(traffic.nodes * scale), round(traffic.edges * scale),
+        epoch, round(profile.nodes * scale), round(profile.edges * scale),
         sample=sample, gather=case.gather * epoch,
     )  # fmt: skip
     steady = simulation.steady

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -18,17 +17,16 @@ from torch import Tensor
 
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
-from pyg_graphzero.memory.measure import SECONDS, Accesses, measure
 from pyg_graphzero.memory.pager import Pager, bytes_of_rows
 from pyg_graphzero.memory.plan import MAX_WINDOW, FileSize
 from pyg_graphzero.memory.planner import choose_plan
+from pyg_graphzero.memory.profile import SECONDS, AccessCounts, gather_seconds, profile
 from pyg_graphzero.memory.simulate import (
     Case,
     Forecast,
     forecast,
     simulate,
 )
-from pyg_graphzero.memory.traffic import gather_seconds, sample_traffic
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
@@ -43,7 +41,7 @@ TRAINING_SETS = ("train_idx", "train_mask")
 # A change is worth a line if it saves a twentieth of the time.
 _WORTH = 1.05
 # What sampled batches may take of the memory that is free.
-_TRAFFIC_SHARE = 0.2
+_KEPT_SHARE = 0.2
 # Budgets to compare with, as multiples.
 _MORE = (1.5, 2)
 # Windows that are rehearsed, where batches are many enough.
@@ -131,27 +129,23 @@ class _Examination:
         self.free = free_memory()
         self.files = Pager(contents, contents.memory, True).files(loader)
         baseline = private_rss()
-        begun = perf_counter()
-        self.accesses = measure(loader, min(SECONDS, seconds / 2))
-        batch = self.accesses.batch_size(bytes_of_rows(loader.data))
-        keeps_edges = any(file.kind == "edge" for file in self.files)
-        traffic = sample_traffic(
+        found = profile(
             loader,
-            _WINDOWS * MAX_WINDOW,
-            max(0.0, seconds - (perf_counter() - begun)),
-            max(64 << 20, int(_TRAFFIC_SHARE * self.free)),
-            num_workers or torch.get_num_threads(),
-            keeps_edges,
+            seconds=min(SECONDS, seconds / 2),
+            keep=_WINDOWS * MAX_WINDOW,
+            keep_seconds=seconds / 2,
+            keep_bytes=max(64 << 20, int(_KEPT_SHARE * self.free)),
+            keeps_edges=any(file.kind == "edge" for file in self.files),
+            num_threads=num_workers or torch.get_num_threads(),
         )
         self.case = Case(
             contents,
             loader.graph_sampler.graph,
-            self.accesses,
-            traffic,
-            batch,
+            found,
+            found.accesses.batch_size(bytes_of_rows(loader.data)),
             baseline,
             disk,
-            _gather_seconds(loader, traffic.batches),
+            _gather_seconds(loader, found.batches),
             train_seconds,
         )
 
@@ -161,7 +155,7 @@ class _Examination:
         division = choose_plan(self.case, memory, self.files)
         simulation = simulate(self.case, division, self.files, with_first=True)
         epoch = forecast(self.case, simulation, self.num_workers, is_first=False)
-        traffic = self.case.traffic
+        profile = self.case.profile
         found = Diagnosis(
             path=self.contents.path,
             machine=machine(),
@@ -176,7 +170,7 @@ class _Examination:
             batch_size=self.loader.batch_size,
             num_workers=self.num_workers,
             batch_bytes=self.case.batch.whole,
-            sampled_batches=len(traffic.batches),
+            sampled_batches=len(profile.batches),
             division=simulation.plan,
             epoch=epoch,
             first_epoch=forecast(self.case, simulation, self.num_workers, is_first=True),
@@ -187,8 +181,8 @@ class _Examination:
 
     def _notes(self, found: Diagnosis) -> list[str]:
         notes = []
-        division, traffic = found.division, self.case.traffic
-        window = division.window_of(traffic.epoch)
+        division, profile = found.division, self.case.profile
+        window = division.window_of(profile.epoch)
         topologies = [f for f in self.files if f.kind == "indices" and f.name in division.hot]
         for file in topologies:
             notes.append(
@@ -196,9 +190,9 @@ class _Examination:
                 f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads of it "
                 "is not in these figures"
             )
-        if not division.is_whole and len(traffic.batches) < min(window, traffic.epoch):
+        if not division.is_whole and len(profile.batches) < min(window, profile.epoch):
             notes.append(
-                f"{len(traffic.batches)} batches were sampled in time, fewer than the {window} of "
+                f"{len(profile.batches)} batches were sampled in time, fewer than the {window} of "
                 "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
             )
         if not division.is_whole and found.disk.doubt:
@@ -238,7 +232,7 @@ class _Examination:
             if without != self.files:
                 try_out("edge_ids=False in the loader, if e_id is not used", files=without)
             if all(t.order is None for t in self.contents.schema.node_types):
-                try_out("graphzero optimize", order=_ranks(self.accesses))
+                try_out("graphzero optimize", order=_ranks(self.case.profile.accesses))
             for factor in _MORE:
                 try_out(
                     f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
@@ -271,7 +265,7 @@ def _is_edge_id(contents: StoreContents, file: FileSize) -> bool:
     return any(file.name == t.edge_id for t in contents.schema.edge_types)
 
 
-def _ranks(accesses: Accesses) -> dict[str | None, Tensor]:
+def _ranks(accesses: AccessCounts) -> dict[str | None, Tensor]:
     """Where every node's row would lie if those used most came first."""
     ranks = {}
     for name, counts in accesses.counts.items():

@@ -9,65 +9,21 @@ itself reaches from the seeds at hand is what will be gathered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero import _core
-from pyg_graphzero.sampling.sampler import GraphSampler
+from pyg_graphzero.memory.profile import AccessCounts, sampled_batches
+from pyg_graphzero.sampling.sampler import GraphSampler, Seeds
 from pyg_graphzero.store.columns import engine_array, inverse_permutation
 
 # What batches that wait to be counted may take.
 _AHEAD_BYTES = 64 << 20
-# Batches asked for ahead, for each thread.
-_AHEAD = 2
 # Rows that are looked at by one call where all are.
 _PIECE = 1 << 22
-
-
-@dataclass
-class AccessCounts:
-    """How many batches asked for each row.
-
-    Rows are those on disk: in an optimized store they are not the user's node ids.
-
-    Attributes:
-        counts: By node type: ``int32 [num_nodes]``, the batches that had the row.
-        num_batches: How many there were.
-        nodes_per_batch: Their mean number of nodes, by node type.
-        edges_per_batch: Their mean number of edges, by edge type.
-        max_nodes: The most nodes that one had, by node type.
-        seconds: How long it took.
-    """
-
-    counts: dict[str | None, Tensor]
-    num_batches: int
-    nodes_per_batch: dict[str | None, float]
-    edges_per_batch: dict[Any, float]
-    max_nodes: dict[str | None, int]
-    seconds: float
-
-    def hottest(self, node_type: str | None, size: int) -> Tensor:
-        """The rows that most batches had, ascending; of equal ones, the first.
-
-        Args:
-            node_type: Whose rows.
-            size: How many.
-
-        Returns:
-            ``int64 [min(size, num_nodes)]``. Takes one byte a node besides.
-        """
-        counts = self.counts[node_type]
-        size = min(size, counts.numel())
-        least, room = _threshold(counts, size)
-        chosen = counts > least
-        ties = (counts == least).nonzero().view(-1)[:room]
-        chosen[ties] = True
-        return chosen.nonzero().view(-1)
 
 
 def count_accesses(
@@ -109,30 +65,15 @@ def count_accesses(
         [2, 2, 1, 0]
     """
     begin = perf_counter()
-    types = sampler.graph.node_types
-    counts = {name: torch.zeros(count, dtype=torch.int32) for name, count in types.items()}
-    num_nodes, num_edges = dict.fromkeys(types, 0), dict.fromkeys(sampler.graph.edge_types, 0)
-    most, num_batches = dict.fromkeys(types, 0), 0
+    found = AccessCounts.of(sampler.graph, torch.int32)
     batches = shuffled(seeds, batch_size, epochs, seed)
-    for nodes, edges in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
-        for name, rows in zip(types, nodes, strict=True):
-            _core.count_rows(engine_array(rows), engine_array(counts[name]))
-            num_nodes[name] += rows.numel()
-            most[name] = max(most[name], rows.numel())
-        for edge_type, count in zip(num_edges, edges, strict=True):
-            num_edges[edge_type] += count
-        num_batches += 1
+    for batch in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
+        found.add(batch)
         each()
         if seconds is not None and perf_counter() - begin >= seconds:
             break
-    return AccessCounts(
-        counts,
-        num_batches,
-        {name: total / max(num_batches, 1) for name, total in num_nodes.items()},
-        {name: total / max(num_batches, 1) for name, total in num_edges.items()},
-        most,
-        perf_counter() - begin,
-    )
+    found.seconds = perf_counter() - begin
+    return found
 
 
 def shuffled(seeds: Tensor, batch_size: int, epochs: float, seed: int) -> Iterator[Tensor]:
@@ -161,7 +102,7 @@ def sampled(
     times: Tensor | None = None,
     num_threads: int = 0,
     seed: int = 0,
-) -> Iterator[tuple[list[Tensor], list[int]]]:
+) -> Iterator[_core.Batch]:
     """Samples batches, made ahead by the engine's threads.
 
     Args:
@@ -172,48 +113,16 @@ def sampled(
         times: The seeds' times, where the sampler needs them.
         num_threads: 0 uses as many as torch does.
         seed: Of sampling.
-
-    Yields:
-        The rows by node type, and the numbers of edges by edge type.
     """
-    recipe = sampler.recipe()
-    pipeline = _core.Pipeline(_core.num_threads(num_threads), _AHEAD_BYTES)
-    ahead = _AHEAD * _core.num_threads(num_threads)
-    number = 0
-    try:
-        is_done = False
-        while True:
-            while not is_done and pipeline.num_pending < ahead:
-                index = next(batches, None)
-                is_done = index is None
-                if index is not None:
-                    of_seeds = None if times is None else times[index]
-                    inputs = NodeSamplerInput(index, seeds[index], of_seeds, node_type)
-                    key = (seed + number) % 2**64
-                    pipeline.submit(recipe, sampler.prepare_nodes(inputs).seeds, key)
-                    number += 1
-            if pipeline.num_pending == 0:
-                return
-            batch = pipeline.next()
-            assert batch is not None  # without a timeout it waits
-            yield batch.nodes, [slots.numel() for slots in batch.slots]
-    finally:
-        pipeline.close()
 
+    def requests() -> Iterator[tuple[Seeds, int]]:
+        for number, index in enumerate(batches):
+            of_seeds = None if times is None else times[index]
+            inputs = NodeSamplerInput(index, seeds[index], of_seeds, node_type)
+            yield sampler.prepare_nodes(inputs).seeds, (seed + number) % 2**64
 
-def _threshold(counts: Tensor, size: int) -> tuple[int, int]:
-    """The count that the last of the ``size`` highest has, and how many of that one are among them.
-
-    Found by bisection: sorting would take eight bytes a node.
-    """
-    low, high = 0, int(counts.max()) if counts.numel() else 0
-    while low < high:  # the lowest count that at most `size` rows are above of
-        middle = (low + high) // 2
-        if int((counts > middle).sum()) <= size:
-            high = middle
-        else:
-            low = middle + 1
-    return low, size - int((counts > low).sum())
+    threads = _core.num_threads(num_threads)
+    return sampled_batches(sampler.recipe(), requests(), threads, _AHEAD_BYTES)
 
 
 def number_by_first_touch(
@@ -245,8 +154,8 @@ def number_by_first_touch(
     """
     next_number = dict.fromkeys(places, 0)
     batches = iter(torch.arange(seeds.numel()).split(batch_size))
-    for nodes, _ in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
-        for name, rows in zip(places, nodes, strict=True):
+    for batch in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
+        for name, rows in zip(places, batch.nodes, strict=True):
             next_number[name] = _core.number_rows(
                 engine_array(rows), engine_array(places[name]), next_number[name]
             )

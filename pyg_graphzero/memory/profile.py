@@ -1,0 +1,306 @@
+"""What an epoch asks for: batches of a loader are sampled and counted, and no row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.memory.plan import BatchSize
+from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.sampling.sampler import Seeds
+from pyg_graphzero.store.columns import engine_array, row_table
+from pyg_graphzero.store.schema import EdgeType
+
+#: An epoch's beginning is delayed by no more than this many seconds, and one batch.
+SECONDS = 3.0
+#: Batches that are counted, at most.
+MOST_BATCHES = 512
+# Where a batch sampler of the user's decides.
+_BATCH_SIZE = 1024
+# Batches asked for ahead, for each thread, and what those that wait may take.
+_AHEAD = 2
+_AHEAD_BYTES = 64 << 20
+# Seeds are shuffled, all of them, where they are no more than so many times those that are used.
+_SHUFFLED = 16
+# Keys of batches that are kept: none of those that are counted, or that a store is ordered by.
+_KEPT_KEY = 1 << 40
+# Batches differ by a few percent.
+_SLACK = 1.15
+# edge_index and slot, and what they take while they wait, if ids fit 32 bits.
+_EDGE_BYTES = 24
+_PACKED = 0.5
+# The table that a copy is timed with: larger than caches are.
+_TIMED_BYTES = 64 << 20
+_TIMED_ROWS = 20_000
+
+
+@dataclass
+class AccessCounts:
+    """How many batches asked for each row.
+
+    Rows are those on disk: in an optimized store they are not the user's node ids.
+
+    Attributes:
+        counts: By node type: ``int32`` or ``int16 [num_nodes]``, the batches that had the row; in
+            ``int16``, 32,766 at most.
+        num_batches: How many there were.
+        num_nodes: Of all batches together, by node type.
+        num_edges: Likewise, by edge type.
+        max_nodes: The most nodes that one had, by node type.
+        max_edges: The most edges that one had, of all types together.
+        seconds: How long it took.
+    """
+
+    counts: dict[str | None, Tensor]
+    num_batches: int = 0
+    num_nodes: dict[str | None, int] = field(default_factory=dict)
+    num_edges: dict[EdgeType | None, int] = field(default_factory=dict)
+    max_nodes: dict[str | None, int] = field(default_factory=dict)
+    max_edges: int = 0
+    seconds: float = 0.0
+
+    @classmethod
+    def of(cls, graph: SampledGraph, dtype: torch.dtype | None) -> AccessCounts:
+        """Of no batch yet; without a ``dtype``, rows are not to be counted, only batches."""
+        types = graph.node_types
+        counts = {} if dtype is None else {n: torch.zeros(k, dtype=dtype) for n, k in types.items()}
+        none = dict.fromkeys(types, 0)
+        return cls(counts, 0, none, dict.fromkeys(graph.edge_types, 0), dict(none))
+
+    def add(self, batch: _core.Batch) -> None:
+        """Counts a batch."""
+        for (name, total), nodes in zip(self.num_nodes.items(), batch.nodes, strict=True):
+            self.num_nodes[name] = total + nodes.numel()
+            self.max_nodes[name] = max(self.max_nodes[name], nodes.numel())
+            counts = self.counts.get(name)
+            if counts is not None and counts.dtype == torch.int32:
+                _core.count_rows(engine_array(nodes), engine_array(counts))
+            elif counts is not None:
+                counts[nodes] = (counts[nodes] + 1).clamp_(max=torch.iinfo(counts.dtype).max - 1)
+        for (edge_type, total), slots in zip(self.num_edges.items(), batch.slots, strict=True):
+            self.num_edges[edge_type] = total + slots.numel()
+        self.max_edges = max(self.max_edges, batch.num_edges)
+        self.num_batches += 1
+
+    @property
+    def nodes_per_batch(self) -> dict[str | None, float]:
+        """The mean number of nodes, by node type."""
+        return {name: n / max(1, self.num_batches) for name, n in self.num_nodes.items()}
+
+    @property
+    def edges_per_batch(self) -> dict[EdgeType | None, float]:
+        """The mean number of edges, by edge type."""
+        return {name: n / max(1, self.num_batches) for name, n in self.num_edges.items()}
+
+    def hottest(self, node_type: str | None, size: int, group_bits: int = 0) -> Tensor:
+        """The rows that most batches had, ascending; of equal ones, the first.
+
+        Args:
+            node_type: Whose rows.
+            size: How many.
+            group_bits: Instead of rows, groups of ``2**group_bits`` that follow each other.
+
+        Returns:
+            ``int64``, ``size`` of them, or fewer where fewer were used.
+        """
+        counts = self.counts[node_type]
+        if group_bits > 0:
+            whole = -len(counts) % (1 << group_bits)
+            groups = torch.nn.functional.pad(counts, (0, whole)).view(-1, 1 << group_bits)
+            counts = groups.sum(1)
+        return top_rows(counts, size)
+
+    def batch_size(self, row_bytes: Mapping[str | None, int]) -> BatchSize:
+        """What the largest batch takes, with some slack; ``row_bytes``: of a node's attributes."""
+        nodes = sum(self.max_nodes.values())
+        sampled = 8 * nodes + _EDGE_BYTES * self.max_edges
+        whole = sampled + sum(row_bytes[name] * count for name, count in self.max_nodes.items())
+        return BatchSize(int(_SLACK * _PACKED * sampled), int(_SLACK * whole), nodes)
+
+
+def top_rows(counts: Tensor, size: int) -> Tensor:
+    """The ``size`` rows of the highest counts, fewer if fewer have any (``int64``, ascending).
+
+    The count of the last of them is found by bisection: to sort would take eight bytes a row.
+    """
+    low, high = 0, int(counts.max()) if counts.numel() else 0
+    while low < high:  # the lowest count that at most `size` rows are above of
+        middle = (low + high) // 2
+        if int((counts > middle).sum()) <= size:
+            high = middle
+        else:
+            low = middle + 1
+    chosen = counts > low
+    if low > 0:
+        ties = (counts == low).nonzero().view(-1)
+        chosen[ties[: size - int(chosen.sum())]] = True
+    return chosen.nonzero().view(-1)
+
+
+@dataclass
+class Profile:
+    """Batches that follow each other in a shuffled epoch.
+
+    Attributes:
+        epoch: How many batches a whole one has.
+        accesses: Of all batches that were sampled.
+        batches: Of the first of them: the rows of every node type, then the slots of every edge
+            type (left out where nothing is gathered by them), ``int64``.
+        nodes: Of the batches that are kept, together.
+        edges: Likewise.
+        sample: Seconds it took to sample those, summed over threads.
+    """
+
+    epoch: int
+    accesses: AccessCounts
+    batches: list[list[Tensor]] = field(default_factory=list)
+    nodes: int = 0
+    edges: int = 0
+    sample: float = 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all batches of an epoch are kept."""
+        return len(self.batches) == self.epoch
+
+    def first(self, count: int) -> Profile:
+        """One that keeps no more batches than so many."""
+        return Profile(
+            self.epoch, self.accesses, self.batches[:count], self.nodes, self.edges, self.sample
+        )
+
+
+def profile(
+    source: BatchSource,
+    *,
+    seconds: float = SECONDS,
+    most: int = MOST_BATCHES,
+    counts: bool = True,
+    keep: int = 0,
+    keep_seconds: float = 0.0,
+    keep_bytes: int = 0,
+    keeps_edges: bool = False,
+    num_threads: int = 1,
+) -> Profile:
+    """Samples the beginning of a shuffled epoch, as the loader would; always the same batches.
+
+    Some are kept, to see what would be read for them. Others are counted: rows that were chosen to
+    stay in memory by the very batches that are read for would seem better than they are.
+    There is one batch at least, if there are seeds. torch's generator is left as it is.
+
+    Args:
+        source: The loader.
+        seconds: When to stop counting.
+        most: Batches to count, as far as an epoch has so many; 0: count those that are kept.
+        counts: Count how many batches had each row; else only how large they are.
+        keep: Batches whose rows are kept.
+        keep_seconds: No further one is kept after so long.
+        keep_bytes: What those rows may take; one batch in any case.
+        keeps_edges: Keep slots of edges, too.
+        num_threads: Threads that sample, each a batch of its own.
+    """
+    sampler: Any = source.graph_sampler
+    num_seeds = len(source.dataset)
+    size = min(max(1, num_seeds), getattr(source, "batch_size", None) or _BATCH_SIZE)
+    accesses = AccessCounts.of(sampler.graph, torch.int16 if counts else None)
+    found = Profile(-(-num_seeds // size), accesses)
+    if num_seeds == 0:
+        return found
+    recipe, counted = sampler.recipe(), min(most, found.epoch)
+
+    def requests(positions: Iterator[Tensor], first_key: int) -> Iterator[tuple[Seeds, int]]:
+        for key, index in enumerate(positions, first_key):
+            yield source.trial(index, key).seeds, key
+
+    begun, held = perf_counter(), 0
+    follow = requests(_shuffled(num_seeds, size, keep), _KEPT_KEY)
+    for batch in sampled_batches(recipe, follow, num_threads, min(_AHEAD_BYTES, keep_bytes)):
+        found.batches.append([*batch.nodes, *batch.slots] if keeps_edges else batch.nodes)
+        found.nodes += batch.num_nodes
+        found.edges += batch.num_edges
+        found.sample += batch.sample_seconds
+        held += sum(rows.nbytes for rows in found.batches[-1])
+        if counted == 0:
+            accesses.add(batch)
+        if held > keep_bytes or perf_counter() - begun > keep_seconds:
+            break
+    begun = perf_counter()
+    others = requests(_drawn(num_seeds, size, counted), 0)
+    for batch in sampled_batches(recipe, others, num_threads, 1):
+        accesses.add(batch)
+        if perf_counter() - begun > seconds:
+            break
+    return found
+
+
+def _shuffled(num_seeds: int, size: int, count: int) -> Iterator[Tensor]:
+    """Positions of the seeds of the first batches of an epoch."""
+    generator = torch.Generator().manual_seed(1)
+    if num_seeds <= _SHUFFLED * max(1, count) * size:
+        order = torch.randperm(num_seeds, generator=generator)
+    else:  # hardly any comes twice
+        order = torch.randint(num_seeds, (count * size,), generator=generator)
+    return iter(order.split(size)[:count])
+
+
+def _drawn(num_seeds: int, size: int, count: int) -> Iterator[Tensor]:
+    """Positions of random seeds, for so many batches."""
+    generator = torch.Generator().manual_seed(0)
+    return (torch.randint(num_seeds, (size,), generator=generator) for _ in range(count))
+
+
+def sampled_batches(
+    recipe: _core.Recipe, requests: Iterator[tuple[Seeds, int]], num_threads: int, max_bytes: int
+) -> Iterator[_core.Batch]:
+    """Batches in order, made ahead by threads of the engine.
+
+    Args:
+        recipe: How.
+        requests: The seeds and the key of each.
+        num_threads: How many threads.
+        max_bytes: What finished ones that wait may take.
+    """
+    pipeline = _core.Pipeline(num_threads, max_bytes)
+    try:
+        while True:
+            for seeds, key in islice(requests, max(0, _AHEAD * num_threads - pipeline.num_pending)):
+                pipeline.submit(recipe, seeds, key)
+            if pipeline.num_pending == 0:
+                return
+            batch = pipeline.next()
+            assert batch is not None  # without a timeout it waits
+            yield batch
+    finally:
+        pipeline.close()
+
+
+def larger(a: BatchSize, b: BatchSize) -> BatchSize:
+    """One that is as large as both in every respect."""
+    return BatchSize(max(a.sampled, b.sampled), max(a.whole, b.whole), max(a.nodes, b.nodes))
+
+
+def gather_seconds(num_rows: int, row_bytes: int) -> float:
+    """What one thread takes to copy one row of so many out of memory into a batch."""
+    table = torch.ones(
+        (min(num_rows, _TIMED_BYTES // max(1, row_bytes)), row_bytes), dtype=torch.uint8
+    )
+    rows = row_table(table)
+    if rows is None:  # no rows, or rows of no bytes
+        return 0.0
+    generator = torch.Generator().manual_seed(0)
+    index = engine_array(torch.randint(len(table), (_TIMED_ROWS,), generator=generator))
+    out = engine_array(torch.empty((_TIMED_ROWS, row_bytes), dtype=torch.uint8))
+    took = []
+    for _ in range(6):  # the first one makes the memory that is written to
+        begun = perf_counter()
+        _core.gather_rows(rows, index, out, 1)
+        took.append(perf_counter() - begun)
+    return min(took) / _TIMED_ROWS  # other work on the machine only slows it down
