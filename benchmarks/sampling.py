@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch_geometric.typing
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NeighborSampler as StockSampler
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 from harness.record import OUT, in_turns, parser, record, write
+from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.sampler import NeighborSampler
@@ -59,8 +59,11 @@ CASES = {
 }
 
 
-class Contestant:
-    """A sampler that makes the batches of a case with some threads.
+Work = Callable[[], int]
+
+
+def sampled(sampler: Any, batches: list[torch.Tensor], node_type: str | None, threads: int) -> Work:
+    """Makes all batches, some at a time; told is how many edges they have.
 
     Args:
         sampler: A PyG ``BaseSampler``.
@@ -68,41 +71,17 @@ class Contestant:
         node_type: Type of the seeds.
         threads: How many batches are made at a time.
     """
+    inputs = [NodeSamplerInput(None, nodes, input_type=node_type) for nodes in batches]
+    run: Callable[..., Any] = map if threads == 1 else ThreadPoolExecutor(threads).map
 
-    def __init__(
-        self, sampler: Any, batches: list[torch.Tensor], node_type: str | None, threads: int
-    ) -> None:
-        self._sampler = sampler
-        self._inputs = [NodeSamplerInput(None, nodes, input_type=node_type) for nodes in batches]
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
-
-    def edges(self) -> int:
-        """Makes all batches; how many edges they have."""
-        run: Callable[..., Any] = map if self._pool is None else self._pool.map
-        return sum(run(self._batch, self._inputs))
-
-    def _batch(self, seeds: NodeSamplerInput) -> int:
-        row = self._sampler.sample_from_nodes(seeds).row
+    def edges(seeds: NodeSamplerInput) -> int:
+        row = sampler.sample_from_nodes(seeds).row
         return sum(len(each) for each in (row.values() if isinstance(row, dict) else [row]))
 
-
-class LoaderContestant(Contestant):
-    """The batches of a loader.
-
-    Args:
-        loader: Over a graph without features.
-    """
-
-    def __init__(self, loader: NeighborLoader) -> None:
-        super().__init__(None, [], None, 1)
-        self._loader = loader
-
-    def edges(self) -> int:
-        """As its base."""
-        return sum(batch.num_edges for batch in self._loader)
+    return lambda: sum(run(edges, inputs))
 
 
-def contestants(case: Case, memory: Data | HeteroData, disk: Any) -> dict[str, Contestant]:
+def contestants(case: Case, memory: Data | HeteroData, disk: Any) -> dict[str, Work]:
     """One per row of the table."""
     node_type = memory.node_types[0] if case.hetero else None
     num_nodes = memory[node_type].num_nodes if case.hetero else memory.num_nodes
@@ -110,12 +89,11 @@ def contestants(case: Case, memory: Data | HeteroData, disk: Any) -> dict[str, C
         num_nodes, (case.batches, case.batch_size), generator=torch.Generator().manual_seed(1)
     )
     batches = list(seeds.unbind())
-    ours = NeighborSampler(disk, case.fanout, num_threads=1)
-    shared = NeighborSampler(disk, case.fanout, num_threads=2)
+    ours, shared = (NeighborSampler(disk, case.fanout, num_threads=n) for n in (1, 2))
     rows = {
-        "graphzero, 1 thread": Contestant(ours, batches, node_type, 1),
-        "graphzero, 2 threads": Contestant(ours, batches, node_type, 2),
-        "graphzero, 2 threads share each": Contestant(shared, batches, node_type, 1),
+        "graphzero, 1 thread": sampled(ours, batches, node_type, 1),
+        "graphzero, 2 threads": sampled(ours, batches, node_type, 2),
+        "graphzero, 2 threads share each": sampled(shared, batches, node_type, 1),
     }
     for workers in (1, 2):
         loader = NeighborLoader(
@@ -126,25 +104,19 @@ def contestants(case: Case, memory: Data | HeteroData, disk: Any) -> dict[str, C
             num_workers=workers,
             persistent_workers=True,
         )
-        rows[f"graphzero, {workers} of the engine"] = LoaderContestant(loader)
-    if backend() is not None:
+        name = f"graphzero, {workers} of the engine"
+        rows[name] = lambda loader=loader: sum(batch.num_edges for batch in loader)
+    if StockPyG.missing() is None:
         stock = StockSampler(memory, case.fanout)
         few = batches[: max(4, case.batches // 4)]  # it is slow, and its batches are alike
-        rows["stock, 1 thread"] = Contestant(stock, few, node_type, 1)
-        rows["stock, 2 threads"] = Contestant(stock, few, node_type, 2)
+        for threads, name in ((1, "stock, 1 thread"), (2, "stock, 2 threads")):
+            rows[name] = sampled(stock, few, node_type, threads)
     return rows
 
 
-def backend() -> str | None:
-    """What gives stock PyG a sampler here."""
-    if torch_geometric.typing.WITH_PYG_LIB:
-        return "pyg-lib"
-    return "torch-sparse" if torch_geometric.typing.WITH_TORCH_SPARSE else None
-
-
-def measure(name: str, rows: dict[str, Contestant], rounds: int) -> dict[str, Any]:
+def measure(name: str, rows: dict[str, Work], rounds: int) -> dict[str, Any]:
     """Runs a case, prints its table, and returns its figures."""
-    found = in_turns({each: row.edges for each, row in rows.items()}, rounds)
+    found = in_turns(rows, rounds)
 
     def rates(each: str, per: str) -> list[float]:
         return [run["value"] / run[per] for run in found[each]]
@@ -160,7 +132,7 @@ def measure(name: str, rows: dict[str, Contestant], rounds: int) -> dict[str, An
     print(f"1 to 2 threads of the engine: {scaling:.2f}x")
     if "stock, 1 thread" in rate:
         ratio = rate["graphzero, 1 thread"] / rate["stock, 1 thread"]
-        print(f"1 thread against {backend()}: {ratio:.1f}x")
+        print(f"1 thread against {StockPyG.title()}: {ratio:.1f}x")
     return {each: {"edges_per_second": rates(each, "seconds")} for each in rows}
 
 
@@ -192,7 +164,7 @@ def main(argv: list[str] | None = None) -> None:
             case = replace(case, batches=args.batches or case.batches)
             if case.hetero == hetero:
                 results[name] = measure(name, contestants(case, memory, disk), args.rounds)
-    write(args.json, record(args, argv, stock=backend(), cache="warm", results=results))
+    write(args.json, record(args, argv, stock=StockPyG.title(), cache="warm", results=results))
 
 
 if __name__ == "__main__":
