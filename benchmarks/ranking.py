@@ -147,7 +147,7 @@ def main(argv: list[str] | None = None) -> None:
     seeds = data.train_mask.nonzero().view(-1)
     other = shuffled(seeds, args.batch_size, 1.0, args.seed + 1)
     epoch = sampled(sampler, None, seeds, islice(other, args.batches), seed=args.seed + (1 << 40))
-    batches = [nodes[0].clone() for nodes, _ in epoch]
+    batches = [torch.as_tensor(batch.nodes[0]).clone() for batch in epoch]
     size = round(sum(b.numel() for b in batches) / len(batches))
     print(f"{seeds.numel():,} seeds, {size:,} nodes a batch")
     found = {}
