@@ -1,8 +1,11 @@
 // The external-memory builder under the sanitizers: equal to a sort in memory, whatever the room.
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "build/csc_builder.h"
@@ -118,6 +121,54 @@ TEST(an_end_that_is_no_node_is_named) {
                            : "edge 4321: destination id: found 100, expected 0 <= id < 100",
                  build(dir, edges, options, 1 << 20, 2, "t"));
   }
+}
+
+TEST(items_of_parallel_edges_are_joined_each_by_itself) {
+  const Edges edges = random_edges(20, 2'000, 0.2);
+  std::vector<float> one(edges.src.size());
+  std::vector<std::int64_t> two(2 * edges.src.size());
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    one[i] = static_cast<float>(i % 13);
+    two[2 * i] = static_cast<std::int64_t>(i);
+    two[2 * i + 1] = -static_cast<std::int64_t>(i % 7);
+  }
+  std::map<std::pair<std::int64_t, std::int64_t>, std::array<std::int64_t, 3>> sums;
+  for (std::size_t i = 0; i < one.size(); ++i) {
+    auto& sum = sums[{edges.dst[i], edges.src[i]}];
+    sum[0] += static_cast<std::int64_t>(one[i]);
+    sum[1] += two[2 * i];
+    sum[2] += two[2 * i + 1];
+  }
+  const Scratch dir;
+  CscOptions options;
+  options.num_src = options.num_dst = 20;
+  options.coalesce = Coalesce::kSum;
+  options.columns = {{"one", find_dtype("float32"), {}, {}}, {"two", find_dtype("int64"), {2}, {}}};
+  options.max_edges = one.size();
+  CscBuilder builder(options, {1 << 20, dir / "", 2}, nullptr, nullptr);
+  EdgeSlab slab = slab_of(edges);
+  slab.columns = {reinterpret_cast<const Byte*>(one.data()),
+                  reinterpret_cast<const Byte*>(two.data())};
+  builder.append(slab);
+  builder.finish({dir / "t.gl", dir / "id.gd", {dir / "one.gd", dir / "two.gd"}},
+                 [](std::uint64_t, std::uint64_t) {});
+  const auto topology = Topology::open(dir / "t.gl");
+  const auto ones = Column::open(dir / "one.gd"), twos = Column::open(dir / "two.gd");
+  const auto one_map = ones->map(MapMode::kReadOnly), two_map = twos->map(MapMode::kReadOnly);
+  const auto* const sources = static_cast<const std::uint32_t*>(topology->indices());
+  const auto* const a = reinterpret_cast<const float*>(one_map->data() + ones->data_offset());
+  const auto* const b =
+      reinterpret_cast<const std::int64_t*>(two_map->data() + twos->data_offset());
+  CHECK(topology->num_edges() == sums.size());
+  bool same = true;
+  for (std::int64_t dst = 0; dst < 20; ++dst) {
+    for (auto slot = topology->indptr()[dst]; slot < topology->indptr()[dst + 1]; ++slot) {
+      const auto& sum = sums[{dst, sources[slot]}];
+      same &= static_cast<std::int64_t>(a[slot]) == sum[0] && b[2 * slot] == sum[1] &&
+              b[2 * slot + 1] == sum[2];
+    }
+  }
+  CHECK(same);
 }
 
 TEST(nobody_need_know_which_nodes_have_edges) {
