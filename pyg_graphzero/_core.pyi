@@ -619,13 +619,13 @@ class Batch:
         """Of all arrays."""
 
     @property
-    def read(self) -> ReadStats:
+    def read(self) -> ReadStats | None:
         """
-        What was read of columns for its window, where it is the first in it; else nothing.
+        What was read of columns for its window, where it is the first in it; else None.
         """
 
     @property
-    def topology_read(self) -> ReadStats:
+    def topology_read(self) -> ReadStats | None:
         """Likewise of topologies, for the batches that were sampled together."""
 
 class Recipe:

@@ -48,10 +48,15 @@ struct TensorBatch {
 
   double sample_seconds = 0, gather_seconds = 0;
   std::int64_t num_nodes = 0, num_edges = 0, num_bytes = 0;
-  ReadStats read, topology_read;
+  std::optional<ReadStats> read, topology_read;
 
   static TensorBatch of(Batch batch);
 };
+
+// What is worth telling: of most batches nothing was read.
+std::optional<ReadStats> told(const ReadStats& stats) {
+  return stats.rows == 0 ? std::nullopt : std::optional(stats);
+}
 
 TensorBatch TensorBatch::of(Batch batch) {
   using Seconds = std::chrono::duration<double>;
@@ -62,8 +67,8 @@ TensorBatch TensorBatch::of(Batch batch) {
                    .num_nodes = batch.num_nodes(),
                    .num_edges = batch.num_edges(),
                    .num_bytes = batch.bytes(),
-                   .read = batch.read,
-                   .topology_read = batch.topology_read};
+                   .read = told(batch.read),
+                   .topology_read = told(batch.topology_read)};
   made.nodes = to_tensors(std::move(batch.nodes));
   made.trees = to_tensors(std::move(batch.trees));
   for (auto& [index, slot] : batch.edges) {
@@ -165,7 +170,7 @@ void init_pipeline(nb::module_& m) {
       .def_ro("num_edges", &TensorBatch::num_edges, "Of all types.")
       .def_ro("num_bytes", &TensorBatch::num_bytes, "Of all arrays.")
       .def_ro("read", &TensorBatch::read,
-              "What was read of columns for its window, where it is the first in it; else nothing.")
+              "What was read of columns for its window, where it is the first in it; else None.")
       .def_ro("topology_read", &TensorBatch::topology_read,
               "Likewise of topologies, for the batches that were sampled together.");
 

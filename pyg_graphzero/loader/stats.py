@@ -84,9 +84,11 @@ class LoaderStats(Rates):
         self.nodes += batch.num_nodes
         self.edges += batch.num_edges
         self.bytes += batch.num_bytes
-        self.add_read(batch.read)
+        read = batch.read
+        if read is not None:
+            self.add_read(read)
         read = batch.topology_read
-        if read.rows == 0:  # as of most batches
+        if read is None:
             return
         self.topology_rows += read.rows
         self.topology_hits += read.hits
@@ -97,8 +99,6 @@ class LoaderStats(Rates):
 
     def add_read(self, read: _core.ReadStats) -> None:
         """Counts what was read of columns."""
-        if read.rows == 0:
-            return
         self.rows += read.rows
         self.hits += read.hits
         self.reads += read.reads
