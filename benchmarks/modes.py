@@ -15,7 +15,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from harness.record import in_turns, parser, record, sampling_arguments, write
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import machine
 
 MODES = {

@@ -49,7 +49,7 @@ from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.communities import CommunityGraph, check_rows
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size

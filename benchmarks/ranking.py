@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 
 from harness.record import parser, record, write
 from pyg_graphzero import _core
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.tune.ranking import (
     count_accesses,

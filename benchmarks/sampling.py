@@ -29,7 +29,7 @@ from harness.record import OUT, in_turns, parser, record, write
 from pyg_graphzero.bench.contestants import StockPyG
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import machine
 
 NUM_EDGE_TYPES = 10

@@ -1,6 +1,6 @@
 """The samplers under their public names."""
 
 from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 __all__ = ["HGTSampler", "NeighborSampler"]

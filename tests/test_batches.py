@@ -25,7 +25,7 @@ from torch_geometric.sampler import NegativeSampling
 import pyg_graphzero as gz
 from fuzz.paging import paged
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 HASHES = Path(__file__).with_name("batch_hashes.json")
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")

@@ -27,7 +27,7 @@ from torch_geometric.sampler import NodeSamplerInput
 import pyg_graphzero as gz
 from fuzz.paging import paged
 from pyg_graphzero import FormatError
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.verify import verify
 from pyg_graphzero.store.writer import StoreWriter
 

@@ -195,7 +195,7 @@ def test_files_that_a_page_names_exist(page):
         "loader.sweep",
         "tune.optimize",
         "tune.ranking",
-        "sampling.sampler",
+        "sampling.neighbor",
         "convert",
     ],
 )

@@ -16,7 +16,7 @@ from torch_geometric.utils import k_hop_subgraph, subgraph
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.edge_order import comparable_times
 
 

@@ -19,7 +19,7 @@ from pyg_graphzero.loader import (
     ShaDowKHopSampler,
 )
 from pyg_graphzero.pyg.data import contents_of
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.tune.ranking import count_accesses
 
 WRITES = ("author", "writes", "paper")

@@ -19,7 +19,7 @@ from graphs import check_neighborhood
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
 from pyg_graphzero.loader.locality import grouped_order
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.keys import BatchKey, batch_number
 
 LABOR = {"method": "labor"}

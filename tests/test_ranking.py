@@ -14,7 +14,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.memory.profile import AccessCounts
 from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.tune.ranking import (
     count_accesses,

@@ -16,7 +16,7 @@ from torch_geometric.sampler import NodeSamplerInput, NumNeighbors
 from graphs import check_neighborhood, heterogeneous, homogeneous, random_edges
 from pyg_graphzero import _core
 from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 
 def sample(sampler, seeds, key=7, node_type=None):

@@ -29,7 +29,7 @@ from pyg_graphzero import open as open_store
 from pyg_graphzero.bench.page_cache import warm
 from pyg_graphzero.bench.process import memory
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.machine import version
 

@@ -21,7 +21,7 @@ from torch_geometric.data import Data, HeteroData
 from pyg_graphzero.bench.data import Seeds
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
 from pyg_graphzero.pyg.stores import open as open_store
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import version
 
 

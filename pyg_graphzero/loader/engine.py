@@ -20,7 +20,7 @@ from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.pager import Pager, pager_of
 from pyg_graphzero.memory.plan import MAX_WINDOW
 from pyg_graphzero.memory.quota import EpochQuota
-from pyg_graphzero.sampling.sampler import GraphSampler, Prepared
+from pyg_graphzero.sampling.base import GraphSampler, Prepared
 from pyg_graphzero.util.keys import batch_number, random_key
 from pyg_graphzero.util.system import free_memory
 

@@ -16,9 +16,10 @@ from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Positions
 from pyg_graphzero.loader.locality import check_locality, store_rows
 from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
+from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import plain, resolve
-from pyg_graphzero.sampling.methods import check_given, one_of
-from pyg_graphzero.sampling.sampler import NeighborSampler, Prepared
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.sampling.options import SamplingOptions, check_given, one_of
 from pyg_graphzero.store.schema import EdgeType
 
 
@@ -114,37 +115,21 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
         seed_order: str = "input",
         **kwargs: Any,
     ) -> None:
+        subgraph_type = subgraph_type if directed else "induced"
+        check_given(neighbor_sampler, locals())
+        options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
             raise ValueError(
                 f"edge_label_time and time_attr={time_attr!r}: found one without the other, "
                 "expected both or neither"
             )
-        check_given(
-            neighbor_sampler,
-            method=method,
-            layer_dependency=layer_dependency,
-            batch_dependency=batch_dependency,
-        )
         self.locality = check_locality(locality, kwargs)
         one_of("seed_order", seed_order, SEED_ORDERS)
         self.seed_order = seed_order
         data = resolve(data)
         name, edges = check_edge_labels(data, edge_label_index)
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data,
-                num_neighbors,
-                subgraph_type=subgraph_type if directed else "induced",
-                replace=replace,
-                disjoint=disjoint,
-                temporal_strategy=temporal_strategy,
-                time_attr=time_attr,
-                weight_attr=weight_attr,
-                is_sorted=is_sorted,
-                method=method,
-                layer_dependency=layer_dependency,
-                batch_dependency=batch_dependency,
-            )
+        if options is not None:
+            neighbor_sampler = NeighborSampler.of(data, num_neighbors, options)
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
         self.device = device

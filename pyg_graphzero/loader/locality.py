@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero.sampling.sampler import GraphSampler
+from pyg_graphzero.sampling.base import GraphSampler
 
 
 def store_rows(sampler: Any, node_type: str | None, nodes: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
 from pyg_graphzero.sampling.graph import resolve
-from pyg_graphzero.sampling.methods import check_given
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.sampling.options import SamplingOptions, check_given
 
 
 class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
@@ -94,31 +94,15 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         locality: int | None = None,
         **kwargs: Any,
     ) -> None:
+        subgraph_type = subgraph_type if directed else "induced"
+        check_given(neighbor_sampler, locals())
+        options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
         self.device = device
         self.edge_ids = edge_ids
         self.locality = check_locality(locality, kwargs)
-        check_given(
-            neighbor_sampler,
-            method=method,
-            layer_dependency=layer_dependency,
-            batch_dependency=batch_dependency,
-        )
         data = resolve(data)
-        if neighbor_sampler is None:
-            neighbor_sampler = NeighborSampler(
-                data,
-                num_neighbors,
-                subgraph_type=subgraph_type if directed else "induced",
-                replace=replace,
-                disjoint=disjoint,
-                temporal_strategy=temporal_strategy,
-                time_attr=time_attr,
-                weight_attr=weight_attr,
-                is_sorted=is_sorted,
-                method=method,
-                layer_dependency=layer_dependency,
-                batch_dependency=batch_dependency,
-            )
+        if options is not None:
+            neighbor_sampler = NeighborSampler.of(data, num_neighbors, options)
         super().__init__(
             data,
             num_neighbors,

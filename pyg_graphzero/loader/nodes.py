@@ -10,7 +10,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.locality import store_rows
-from pyg_graphzero.sampling.sampler import Prepared
+from pyg_graphzero.sampling.base import Prepared
 
 
 class SeedNodeLoader(EngineLoader):

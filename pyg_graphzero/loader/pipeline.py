@@ -20,7 +20,7 @@ from pyg_graphzero.loader.keyed import KeyedIndex
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.loader.steady import Steady, is_struck
 from pyg_graphzero.memory.quota import EpochQuota
-from pyg_graphzero.sampling.sampler import Seeds
+from pyg_graphzero.sampling.base import Seeds
 
 # The threads of these must not outlive the interpreter.
 _live: weakref.WeakValueDictionary[int, _core.Pipeline] = weakref.WeakValueDictionary()

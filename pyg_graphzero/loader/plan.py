@@ -16,7 +16,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.data import empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
-from pyg_graphzero.sampling.sampler import GraphSampler, Sampled
+from pyg_graphzero.sampling.base import GraphSampler, Sampled
 from pyg_graphzero.store.columns import (
     EncodedRows,
     engine_array,

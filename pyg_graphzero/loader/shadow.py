@@ -15,8 +15,9 @@ from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.keyed import Positions
 from pyg_graphzero.loader.locality import check_locality, store_rows
+from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.sampling.graph import resolve
-from pyg_graphzero.sampling.sampler import NeighborSampler, Prepared, Sampled
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 
 class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):

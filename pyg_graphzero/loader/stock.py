@@ -22,8 +22,9 @@ from torch_geometric.sampler import NeighborSampler as StockSampler
 
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.pyg.data import contents_of
+from pyg_graphzero.sampling.base import GraphSampler
 from pyg_graphzero.sampling.graph import EdgePermutation
-from pyg_graphzero.sampling.sampler import GraphSampler, NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 _plans: weakref.WeakKeyDictionary[GraphSampler, BatchPlan] = weakref.WeakKeyDictionary()
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
 
 from pyg_graphzero.errors import MemoryBudgetError
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import engine_array, gather, look_up
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType

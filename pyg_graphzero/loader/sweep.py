@@ -23,7 +23,7 @@ from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.pager import Pager, bytes_of_rows, pager_of
 from pyg_graphzero.pyg.data import contents_of
-from pyg_graphzero.sampling.sampler import Prepared
+from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.util.system import private_rss
 

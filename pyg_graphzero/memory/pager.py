@@ -36,7 +36,7 @@ from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.pyg.data import node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
-from pyg_graphzero.sampling.sampler import GraphSampler
+from pyg_graphzero.sampling.base import GraphSampler
 from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType

@@ -14,8 +14,8 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.memory.plan import BatchSize
 from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.sampling.base import Seeds
 from pyg_graphzero.sampling.graph import SampledGraph
-from pyg_graphzero.sampling.sampler import Seeds
 from pyg_graphzero.store.columns import engine_array, row_table
 from pyg_graphzero.store.schema import EdgeType
 

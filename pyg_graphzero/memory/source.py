@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from pyg_graphzero.sampling.sampler import Prepared
+from pyg_graphzero.sampling.base import Prepared
 
 
 class BatchSource(Protocol):

@@ -10,8 +10,8 @@ from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NodeS
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.sampling.base import GraphSampler, Prepared, Seeds
 from pyg_graphzero.sampling.graph import graph_of, resolve
-from pyg_graphzero.sampling.sampler import GraphSampler, Prepared, Seeds
 from pyg_graphzero.store.columns import engine_array
 
 

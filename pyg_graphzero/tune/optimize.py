@@ -29,7 +29,7 @@ from pyg_graphzero.pyg.data import (
     open_data,
 )
 from pyg_graphzero.pyg.lazy import raw_items
-from pyg_graphzero.sampling.sampler import NeighborSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.rewrite import Order, StoreRewriter

@@ -17,7 +17,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.profile import AccessCounts, sampled_batches
-from pyg_graphzero.sampling.sampler import GraphSampler, Seeds
+from pyg_graphzero.sampling.base import GraphSampler, Seeds
 from pyg_graphzero.store.columns import engine_array, inverse_permutation
 
 # What batches that wait to be counted may take.

@@ -1,0 +1,258 @@
+"""What the samplers share: a graph, the engine over it, and samples as PyG has them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.sampler import (
+    BaseSampler,
+    HeteroSamplerOutput,
+    NodeSamplerInput,
+    SamplerOutput,
+)
+
+from pyg_graphzero import _core
+from pyg_graphzero.sampling.graph import (
+    EdgePermutation,
+    SampledGraph,
+)
+from pyg_graphzero.store.columns import look_up
+from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.keys import batch_number, random_key
+
+# Seeds as the engine takes them: (number of the node type, nodes, their times or None) each.
+Seeds = list[tuple[int, Any, Any]]
+
+
+@dataclass
+class Sampled:
+    """What was sampled, by the numbers of node and edge types.
+
+    Attributes:
+        nodes: Rows by node type, seeds first; see ``SampledGraph``.
+        trees: Seed numbers by node type; None unless disjoint.
+        edge_index: Within ``nodes``, by edge type.
+        slots: In CSC, by edge type; None where edges have no identity.
+        num_sampled_nodes: Counts per hop by node type.
+        num_sampled_edges: Counts per hop by edge type; None where edges belong to no hop.
+    """
+
+    nodes: list[Tensor]
+    trees: list[Tensor] | None
+    edge_index: list[Tensor]
+    slots: Sequence[Tensor | None]
+    num_sampled_nodes: list[list[int]] | None = None
+    num_sampled_edges: list[list[int]] | None = None
+
+
+@dataclass
+class Prepared:
+    """A batch that can be sampled.
+
+    Attributes:
+        seeds: Around what.
+        finish: Takes the sample and gives the metadata PyG's loaders read.
+    """
+
+    seeds: Seeds
+    finish: Callable[[Sampled], Any]
+
+
+class GraphSampler(BaseSampler):
+    """What the samplers share: a graph, the engine over it, and seeds that are checked.
+
+    A subclass builds its engine and says how it samples (``recipe``).
+
+    Args:
+        graph: The topology.
+        is_hetero: Whether samples are heterogeneous.
+        num_threads: Threads inside one batch; 0 uses as many as torch does.
+    """
+
+    def __init__(self, graph: SampledGraph, is_hetero: bool, num_threads: int) -> None:
+        self.graph = graph
+        self.is_hetero = is_hetero
+        self.num_threads = num_threads
+        self.restart()
+
+    def restart(self) -> None:
+        """Samples from what the graph has by now."""
+        self.engine = self._build()
+        self._recycling = _core.Recycling()  # the memory of a dead batch serves the next one
+
+    @abstractmethod
+    def _build(self) -> Any:
+        """The engine's sampler over ``self.graph``."""
+
+    @abstractmethod
+    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
+        """How the engine makes batches: samples, and gathers what ``plan`` says."""
+
+    @abstractmethod
+    def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
+        """What to sample around seed nodes."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether batches are what the engine samples, so that it can gather too."""
+        return True
+
+    @property
+    def is_by_hop(self) -> bool:
+        """Whether every edge was sampled in a hop; induced ones are of none."""
+        return False
+
+    def sample_from_nodes(
+        self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
+    ) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples one batch.
+
+        Args:
+            inputs: The seeds, and their times where the sampler has a ``time_attr``.
+            key: Names the batch; the same key gives the same sample. None draws one from torch's
+                generator.
+            **kwargs: Ignored, PyG passes none today.
+
+        Returns:
+            Node ids (seeds first, duplicates kept), ``row``/``col`` within them, ``edge`` as CSC
+            slots (see ``edge_permutation``), ``batch`` if disjoint, and counts per hop.
+
+        Raises:
+            IndexError: A seed is not a node.
+            KeyError: There is no such node type.
+            TypeError: The seeds are not integers.
+            ValueError: Times are missing.
+        """
+        key = random_key() if key is None else key
+        return self.sample(self.prepare_nodes(inputs), key)
+
+    def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
+        """Samples a batch; the same key gives the same sample."""
+        made = self.recipe().make(prepared.seeds, key % 2**64, self.num_threads, batch_number(key))
+        sampled = self.sample_of(made)
+        return self.output(sampled, prepared.finish(sampled))
+
+    def sample_of(self, batch: _core.Batch) -> Sampled:
+        """What was sampled of a batch of the engine."""
+        return Sampled(
+            batch.nodes, batch.trees or None, batch.edge_index, batch.slots,
+            batch.num_sampled_nodes, batch.num_sampled_edges if self.is_by_hop else None,
+        )  # fmt: skip
+
+    def output(self, sampled: Sampled, metadata: Any) -> Any:
+        """A sample as PyG has it, of the user's nodes."""
+        nodes = [
+            self.graph.nodes(name, rows, self.num_threads)
+            for name, rows in zip(self.graph.node_types, sampled.nodes, strict=True)
+        ]
+        if not self.is_hetero:
+            empty = torch.empty(0, dtype=torch.int64)
+            edge_index = sampled.edge_index[0] if sampled.edge_index else empty.expand(2, 0)
+            num_edges = sampled.num_sampled_edges
+            return SamplerOutput(
+                node=nodes[0],
+                row=edge_index[0],
+                col=edge_index[1],
+                edge=sampled.slots[0] if sampled.slots else empty,
+                batch=sampled.trees[0] if sampled.trees else None,
+                num_sampled_nodes=sampled.num_sampled_nodes and sampled.num_sampled_nodes[0],
+                num_sampled_edges=num_edges and num_edges[0],
+                metadata=metadata,
+            )
+        types, names = list(self.graph.node_types), self.graph.edge_types
+
+        def by(keys: list[Any], values: Any) -> Any:
+            return None if values is None else dict(zip(keys, values, strict=True))
+
+        return HeteroSamplerOutput(
+            node=by(types, nodes),
+            row=by(names, [edge_index[0] for edge_index in sampled.edge_index]),
+            col=by(names, [edge_index[1] for edge_index in sampled.edge_index]),
+            edge=by(names, sampled.slots),
+            batch=by(types, sampled.trees),
+            num_sampled_nodes=by(types, sampled.num_sampled_nodes),
+            num_sampled_edges=by(names, sampled.num_sampled_edges),
+            metadata=metadata,
+        )
+
+    def sampled(self, out: SamplerOutput | HeteroSamplerOutput) -> Sampled:
+        """The opposite of ``output``, for what somebody made of it."""
+        if isinstance(out, SamplerOutput):
+
+            def of(value: Any) -> Any:
+                return None if value is None else [value]
+
+            nodes, has_edges = self._rows(None, out.node), bool(self.graph.edge_types)
+            return Sampled(
+                [nodes],
+                of(out.batch),
+                [torch.stack([out.row, out.col])] if has_edges else [],
+                [out.edge] if has_edges else [],
+                of(out.num_sampled_nodes),
+                of(out.num_sampled_edges) if has_edges else None,
+            )
+
+        def listed(keys: Any, values: Any) -> Any:
+            return None if values is None else [values[key] for key in keys]
+
+        types, names = self.graph.node_types, self.graph.edge_types
+        slots = dict.fromkeys(names) if out.edge is None else out.edge
+        return Sampled(
+            [self._rows(name, out.node[name]) for name in types],
+            listed(types, out.batch),
+            [torch.stack([out.row[name], out.col[name]]) for name in names],
+            [slots[name] for name in names],
+            listed(types, out.num_sampled_nodes),
+            listed(names, out.num_sampled_edges),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("engine", "_recycling")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.restart()
+
+    @property
+    def num_nodes(self) -> Any:
+        """Number of nodes: an int, or a dict by type."""
+        return dict(self.graph.node_types) if self.is_hetero else self.graph.node_types[None]
+
+    @property
+    def edge_permutation(self) -> Any:
+        """What leads from CSC slots to original edge ids, for PyG's own loaders.
+
+        ``int64`` in memory or None; of a graph on disk, ids are looked up when they are asked for.
+        """
+        graph = self.graph
+        found: dict[EdgeType | None, Any] = {}
+        for name in graph.edge_types:
+            ids = graph.edge_ids.get(name)
+            if graph.contents is not None:
+                found[name] = EdgePermutation(self, name)
+            else:
+                found[name] = None if ids is None else ids.to(torch.int64)
+        return found if self.is_hetero else found.get(None)
+
+    def original_edge_ids(self, name: EdgeType | None, slots: Tensor) -> Tensor:
+        """Original edge ids (``int64``) of CSC slots."""
+        ids = self.graph.edge_ids.get(name)
+        return slots if ids is None else look_up(ids, slots, self.num_threads)
+
+    def _rows(self, node_type: str | None, nodes: Tensor) -> Tensor:
+        return self.graph.rows(node_type, nodes, threads=self.num_threads)
+
+    def _seeds(self, node_type: str | None, nodes: Tensor) -> tuple[int, Tensor]:
+        """The number of a node type and seeds of it as the engine takes them."""
+        types = list(self.graph.node_types)
+        if node_type not in types:
+            raise KeyError(f"input node type: found {node_type!r}, expected one of {types}")
+        if nodes.dtype.is_floating_point or nodes.dtype.is_complex or nodes.dtype == torch.bool:
+            raise TypeError(f"seeds: found {nodes.dtype}, expected integers")
+        nodes = nodes.to(torch.int64).contiguous().view(-1)
+        return types.index(node_type), self.graph.rows(node_type, nodes, "seed")
