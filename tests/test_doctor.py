@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.cli import main
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.profile import AccessCounts
+from pyg_graphzero.memory.profile import AccessCounts, profile
 from pyg_graphzero.memory.simulate import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.util.disk import READER_BYTES
@@ -42,7 +43,13 @@ def skewed(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def steady(monkeypatch):
-    """What the process holds does not change while a budget is divided, whatever is freed."""
+    """What the process holds does not change while a budget is divided, whatever is freed.
+
+    And a busy machine has as much time to sample as an idle one.
+    """
+    monkeypatch.setattr("pyg_graphzero.memory.pager.profile", partial(profile, seconds=1000.0))
+    monkeypatch.setattr("pyg_graphzero.memory.pager._KEEP_SECONDS", 1000.0)
+    monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
     gc.collect()
     held = private_rss()
     for module in ("store.contents", "tune.doctor", "memory.pager"):

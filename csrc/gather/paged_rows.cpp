@@ -189,7 +189,7 @@ void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, Row
     window.stats.seconds += got.stats.read_seconds;
     window.stopped = got.stopped;
     for (const std::exception_ptr& error : got.errors) {
-      // Whose it is, fetch_one_by_one() finds out.
+      // fetch_one_by_one() finds out which row cannot be read.
       if (error && !window.errors.empty()) window.errors.front() = error;
     }
   }

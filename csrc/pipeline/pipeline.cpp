@@ -309,7 +309,7 @@ struct Pipeline::State {
     try {
       return read_window(*window.front()->recipe, batches, stop.get_token(), together);
     } catch (...) {
-      // Whose fault it is cannot be told: each for itself, the first one now.
+      // Nobody can tell which batch is at fault: each is made alone, the first one now.
       if (batches.size() == 1) return {std::current_exception()};
     }
     try {

@@ -8,7 +8,7 @@
 namespace gz {
 namespace {
 
-// A list, and whose it is.
+// A list of slots, and the number of the run that wants their sources.
 struct Wanted {
   std::size_t run;
   SourceList list;

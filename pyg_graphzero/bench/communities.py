@@ -215,7 +215,7 @@ class CommunityGraph:
 
 
 class _Features(Rows):
-    """Noise, but for the first items of a row, which say whose it is."""
+    """Noise, but for the first items of a row, which tell its node."""
 
     def __init__(self, num_nodes: int, num_features: int, seed: int) -> None:
         super().__init__((num_nodes, num_features), torch.float32)

@@ -353,7 +353,7 @@ def _inside(rows: Rows, num_nodes: int, end: int, where: str) -> Rows:
 
 
 def _level(name: str, array: Array, num_nodes: int, num_edges: int) -> str:
-    """Whose attribute it is: ``"node"``, ``"edge"``, an index ``"set"``, or the ``"graph"``'s."""
+    """What an attribute is of: ``"node"``, ``"edge"``, an index ``"set"``, or the ``"graph"``."""
     if array.ndim == 0:
         return "graph"
     # As in PyG, rows of `…_index` matrices run along the last dimension: never one per node.

@@ -30,7 +30,7 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import private_rss
 
-# Whose messages are the rows that went in, and that do nothing else with edges.
+# Convolutions that add up the rows of neighbours, and do nothing else with edges.
 _SUMMED = (SAGEConv, GINConv, GraphConv)
 # Of the budget that is left: what is mapped of the topology, the two chunks of the column that are
 # in memory, a batch of sums on its way through the layer.

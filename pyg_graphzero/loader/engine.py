@@ -99,16 +99,8 @@ class EngineLoader(KeyedLoader):
         return own and isinstance(self.graph_sampler, GraphSampler)
 
     def _current_plan(self) -> BatchPlan:
-        plan, sampler = self._plan, self.graph_sampler
-        if (
-            plan is None
-            or plan.data is not self.data
-            or plan.graph is not sampler.graph
-            or plan.locks_pages != self._locks_pages
-            or plan.pager is not self._pager()
-            or not plan.is_current()
-        ):
-            pager = self._pager()
+        plan, sampler, pager = self._plan, self.graph_sampler, self._pager()
+        if plan is None or not plan.is_for(self.data, sampler.graph, self._locks_pages, pager):
             if pager is not None:
                 pager.plan_for(self)
                 pager.apply(self)

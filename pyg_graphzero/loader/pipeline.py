@@ -325,7 +325,7 @@ class BatchIterator(_BaseDataLoaderIter):
         self._is_exhausted = True
 
     def _give_back(self) -> None:
-        # Whose it was: a forked child has other quotas than the parent it began in.
+        # A forked child has other quotas than the parent that the epoch began in.
         if self._quota is not None:
             self._quota.give_back()
         self._quota = None

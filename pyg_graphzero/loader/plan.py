@@ -17,6 +17,7 @@ from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.data import empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.base import GraphSampler, Sampled
+from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import (
     EncodedRows,
     engine_array,
@@ -131,9 +132,16 @@ class BatchPlan:
             self._edges[edge_type] = self._plan_edges(edge_type, store, i)
         self._seen = _seen(data)
 
-    def is_current(self) -> bool:
-        """Whether the graph's attributes are still those that were planned with."""
-        return self._seen == _seen(self.data)
+    def is_for(
+        self,
+        data: Any,
+        graph: SampledGraph,
+        locks_pages: bool = False,
+        pager: RowsOfFiles | None = None,
+    ) -> bool:
+        """Whether it was made for these, and the graph's attributes are still what they were."""
+        is_same = data is self.data and graph is self.graph and pager is self.pager
+        return is_same and locks_pages == self.locks_pages and self._seen == _seen(data)
 
     def gather(self, sampled: Sampled, num_threads: int) -> _core.Gathered:
         """What the engine gathers for a sample."""

@@ -31,7 +31,7 @@ _plans: weakref.WeakKeyDictionary[GraphSampler, BatchPlan] = weakref.WeakKeyDict
 
 def _plan_of(data: Any, sampler: GraphSampler) -> BatchPlan:
     plan = _plans.get(sampler)
-    if plan is None or plan.data is not data or not plan.is_current():
+    if plan is None or not plan.is_for(data, sampler.graph):
         plan = _plans[sampler] = BatchPlan(data, sampler)
     return plan
 

@@ -20,7 +20,7 @@ MAX_WINDOW = 64
 MAX_TOPOLOGY_WINDOW = 16
 #: While the batches of one window are gathered, those of the next are sampled.
 WINDOWS_AHEAD = 2
-#: Rows of at most so many bytes are dear to read one by one and cheap to hold.
+#: Rows of at most so many bytes cost less to hold in memory than to read one by one.
 SMALL_ROW = 64
 
 # Shares of what is left for what is not held whole.

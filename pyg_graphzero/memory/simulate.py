@@ -319,7 +319,8 @@ def forecast(case: Case, simulation: Simulation, num_workers: int, is_first: boo
     found.read = planning + reading
     threads = max(1, num_workers)
     cpu, train = (sample + found.gather) / threads, case.train * epoch
-    # Windows follow each other as on a belt; the first one waits for every stage in turn.
+    # While one window trains, the next is read and a third sampled; the first one waits for each
+    # stage in turn.
     windows = max(1.0, epoch / (batches / len(steady)))
     slowest = max(found.read, cpu, train)
     first = (sample / threads + found.read + max(found.gather / threads, train)) / windows

@@ -359,12 +359,6 @@ class StoreWriter:
         self._schema.edge_types.append(record)
         return csc
 
-    def add_edge_attr(self, edge_type: EdgeType | None, attr: str, value: Any) -> None:
-        """Writes an edge column ``[num_edges, ...]``, rows in CSC order."""
-        record = self._edge_type(edge_type)
-        tensor = checked_rows(value, record.num_edges, f"edge attribute {attr!r} of {edge_type!r}")
-        record.attrs[attr] = self._files.column(edge_folder(edge_type), attr, tensor)
-
     def add_graph_attr(self, attr: str, value: Any, owner: str | EdgeType | None = None) -> None:
         """Stores a tensor of any shape, or a number, string, bool or None.
 
