@@ -3,7 +3,7 @@
     python tools/house.py            # a table of counts
     python tools/house.py --list     # and each place that is counted
 
-``tests/test_house.py`` fails where a count that is to be zero is not.
+``tests/project/test_house.py`` fails where a count that is to be zero is not.
 """
 
 import argparse

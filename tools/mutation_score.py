@@ -20,16 +20,16 @@ import mutants
 
 # Which tests a module has.
 TESTS = {
-    "keys": "test_independence test_loader",
-    "sampler": "test_sampler test_modes test_hgt test_link_loader test_independence",
-    "link_seeds": "test_link_loader test_independence",
-    "negatives": "test_link_loader",
-    "edge_order": "test_modes test_edits",
+    "util/keys": "test_independence test_loader",
+    "sampling/neighbor": "test_sampler test_modes test_hgt test_link_loader test_independence",
+    "sampling/link_seeds": "test_link_loader test_independence",
+    "sampling/negatives": "test_link_loader",
+    "store/edge_order": "test_modes test_edits",
     "loader/plan": "test_loader test_link_loader test_views test_stock_loaders",
     "loader/keyed": "test_loader test_independence",
-    "contents": "test_stores test_edits test_views test_optimize test_strict",
-    "columns": "test_encodings test_gather test_views test_format",
-    "writer": "test_writer test_edits test_create_column test_rewrite",
+    "store/contents": "test_stores test_edits test_views test_optimize test_strict",
+    "store/columns": "test_encodings test_gather test_views test_format",
+    "store/writer": "test_writer test_edits test_create_column test_rewrite",
 }
 
 TURNED = {
@@ -131,8 +131,8 @@ def main(count: int, seed: int = 0) -> int:
             copy.renew()
             copy.write(change.file, change.applied(text).encode())
             module = change.file.removeprefix("pyg_graphzero/").removesuffix(".py")
-            names = [f"tests/{name}.py" for name in TESTS[module].split()]
-            state, _ = copy.run([name for name in names if (copy.tree / name).exists()])
+            tests = [copy.tree.glob(f"tests/*/{name}.py") for name in TESTS[module].split()]
+            state, _ = copy.run([str(path.relative_to(copy.tree)) for t in tests for path in t])
             is_unnoticed = state == "passed"
             unnoticed += is_unnoticed
             if is_unnoticed:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyg_graphzero as gz
 from pyg_graphzero import _core
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_one_openmp_runtime_and_it_is_torchs():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 _SPEC = importlib.util.spec_from_file_location("house", ROOT / "tools" / "house.py")
 assert _SPEC is not None
 assert _SPEC.loader is not None

@@ -12,7 +12,7 @@ import torch
 
 pytestmark = pytest.mark.long
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 # Guessing the largest class gets 0.12.
 MAJORITY_CLASS = 0.13

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 # Large numbers that are no sizes of chunks, or are arguments that tests choose.
 OTHERS = {

@@ -17,7 +17,7 @@ from pyg_graphzero.bench.settings import PRESETS, WORKLOADS
 from pyg_graphzero.cli import main
 from pyg_graphzero.util.machine import storage
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TAKING_PART = [name for name, each in CONTESTANTS.items() if each.missing() is None]
 
 

@@ -11,7 +11,7 @@ from golden.make import make
 
 import pyg_graphzero as gz
 
-ALL = Path(__file__).parent / "golden"
+ALL = Path(__file__).parents[1] / "golden"
 GOLDEN = ALL / "v1"
 
 

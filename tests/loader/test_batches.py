@@ -3,7 +3,7 @@
 What draws, and in which order, is no interface, but a change of it is a decision, never an
 accident. Who has decided so writes the file anew, and says in the commit why::
 
-    python tests/test_batches.py
+    python tests/loader/test_batches.py
 """
 
 from __future__ import annotations

@@ -73,11 +73,11 @@ PAGES: dict[str, Callable[[Path], None]] = {
 NOT_RUN = {
     "pip install": "changes the environment of the tests; the Makefile installs it",
     "make ": "the tests are run by make",
-    "torchrun --standalone --nproc-per-node 2 examples/": "tests/test_papers100m_example.py does",
+    "torchrun --standalone --nproc-per-node 2 examples/": "test_papers100m_example.py does",
     "torchrun --nnodes": "needs several machines",
-    "graphzero bench": "takes from half a minute to hours; tests/test_bench.py runs its parts",
-    "python benchmarks/papers100m.py": "needs a control group; tests/test_benchmarks.py",
-    "python benchmarks/out_of_core.py": "needs a control group; tests/test_benchmarks.py",
+    "graphzero bench": "takes from half a minute to hours; test_bench.py runs its parts",
+    "python benchmarks/papers100m.py": "needs a control group; tests/bench/test_benchmarks.py",
+    "python benchmarks/out_of_core.py": "needs a control group; tests/bench/test_benchmarks.py",
 }
 
 

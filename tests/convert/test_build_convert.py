@@ -205,7 +205,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 KILLED = textwrap.dedent("""
     import sys
     from pathlib import Path
-    sys.path.insert(0, sys.argv[2])
+    sys.path[:0] = sys.argv[2:]
     from test_build_convert import plan_of
     from pyg_graphzero.util.progress import Progress
     from pyg_graphzero.convert.storage import Storage
@@ -228,7 +228,8 @@ def test_kill_at_random_instants(tmp_path: Path) -> None:
     target = tmp_path / "s"
     gz.convert(EDGES, target)
     rng, killed = random.Random(0), 0
-    command = [sys.executable, "-c", KILLED, str(target), str(Path(__file__).parent)]
+    here = Path(__file__).parent  # and where what tests share lies
+    command = [sys.executable, "-c", KILLED, str(target), str(here), str(here.parent)]
     for _ in range(5):
         child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert child.stdout is not None

@@ -1,6 +1,6 @@
 """Random loaders: the same batches in memory and on disk, and by the definition what PyG yields.
 
-``GZ_DIFFERENTIAL_SEED=5000 pytest tests/test_differential.py`` runs other cases.
+``GZ_DIFFERENTIAL_SEED=5000 pytest tests/loader/test_differential.py`` runs other cases.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from pyg_graphzero.bench.communities import CommunityGraph
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.machine import storage
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SCALE = 0.0003
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 

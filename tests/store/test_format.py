@@ -439,7 +439,7 @@ class TestSchema:
         )
 
     def test_edge_type_between_unknown_nodes(self, tmp_path: Path) -> None:
-        golden = Path(__file__).parent / "golden" / "v1" / "hetero"
+        golden = Path(__file__).parents[1] / "golden" / "v1" / "hetero"
         store = Path(shutil.copytree(golden, tmp_path / "store"))
         edit_schema(store, _set("node_types", 2, "name", to="journal"))
         assert refused(store / "store.json", lambda: gz.open(store)) == (

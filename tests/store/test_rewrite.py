@@ -539,7 +539,7 @@ def test_memory_and_kills(tmp_path: Path) -> None:
 
 
 def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).resolve().parent.parent / "docs" / "out-of-core.md"
+    page = Path(__file__).resolve().parents[2] / "docs" / "out-of-core.md"
     section = page.read_text().split("\n## Order\n")[1].split("\n## ")[0]
     (python,) = re.findall(r"```python\n(.*?)```", section, re.S)
     (shell,) = re.findall(r"```bash\n(.*?)```", section, re.S)

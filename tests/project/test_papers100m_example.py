@@ -24,7 +24,7 @@ from torch_geometric.data import HeteroData
 import pyg_graphzero as gz
 from graphs import write_store
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLASSES = 4
 OPTIONS = ["--epochs", "3", "--batch-size", "32", "--num-neighbors", "5,4,3", "--hidden", "16"]
 OPTIONS += ["--lr", "0.01", "--device", "cpu"]

@@ -99,7 +99,7 @@ def events(tmp_path_factory) -> list[Event]:
     folder = tmp_path_factory.mktemp("recorded")
     root = folder / "root"
     root.mkdir()
-    script = f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n{WORK}"
+    script = f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n{WORK}"
     return record(script, root)
 
 

@@ -17,7 +17,7 @@ from pyg_graphzero.store.columns import DTYPE_NAMES, decoded, write_column
 from pyg_graphzero.store.encoding import ENCODINGS
 from pyg_graphzero.store.writer import StoreWriter
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.fixture(scope="module")
