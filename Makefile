@@ -34,7 +34,8 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
 
 test: $(VENV)/.tools cpptest
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "$(TESTS)"
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal \
+	  --durations 12 --durations-min 5 -m "$(TESTS)"
 
 test-all:
 	$(MAKE) test TESTS="long or not long"

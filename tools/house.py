@@ -11,6 +11,7 @@ import ast
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,6 +121,7 @@ def running_up(package: list[Module]) -> list[str]:
     ]
 
 
+@cache
 def _own(module: Module) -> set[str]:
     """Names with an underscore that a module defines: functions, classes, fields."""
     names = set()

@@ -299,6 +299,7 @@ for source in sources:
 """
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_features(tmp_path: Path) -> None:
     x = np.zeros((60_000, 128), dtype=np.float32)  # 30,000 KiB
     np.save(tmp_path / "c.npy", x)

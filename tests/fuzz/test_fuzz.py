@@ -47,6 +47,7 @@ def test_the_runner_sees_whatever_goes_wrong(tmp_path: Path) -> None:
     assert "python tests/fuzz/run.py selftest 3" in said
 
 
+@pytest.mark.long
 def test_damaged_stores(tmp_path: Path) -> None:
     found, said = run(tmp_path, "stores", "0:60", "--jobs", "2")
     assert found["violations"] == [], said
@@ -54,11 +55,13 @@ def test_damaged_stores(tmp_path: Path) -> None:
     assert found["errors"]["FormatError"] > 20
 
 
+@pytest.mark.long
 def test_random_loaders(tmp_path: Path) -> None:
     found, said = run(tmp_path, "loaders", "0:20", "--jobs", "2")
     assert (found["violations"], found["clean"]) == ([], 20), said
 
 
+@pytest.mark.long
 def test_damaged_inputs(tmp_path: Path) -> None:
     found, said = run(tmp_path, "inputs", "0:100", "--jobs", "2")
     assert found["violations"] == [], said

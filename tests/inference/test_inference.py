@@ -321,6 +321,7 @@ def test_another_model_begins_anew_and_says_so(plain, caplog, change):
     assert not left_behind(path)
 
 
+@pytest.mark.long
 def test_a_run_that_failed_goes_on_between_types(typed):
     path, layers, expected = typed
     calls = 0
@@ -501,6 +502,7 @@ def tight(extra):
     return private_rss() + extra
 
 
+@pytest.mark.long
 def test_within_a_budget(wide):
     data, path = wide
     model = GraphSAGE(256, 8, 2, 4)
@@ -520,6 +522,7 @@ def test_within_a_budget(wide):
     assert_equal(column(path, "tight"), output(model, data))
 
 
+@pytest.mark.long
 def test_more_memory_means_fewer_reads(wide):
     _, path = wide
     layer = stack_of(None, [lambda x, e: x], False, Inputs("x")).layers[0]

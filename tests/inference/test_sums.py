@@ -294,6 +294,7 @@ def keep_within_budgets(rank, model, path, expected):
         assert 0.5 * blocks < stats.read_bytes / (70_000 * 2048) < blocks + 0.1
 
 
+@pytest.mark.long
 def test_within_a_budget(wide, monkeypatch):
     monkeypatch.setenv(*EXACT_MALLOC)
     spawn(keep_within_budgets, wide, 1)

@@ -238,6 +238,7 @@ def _ddp_rank(rank: int, path: Path, out: str) -> None:
     not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
     reason="torch without gloo",
 )
+@pytest.mark.long
 def test_two_ranks_on_one_store(homo, tmp_path):
     _, store = homo
     spawn(_ddp_rank, (store.path, str(tmp_path)), 2)

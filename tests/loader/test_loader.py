@@ -483,6 +483,7 @@ def test_fork_after_the_parent_has_sampled(homo):
     assert child.exitcode == 0
 
 
+@pytest.mark.long
 def test_a_loader_dropped_half_way_leaves_nothing(homo):
     _, store = homo
 

@@ -119,6 +119,7 @@ def test_no_python_runs_where_the_bindings_would_lose_a_ctrl_c(homo, kind, monke
 
 
 @pytest.mark.parametrize(("workers", "persistent"), [(0, False), (2, False), (2, True)])
+@pytest.mark.long
 def test_exit_with_an_unfinished_iterator(homo, workers, persistent):
     code = """
         import sys

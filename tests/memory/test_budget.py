@@ -307,6 +307,7 @@ def keep_the_least_budget(rank, path, num_workers):
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.long
 def test_the_least_budget_is_kept(homogeneous, num_workers, monkeypatch):
     monkeypatch.setenv(*EXACT_MALLOC)
     spawn(keep_the_least_budget, (homogeneous, num_workers), 1)
@@ -520,6 +521,7 @@ def test_free_memory_is_that_of_the_machine_at_most():
     stop=st.integers(0, 20),
     window=st.integers(1, 64),
 )
+@pytest.mark.long
 def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop, window):
     store = gz.open(homogeneous, memory=tight(extra * MB))
     loader = gz.loader.NeighborLoader(

@@ -115,6 +115,7 @@ def second_epoch(loader):
     return loader.stats()
 
 
+@pytest.mark.long
 def test_training_that_begins_after_validation_finds_as_much_in_memory(
     path, decisions, monkeypatch
 ):
@@ -275,6 +276,7 @@ def test_larger_batches_beside_others_are_fewer(path, decisions):
     assert decisions == [train]
 
 
+@pytest.mark.long
 def test_a_budget_is_kept_by_batches_ten_times_as_large(path):
     store = opened(path, 62 * MB)
     peak_of(loader_of(store, TRAIN, 10, num_neighbors=[4, 3]))

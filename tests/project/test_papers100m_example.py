@@ -168,6 +168,7 @@ def test_a_signal_during_validation_ends_it(script, store, tmp_path, monkeypatch
     assert (saved["epoch"], saved["done"]) == (0, -(-SPLIT["train"] // 32))
 
 
+@pytest.mark.long
 def test_goes_on_after_a_kill_as_if_there_had_been_none(script, store, whole, tmp_path, capsys):
     command = [str(store), *OPTIONS, *files(tmp_path), "--checkpoint-every", "4"]
     done = run_ranks(tmp_path, command, 1, "30", "SIGKILL")
@@ -363,6 +364,7 @@ def run_ranks(
     not torch.distributed.is_available() or not torch.distributed.is_gloo_available(),
     reason="torch without gloo",
 )
+@pytest.mark.long
 def test_two_ranks(script, store, tmp_path):
     folders = [tmp_path / name for name in ("whole", "parts")]
     for folder in folders:

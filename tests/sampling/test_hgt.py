@@ -146,6 +146,7 @@ def shares() -> tuple[HeteroData, list[float]]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.long
 def test_the_first_hop_has_the_exact_probabilities(count):
     data, budget = shares()
     weight = [b * b for b in budget[:5]]
