@@ -156,10 +156,12 @@ std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batc
   window->room.shrink(window->room.bytes() - room);
   errors.resize(count);
   ReadStats stats;
-  for (const RowWindow& part : window->rows) {
+  for (RowWindow& part : window->rows) {
     stats += part.stats;
+    // The window outlives the batch that fails: an error is the batch's alone.
     for (std::size_t k = 0; k < count; ++k) {
-      if (!errors[k]) errors[k] = part.errors[k];
+      std::exception_ptr error = std::move(part.errors[k]);
+      if (!errors[k]) errors[k] = std::move(error);
     }
   }
   batches.front()->read += stats;
