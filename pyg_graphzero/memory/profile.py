@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -151,7 +151,7 @@ class Profile:
 
     Attributes:
         epoch: How many batches a whole one has.
-        accesses: Of all batches that were sampled.
+        accesses: Of the batches that were counted.
         batches: Of the first of them: the rows of every node type, then the slots of every edge
             type (left out where nothing is gathered by them), ``int64``.
         nodes: Of the batches that are kept, together.
@@ -173,9 +173,7 @@ class Profile:
 
     def first(self, count: int) -> Profile:
         """One that keeps no more batches than so many."""
-        return Profile(
-            self.epoch, self.accesses, self.batches[:count], self.nodes, self.edges, self.sample
-        )
+        return replace(self, batches=self.batches[:count])
 
 
 def profile(

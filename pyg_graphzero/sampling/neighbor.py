@@ -22,7 +22,6 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Sampled
 from pyg_graphzero.sampling.graph import (
-    add_order,
     graph_of,
     graph_of_stores,
     resolve,
@@ -30,6 +29,7 @@ from pyg_graphzero.sampling.graph import (
 from pyg_graphzero.sampling.link_seeds import link_seeds
 from pyg_graphzero.sampling.negatives import NonEdgeSampling
 from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
+from pyg_graphzero.sampling.order import add_order
 from pyg_graphzero.store.columns import engine_array, gather
 from pyg_graphzero.store.edge_order import comparable_times
 from pyg_graphzero.util.keys import BatchKey, random_key

@@ -97,7 +97,7 @@ mark("end")
 @pytest.fixture(scope="module")
 def events(tmp_path_factory) -> list[Event]:
     folder = tmp_path_factory.mktemp("recorded")
-    root = folder / "root"
+    root = folder / "watched"
     root.mkdir()
     script = f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n{WORK}"
     return record(script, root)
@@ -123,7 +123,7 @@ def steps_of(events: list[Event]) -> list[Step]:
 
 def root_of(events: list[Event]) -> str:
     path = next(event.path for event in events if event.path.endswith(tuple("0123456789abcdef")))
-    return path.split("/root/")[0] + "/root"
+    return path.split("/watched/")[0] + "/watched"
 
 
 def is_lasting(path: str) -> bool:

@@ -1,0 +1,169 @@
+"""Times and weights of a graph's edges, which neighbours are drawn by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import FeatureStore
+
+from pyg_graphzero.pyg.data import edge_storages, node_storages
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.store.columns import gather, permuted
+from pyg_graphzero.store.edge_order import comparable_times, rank_edges
+from pyg_graphzero.store.schema import EdgeType
+
+
+def add_order(
+    graph: SampledGraph,
+    data: Any,
+    time_attr: str | None,
+    weight_attr: str | None,
+    is_sorted: bool = False,
+) -> None:
+    """Ranks the graph's edges by time and gives them weights.
+
+    Args:
+        graph: The graph of ``data``.
+        data: Where the attributes are.
+        time_attr: A node or an edge attribute. As in PyG, types without it are not restricted,
+            where others have it.
+        weight_attr: An edge attribute; types without it are drawn from uniformly.
+        is_sorted: Neighbourhoods are sorted by time already.
+
+    Raises:
+        ValueError: No type has the attribute, node and edge types both have it, or it is not one
+            value each.
+    """
+    node_times: dict[str | None, Any] = {}
+    edge_times: dict[EdgeType | None, Any] = {}
+    weights: dict[EdgeType | None, Any] = {}
+    if time_attr is not None:
+        if isinstance(data, tuple):
+            node_times, edge_times = _times_in(graph, data[0], time_attr)
+        else:
+            node_times = _node_values(data, time_attr)
+            edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
+        if bool(node_times) == bool(edge_times):
+            found = "both node and edge types" if node_times else "no node or edge type"
+            raise ValueError(
+                f"time_attr={time_attr!r}: found it in {found}, expected one of the two"
+            )
+        values = [*node_times.values(), *edge_times.values()]
+        graph.float_times = any(torch.as_tensor(v).dtype.is_floating_point for v in values)
+    if weight_attr is not None:
+        weights = _edge_values(graph, data, weight_attr)
+        if not weights:
+            raise ValueError(f"weight_attr={weight_attr!r}: found in no edge type")
+
+    as_float = bool(graph.float_times)
+    for node_type, value in node_times.items():
+        what, count = f"{time_attr!r} of {node_type}", graph.node_types[node_type]
+        if len(value) != count:
+            raise ValueError(f"{what}: found {len(value)} times, expected {count}")
+        graph.node_times[node_type] = comparable_times(torch.as_tensor(value), what, as_float)
+    for name in graph.edge_types:
+        src, _ = graph.ends(name)
+        times: Tensor | None = None
+        if name in edge_times:
+            times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
+        elif src in graph.node_times:
+            order = graph.order(src)
+            of_rows = graph.node_times[src]
+            of_rows = of_rows if order is None else permuted(of_rows, order)
+            times = gather(of_rows, graph.sources(name))
+        if times is not None or name in weights:
+            graph.orders[name] = rank_edges(
+                graph.bounds(name),
+                times,
+                weights.get(name),
+                f"edge type {name}",
+                is_sorted or _has_order(graph, data, name, time_attr),
+            )
+
+
+def _has_order(graph: SampledGraph, data: Any, name: EdgeType | None, attr: str | None) -> bool:
+    """Whether the store has the neighbourhoods of an edge type sorted by these very times."""
+    if not graph.on_disk(name) or graph.backward:
+        return False
+    assert graph.contents is not None
+    record = graph.contents.edge_type(name)
+    if attr is None or record.time_order != attr:
+        return False
+    if attr in record.attrs:
+        file, storage = record.attrs[attr], edge_storages(data)[name]
+    else:
+        source = None if name is None else name[0]
+        file, storage = graph.contents.node_type(source).attrs[attr], node_storages(data)[source]
+    value = dict(raw_items(storage)).get(attr)
+    if isinstance(value, OnDemand):
+        return not value.is_built
+    return isinstance(value, Tensor) and graph.contents.file_of(value) == file
+
+
+def _times_in(
+    graph: SampledGraph, feature_store: FeatureStore, time_attr: str
+) -> tuple[dict[str | None, Any], dict[EdgeType | None, Tensor]]:
+    """The times of nodes and of edges in somebody else's store, fetched whole.
+
+    The graph says whose they are: of a homogeneous one the groups may have any name, as in PyG.
+    """
+    nodes: dict[str | None, Any] = {}
+    edges: dict[EdgeType | None, Tensor] = {}
+    is_hetero = None not in graph.node_types
+    found = [a for a in feature_store.get_all_tensor_attrs() if a.attr_name == time_attr]
+    if not is_hetero and len(found) > 1:
+        groups = [attr.group_name for attr in found]
+        raise ValueError(
+            f"time_attr={time_attr!r}: found it in the groups {groups} of a homogeneous graph, "
+            "expected one"
+        )
+    for attr in found:
+        group, attr.index = attr.group_name, None
+        times = feature_store.get_tensor(attr)
+        if not is_hetero:
+            is_of_edges = isinstance(group, tuple) or _is_of_edges(graph, times, time_attr)
+            group = None
+        else:
+            is_of_edges = isinstance(group, tuple)
+        if not is_of_edges:
+            nodes[group] = times
+        elif group in graph.edge_types:
+            edges[group] = graph.in_slots(group, times, time_attr)
+    return nodes, edges
+
+
+def _is_of_edges(graph: SampledGraph, times: Any, time_attr: str) -> bool:
+    """Whether there is a time for every edge; where there are as many nodes, PyG's name decides."""
+    counts = graph.node_types[None], sum(graph.csc(name)[1].numel() for name in graph.edge_types)
+    if counts[0] == counts[1]:
+        return time_attr != "time"
+    return len(times) == counts[1]
+
+
+def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
+    """A node attribute by node type, for those that have it; in the user's order."""
+    found: dict[str | None, Any] = {}
+    for name, store in node_storages(data).items():
+        # Of one type of several it may have the wrong length, which is said later.
+        if attr in store and (name is not None or store.is_node_attr(attr)):
+            value = dict(raw_items(store))[attr]
+            found[name] = value.copy() if isinstance(value, OnDemand) else value
+    return found
+
+
+def _edge_values(
+    graph: SampledGraph, data: Any, attr: str, may_be_node_level: bool = False
+) -> dict[EdgeType | None, Tensor]:
+    """An edge attribute in CSC order, for the edge types that have it."""
+    found = {}
+    stores = edge_storages(data)
+    for name in graph.edge_types:
+        if attr not in stores[name]:
+            continue
+        if name is None and may_be_node_level and not stores[name].is_edge_attr(attr):
+            continue
+        found[name] = graph.in_slots(name, dict(raw_items(stores[name]))[attr], attr)
+    return found
