@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,10 +130,16 @@ class NeighborSampler(GraphSampler):
 
     def __getattr__(self, name: str) -> Any:
         """The options, as attributes that PyG's sampler has."""
-        options = self.__dict__.get("options")
-        if name.startswith("_") or options is None:
+        options = vars(self.__dict__["options"]) if "options" in self.__dict__ else {}
+        if name not in options:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(options, name)
+        return options[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        options = self.__dict__.get("options")
+        if options is not None and name in vars(options):
+            name, value = "options", replace(options, **{name: value})
+        super().__setattr__(name, value)
 
     def _build(self) -> _core.NeighborSampler:
         return _core.NeighborSampler(self.graph.builder())

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
-from graphs import check_neighborhood
+from graphs import check_neighborhood, homogeneous
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
 from pyg_graphzero.loader.locality import grouped_order
@@ -513,3 +513,18 @@ def test_locality_and_labor_in_the_order_of_an_optimized_store(homo, tmp_path):
         assert torch.cat(ids).sort().values.tolist() == list(range(3000))
         rows = rank.long()[data.edge_index[1, torch.cat(ids)]]
         assert int((rows.diff() < 0).sum()) <= 101  # rising within each group of 30
+
+
+def test_options_are_attributes_of_the_sampler():
+    sampler = NeighborSampler(homogeneous(), [400])
+    assert (sampler.replace, sampler.time_attr) == (False, None)
+    seeds = NodeSamplerInput(None, torch.tensor([3]))
+    once = sampler.sample_from_nodes(seeds, key=1)
+    sampler.replace = True  # what is sampled from now on follows
+    again = pickle.loads(pickle.dumps(sampler))
+    for each in (sampler, again):
+        assert each.sample_from_nodes(seeds, key=1).row.numel() == 400 > once.row.numel()
+    with pytest.raises(ValueError, match="method: found 'labour'"):
+        sampler.method = "labour"
+    with pytest.raises(AttributeError, match="'NeighborSampler' object has no attribute 'nothing'"):
+        _ = sampler.nothing
