@@ -47,7 +47,7 @@ RowTable encoded_rows(const ByteRows& stored, Encoding encoding,
         "table: expected whole items, and for int8 a scale and a zero_point for each of a row");
   }
   rows.row_bytes = items * static_cast<std::int64_t>(sizeof(float));
-  rows.decode = decoder(encoding);
+  rows.decode = kernels(encoding).decode;
   if (scale) rows.scale = scale->data();
   if (zero_point) rows.zero_point = zero_point->data();
   return rows;

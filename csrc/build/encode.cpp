@@ -7,7 +7,6 @@
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "build/spread.h"
 
 namespace gz {
 namespace {
@@ -87,7 +86,7 @@ std::int64_t RowEncoder::profile(const float* rows, std::int64_t num_rows, int t
       }
     });
   }
-  const auto count = tile_kernels().count;
+  const auto count = spread_counter();
   std::atomic<std::int64_t> first_bad{kNoRow};
   for_tiles(rows, num_rows, threads,
             [&](const RowTile& tile, std::int64_t row, std::int64_t, std::size_t sum) {
@@ -132,7 +131,7 @@ void RowEncoder::encode(const float* rows, std::int64_t num_rows, std::byte* out
       }
     }
   }
-  const auto encode_tile = tile_kernels().encode(encoding_);
+  const auto encode_tile = kernels(encoding_).encode;
   for_tiles(rows, num_rows, threads,
             [&](const RowTile& tile, std::int64_t, std::int64_t number, std::size_t sum) {
               std::byte* const to = out + (tile.rows - rows) * item_bytes(encoding_);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "build/encode_tiles.h"
+#include "build/spread.h"
 #include "storage/encoding.h"
 
 namespace gz {
@@ -20,20 +20,21 @@ struct ColumnLoss {
   double variance = 0;
 };
 
-// Encodes the rows of one attribute, slab by slab. For kInt8 all rows go through profile() first.
+// Encodes the rows of one attribute, slab by slab. Where the encoding has scales, all
+// rows go through profile() first.
 // Results do not depend on the number of threads. Thread safety: none.
 class RowEncoder {
  public:
   RowEncoder(Encoding encoding, std::int64_t num_columns);
 
-  // kInt8: takes `num_rows` rows into account, [num_rows, num_columns]. Returns the first row with
-  // a value that is not finite, or -1; after such a row this encoder is of no further use.
+  // For scales: takes `num_rows` rows into account, [num_rows, num_columns]. Returns the first row
+  // with a value that is not finite, or -1; after such a row this encoder is of no further use.
   std::int64_t profile(const float* rows, std::int64_t num_rows, int threads);
-  // kInt8: fixes scales and zero points, by what profile() saw.
+  // Fixes scales and zero points, by what profile() saw.
   void fit();
 
   // Encodes `num_rows` rows into `out` ([num_rows, num_columns] codes).
-  // REQUIRES fit() before it for kInt8, and rows that profile() has seen.
+  // REQUIRES fit() before it where there are scales, and rows that profile() has seen.
   void encode(const float* rows, std::int64_t num_rows, std::byte* out, int threads);
 
   Encoding encoding() const noexcept { return encoding_; }

@@ -1,4 +1,4 @@
-// The range of values that the int8 code of a column spans.
+// How the values of a column are spread, and the range of them that an int8 code spans.
 #pragma once
 
 #include <array>
@@ -6,11 +6,32 @@
 #include <cstdint>
 #include <limits>
 
-#include "build/encode_tiles.h"
+#include "storage/encoding.h"
 
 namespace gz {
 
-// How the values of one column are spread (see SpreadTile).
+// How values are spread: counts by the logarithm of the distance to a centre on either side of it,
+// eight to an octave over 64 octaves. So outliers of any size leave the resolution of the bulk as
+// it is, and one pass is enough.
+inline constexpr std::int32_t kSpreadBins = 512;
+inline constexpr std::int32_t kBinsPerOctave = 8;
+// A distance's bits, shifted by this, are its exponent and three bits of its mantissa.
+inline constexpr int kBinShift = 20;
+
+struct SpreadTile {
+  Lanes<float> centre{};
+  Lanes<std::int32_t> first_bin{};  // the shifted bits of a distance in bin 0
+  Lanes<float> lowest{}, highest{};
+  // Of every column side by side: the bins below the centre, then those above it, then the zeros,
+  // which any range with 0 in it keeps exactly.
+  std::array<Lanes<std::int64_t>, 2 * kSpreadBins + 1> counts{};
+};
+
+// Counts all values; false if one of them is not finite, and the counts are of no use then.
+using CountSpread = bool (*)(const RowTile& tile, SpreadTile& spread);
+CountSpread spread_counter(Machine machine = Machine::kThis) noexcept;
+
+// The same of one column.
 struct Spread {
   float centre = 0;
   std::int32_t first_bin = 0;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gather/decode.h"
+#include "storage/encoding.h"
 
 namespace gz {
 

@@ -64,7 +64,7 @@ void check_lists(const Csc& csc, std::int64_t begin, std::int64_t end) {
 NeighborSums::NeighborSums(const Csc& csc, std::int64_t first, std::int64_t last,
                            SummedColumn column, const SumLimits& limits, float* sums)
     : column_(std::move(column)),
-      add_(adder(column_.encoding ? &*column_.encoding : nullptr)),
+      add_(kernels(column_.encoding).add),
       sums_(sums),
       threads_(num_threads(limits.threads)) {
   const RowLayout& layout = column_.file.layout;

@@ -10,7 +10,6 @@
 #include <thread>
 #include <vector>
 
-#include "gather/decode.h"
 #include "gather/disk_gather.h"
 #include "gather/read_stats.h"
 #include "io/async_reader.h"

@@ -39,14 +39,17 @@ std::optional<Encoding> encoding_of(std::uint32_t number, const DType& dtype,
                                     const std::string& path) {
   if (number == 0) return std::nullopt;
   std::string expected;
+  std::uint32_t last = 0;
   for (const EncodingFacts& known : kEncodings) {
+    last = std::max(last, known.number);
     if (known.number != number) continue;
     if (known.name == dtype.name) return known.encoding;
     expected += (expected.empty() ? "" : " or ") + std::string(known.name);
   }
   if (expected.empty()) {
-    throw FormatError(path, "encoding", std::to_string(number),
-                      "0 to 2; the file was written by a newer release: upgrade");
+    throw FormatError(
+        path, "encoding", std::to_string(number),
+        "0 to " + std::to_string(last) + "; the file was written by a newer release: upgrade");
   }
   throw FormatError(path, "encoding", found_encoding(number, dtype), expected);
 }

@@ -7,7 +7,6 @@
 #include "base/half.h"
 #include "build/encode.h"
 #include "check.h"
-#include "gather/decode.h"
 #include "gather/gather.h"
 #include "scratch.h"
 #include "storage/column.h"
@@ -26,12 +25,14 @@ TEST(decoders_of_this_machine_agree_with_the_portable_ones) {
     scale.push_back(std::ldexp(1.0F + static_cast<float>(i % 7) / 9, i % 40 - 20));
     zero_point.push_back(std::ldexp(static_cast<float>(i % 11 - 5), i % 30 - 15));
   }
-  for (const Encoding encoding : {Encoding::kFloat16, Encoding::kBFloat16, Encoding::kInt8}) {
+  for (const auto& [encoding, name, item_bytes, number, has_scales, kernels] : kEncodings) {
     for (const std::int64_t count : {std::int64_t{65536}, std::int64_t{13}, std::int64_t{0}}) {
       std::vector<std::byte> fast(4 * 65536 + 1), plain(4 * 65536 + 1);
-      decoder(encoding)(items.data() + 1, count, scale.data(), zero_point.data(), fast.data() + 1);
-      portable_decoder(encoding)(items.data() + 1, count, scale.data(), zero_point.data(),
-                                 plain.data() + 1);
+      for (const auto& [machine, out] :
+           {std::pair{Machine::kThis, &fast}, {Machine::kAny, &plain}}) {
+        kernels(machine).decode(items.data() + 1, count, scale.data(), zero_point.data(),
+                                out->data() + 1);
+      }
       CHECK(fast == plain);
     }
   }
@@ -76,7 +77,7 @@ TEST(an_encoded_column_round_trip) {
                        .num_rows = kRows,
                        .row_bytes = kItems * 4,
                        .row_stride = static_cast<std::int64_t>(column->row_stride()),
-                       .decode = decoder(Encoding::kInt8),
+                       .decode = kernels(Encoding::kInt8).decode,
                        .scale = column->scale().data(),
                        .zero_point = column->zero_point().data()};
   std::vector<std::int64_t> index;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "build/encode.h"
-#include "build/encode_tiles.h"
+#include "build/spread.h"
 #include "check.h"
 
 using namespace gz;
@@ -45,30 +45,30 @@ TEST(tile_kernels_of_this_machine_agree_with_the_portable_ones) {
     bins.centre[c] = start.shift[c] = static_cast<float>(c) * 3 - 20;
     bins.first_bin[c] = 600 + static_cast<std::int32_t>(c);
   }
-  const TileKernels &fast = tile_kernels(), &plain = portable_tile_kernels();
   for (const std::int64_t width : {std::int64_t{16}, std::int64_t{5}}) {
-    for (const Encoding encoding : {Encoding::kFloat16, Encoding::kBFloat16, Encoding::kInt8}) {
-      const auto& values = encoding == Encoding::kInt8 ? finite : anything;
+    for (const EncodingFacts& known : kEncodings) {
+      const auto& values = known.has_scales ? finite : anything;
       const RowTile tile{values.data() + 1, kStride, kRows, width};
       std::vector<std::byte> codes[2];
       LossTile losses[2] = {start, start};
       for (int i = 0; i < 2; ++i) {
         codes[i].resize(2 * kRows * kStride);
-        (i == 0 ? fast : plain).encode(encoding)(tile, scales, codes[i].data(), losses[i]);
+        const Machine machine = i == 0 ? Machine::kThis : Machine::kAny;
+        known.kernels(machine).encode(tile, scales, codes[i].data(), losses[i]);
       }
       CHECK(codes[0] == codes[1]);
       CHECK(same_bytes(losses[0], losses[1]));
     }
     SpreadTile spreads[2] = {bins, bins};
-    CHECK(fast.count({finite.data() + 1, kStride, kRows, width}, spreads[0]));
-    CHECK(plain.count({finite.data() + 1, kStride, kRows, width}, spreads[1]));
+    CHECK(spread_counter()({finite.data() + 1, kStride, kRows, width}, spreads[0]));
+    CHECK(spread_counter(Machine::kAny)({finite.data() + 1, kStride, kRows, width}, spreads[1]));
     CHECK(same_bytes(spreads[0], spreads[1]));
     std::int64_t counted = 0;
     for (const auto& bin : spreads[0].counts) {
       for (const std::int64_t count : bin) counted += count;
     }
     CHECK(counted == kRows * width);
-    CHECK(!fast.count({anything.data() + 1, kStride, kRows, width}, spreads[0]));
+    CHECK(!spread_counter()({anything.data() + 1, kStride, kRows, width}, spreads[0]));
   }
 }
 

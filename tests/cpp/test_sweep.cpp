@@ -13,7 +13,6 @@
 
 #include "base/errors.h"
 #include "check.h"
-#include "gather/decode.h"
 #include "sampling/neighbor_sums.h"
 #include "sampling/reach.h"
 #include "scratch.h"
@@ -137,17 +136,15 @@ TEST(adders_give_the_same_bits_on_any_machine) {
   for (auto& value : scale) value = static_cast<float>(random() % 100) / 7.0F;
   for (auto& value : zero) value = static_cast<float>(random() % 100) / 3.0F;
   for (const std::int64_t count : {0, 1, 7, 8, 9, 64, 101}) {
-    for (const Encoding encoding : {Encoding::kFloat16, Encoding::kBFloat16, Encoding::kInt8}) {
+    for (const KernelsFor kernels :
+         {float32_kernels, float16_kernels, bfloat16_kernels, int8_kernels}) {
       std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
-      adder (&encoding)(items.data() + 1, count, scale.data(), zero.data(), bytes_of(fast));
-      portable_adder (&encoding)(items.data() + 1, count, scale.data(), zero.data(),
-                                 bytes_of(plain));
+      kernels(Machine::kThis)
+          .add(items.data() + 1, count, scale.data(), zero.data(), bytes_of(fast));
+      kernels(Machine::kAny)
+          .add(items.data() + 1, count, scale.data(), zero.data(), bytes_of(plain));
       CHECK(fast == plain);
     }
-    std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
-    adder(nullptr)(items.data() + 3, count, nullptr, nullptr, bytes_of(fast));
-    portable_adder(nullptr)(items.data() + 3, count, nullptr, nullptr, bytes_of(plain));
-    CHECK(fast == plain);
   }
 }
 

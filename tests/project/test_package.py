@@ -78,6 +78,12 @@ def test_folders_of_the_engine_use_those_above_them():
             assert folders.index(used) <= folders.index(source.parent.name), (source, used)
 
 
+def test_an_encoding_is_one_file_and_a_row_of_the_table():
+    for source in (ROOT / "csrc").rglob("*.[ch]*"):
+        if source.parent.name != "storage" or not source.name.startswith("encoding"):
+            assert not re.search(r"Encoding::k|kInt8|kB?Float16\b", source.read_text()), source
+
+
 def test_version_and_types():
     assert gz.__version__ == version("pyg_graphzero")
     package = Path(gz.__file__).parent

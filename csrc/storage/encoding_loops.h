@@ -1,0 +1,190 @@
+// The loops of every encoding, over items and over tiles, for encoding_*.cpp alone. They are
+// written once, without a branch, and compiled for every instruction set that they are dispatched
+// to: each is inlined into a function of that target.
+//
+// An encoding is a `Kind` with
+//   Code                                          what is stored
+//   kIsFinite                                     whether only finite values are encoded
+//   decode(code, i, scale, zero_point)            the float32 of item i
+//   decode8(items, i, scale, zero_point)          the same of eight, for AVX2
+//   encode(values, scales, codes, decoded, clipped)   the values of a row of a tile
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/isa.h"
+#include "storage/encoding.h"
+
+#ifdef GZ_HAS_AVX2_FUNCTIONS
+#include <immintrin.h>
+#define GZ_AVX2 __attribute__((target("avx2,f16c")))
+#endif
+
+#define GZ_INLINE [[gnu::always_inline]] inline
+
+namespace gz {
+namespace {
+
+constexpr std::size_t kLanes = kTileColumns;
+constexpr std::int32_t kInfinity = 0x7F800000;
+
+// Calls body(c) for every lane. Left as a loop, which becomes vector code as a whole; unrolled,
+// only some of its statements would.
+template <class Body>
+GZ_INLINE void for_lanes(const Body& body) {
+#pragma GCC unroll 1
+  for (std::size_t c = 0; c < kLanes; ++c) body(c);
+}
+
+GZ_INLINE std::int32_t magnitude_of(float value) {
+  return static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(value) & 0x7FFFFFFFU);
+}
+
+GZ_INLINE bool is_full(const RowTile& tile) { return tile.num_columns == kTileColumns; }
+
+// The values of a row, with zeros in the lanes beyond a narrow tile.
+template <bool kFull>
+GZ_INLINE void load(const RowTile& tile, std::int64_t row, Lanes<float>& values) {
+  const auto count = kFull ? kLanes : static_cast<std::size_t>(tile.num_columns);
+  std::memcpy(values.data(), tile.rows + row * tile.stride, count * sizeof(float));
+}
+
+template <class Kind, bool kFull>
+GZ_INLINE void encode_tile(const RowTile& tile, const ScaleTile& scale, std::byte* out,
+                           LossTile& total) {
+  using Code = typename Kind::Code;
+  Lanes<Code> codes;
+  Lanes<float> values{}, decoded;
+  Lanes<std::int32_t> clipped;
+  const ScaleTile scales = scale;
+  LossTile loss = total;
+  Lanes<std::int32_t> num_clipped{}, num_finite{};
+  const auto num_columns = kFull ? kLanes : static_cast<std::size_t>(tile.num_columns);
+  for (std::int64_t row = 0; row < tile.num_rows; ++row) {
+    load<kFull>(tile, row, values);
+    Kind::encode(values, scales, codes, decoded, clipped);
+    std::memcpy(out + row * tile.stride * static_cast<std::int64_t>(sizeof(Code)), codes.data(),
+                num_columns * sizeof(Code));
+    for_lanes([&](std::size_t c) {
+      const bool is_finite = Kind::kIsFinite || magnitude_of(values[c]) < kInfinity;
+      num_clipped[c] += clipped[c];
+      num_finite[c] += is_finite;
+      // What is not finite adds nothing: as if it were the shift, stored exactly.
+      values[c] = is_finite ? values[c] : loss.shift[c];
+      decoded[c] = is_finite ? decoded[c] : values[c];
+    });
+    for_lanes([&](std::size_t c) {
+      const double value = static_cast<double>(values[c]);
+      const double moved = value - static_cast<double>(loss.shift[c]);
+      const double error = std::fabs(static_cast<double>(decoded[c]) - value);
+      loss.sum[c] += moved;
+      loss.sum_of_squares[c] += moved * moved;
+      loss.max_abs_error[c] = error > loss.max_abs_error[c] ? error : loss.max_abs_error[c];
+      loss.squared_error[c] += error * error;
+    });
+  }
+  for_lanes([&](std::size_t c) {
+    loss.clipped[c] += num_clipped[c];
+    loss.count[c] += num_finite[c];
+  });
+  total = loss;
+}
+
+template <class Kind>
+void encode_portable(const RowTile& tile, const ScaleTile& scale, std::byte* out, LossTile& loss) {
+  if (is_full(tile)) return encode_tile<Kind, true>(tile, scale, out, loss);
+  encode_tile<Kind, false>(tile, scale, out, loss);
+}
+
+// What becomes of a number once it is decoded.
+struct Store {
+  static void put(std::byte* at, float value) { std::memcpy(at, &value, sizeof value); }
+#ifdef GZ_HAS_AVX2_FUNCTIONS
+  GZ_AVX2 static void put8(std::byte* at, __m256 values) {
+    _mm256_storeu_ps(reinterpret_cast<float*>(at), values);
+  }
+#endif
+};
+
+struct Add {
+  static void put(std::byte* at, float value) {
+    float sum;
+    std::memcpy(&sum, at, sizeof sum);
+    sum += value;
+    std::memcpy(at, &sum, sizeof sum);
+  }
+#ifdef GZ_HAS_AVX2_FUNCTIONS
+  GZ_AVX2 static void put8(std::byte* at, __m256 values) {
+    auto* const to = reinterpret_cast<float*>(at);
+    _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), values));
+  }
+#endif
+};
+
+template <class Kind, class Put>
+GZ_INLINE void decode_from(std::int64_t begin, const std::byte* items, std::int64_t count,
+                           const float* scale, const float* zero_point, std::byte* out) {
+  for (std::int64_t i = begin; i < count; ++i) {
+    typename Kind::Code code;
+    std::memcpy(&code, items + i * static_cast<std::int64_t>(sizeof code), sizeof code);
+    Put::put(out + i * static_cast<std::int64_t>(sizeof(float)),
+             Kind::decode(code, i, scale, zero_point));
+  }
+}
+
+template <class Kind, class Put>
+void decode_portable(const std::byte* items, std::int64_t count, const float* scale,
+                     const float* zero_point, std::byte* out) {
+  decode_from<Kind, Put>(0, items, count, scale, zero_point, out);
+}
+
+#ifdef GZ_HAS_AVX2_FUNCTIONS
+
+template <class Kind>
+GZ_AVX2 void encode_avx2(const RowTile& tile, const ScaleTile& scale, std::byte* out,
+                         LossTile& loss) {
+  if (is_full(tile)) return encode_tile<Kind, true>(tile, scale, out, loss);
+  encode_tile<Kind, false>(tile, scale, out, loss);
+}
+
+template <class Kind, class Put>
+GZ_AVX2 void decode_avx2(const std::byte* items, std::int64_t count, const float* scale,
+                         const float* zero_point, std::byte* out) {
+  std::int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    Put::put8(out + 4 * i, Kind::decode8(items, i, scale, zero_point));
+  }
+  decode_from<Kind, Put>(i, items, count, scale, zero_point, out);
+}
+
+#endif
+
+inline bool has_avx2() {
+#ifdef GZ_HAS_AVX2_FUNCTIONS
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+#else
+  return false;
+#endif
+}
+
+// `Kind`'s functions for a machine.
+template <class Kind>
+const EncodingKernels& kernels_of(Machine machine) noexcept {
+  constexpr bool kEncodes = requires { &Kind::encode; };
+  EncodeTile encode = nullptr;
+  if constexpr (kEncodes) encode = encode_portable<Kind>;
+  static const EncodingKernels portable{decode_portable<Kind, Store>, decode_portable<Kind, Add>,
+                                        encode};
+#ifdef GZ_HAS_AVX2_FUNCTIONS
+  if constexpr (kEncodes) encode = encode_avx2<Kind>;
+  static const EncodingKernels avx2{decode_avx2<Kind, Store>, decode_avx2<Kind, Add>, encode};
+  if (machine == Machine::kThis && has_avx2()) return avx2;
+#endif
+  return portable;
+}
+
+}  // namespace
+}  // namespace gz
