@@ -26,6 +26,7 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from harness.record import parser
+from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.util.system import private_rss
 
@@ -68,12 +69,15 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
     loader = loader_of(store, draw, draw.randint(0, 4), options)
     pager = pager_of(store.contents)
     try:
-        plan = pager.plan_for(loader)
+        files = pager.files_for(loader)
     except gz.MemoryBudgetError:
         return "refused"
-    pager.memory_plan = replace(
-        plan, window=draw.choice([1, 2, 5, 64]), windows=int(plan.windows * draw.random())
+    plan = replace(
+        files.plan,
+        window=draw.choice([1, 2, 5, 64]),
+        windows=int(files.plan.windows * draw.random()),
     )
+    pager.use(PagedFiles(store.contents, plan, files.chosen, files.merge_gap))
     expected = loader_of(gz.open(stores[0]), draw, 0, options)
     stop = draw.choice([3, 40, 10**9])
     reference = iter(expected)
@@ -88,7 +92,7 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
         if number >= stop:
             break
     outcome = "whole" if plan.is_whole else "from disk"
-    return f"{outcome}, topology too" if pager.topologies else outcome
+    return f"{outcome}, topology too" if files.topologies else outcome
 
 
 def main(argv: list[str] | None = None) -> None:

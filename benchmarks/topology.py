@@ -16,10 +16,12 @@ import torch
 
 import pyg_graphzero as gz
 from harness.record import OUT, parser, record, sampling_arguments, write
-from pyg_graphzero import _core
 from pyg_graphzero.bench.page_cache import drop
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.memory.paged import PagedFiles
+from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.util.disk import probe
 from pyg_graphzero.util.machine import machine
 
@@ -50,8 +52,15 @@ def main(argv: list[str] | None = None) -> None:
 def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -> dict[str, Any]:
     """One epoch over pages; window 0: over the map."""
     torch.manual_seed(0)
+    store = gz.open(path)
+    if window > 0:
+        (topology,) = (t.topology for t in store.contents.schema.edge_types)
+        plan = MemoryPlan(
+            store.contents.memory, 0, {}, topology_window=window, topology_windows=64 << 20
+        )
+        pager_of(store.contents).use(PagedFiles(store.contents, plan, {topology: 0}, merge_gap))
     loader = gz.loader.NeighborLoader(
-        gz.open(path).data(),
+        store.data(),
         args.fanout,
         input_nodes=torch.randperm(args.nodes)[: args.batches * args.batch_size],
         batch_size=args.batch_size,
@@ -59,17 +68,6 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
         prefetch_factor=-(-2 * max(window, 1) // args.workers),
         shuffle=True,
     )
-    if window > 0:
-        graph = loader.graph_sampler.graph
-        topology = graph.contents.topology(None)
-        graph.paged[None] = _core.PagedRows(
-            topology.num_edges,
-            [_core.ColumnFile.of_indices(topology)],
-            _core.DiskGather(num_threads=1),
-            merge_gap=merge_gap,
-        )
-        graph.window = (window, 64 << 20)
-        loader.graph_sampler.restart()
     drop(path.rglob("*.gl"))
     with Clock() as clock:
         edges = sum(batch.edge_index.size(1) for batch in loader)

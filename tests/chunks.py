@@ -73,7 +73,8 @@ NO_CHUNKS: dict[str, set[str]] = {
 NAMELESS: dict[str, set[str]] = {
     "tune.doctor": {"64 << 20"},
     "loader.blocks": {"16 << 20"},
-    "memory.pager": {"16 << 20"},
+    "memory.pager": {"_TRIAL_BYTES"},
+    "memory.paged": {"16 << 20"},
 }
 
 both = pytest.mark.parametrize("chunks", ["usual", "tiny"], indirect=True)

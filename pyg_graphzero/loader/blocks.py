@@ -20,10 +20,11 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.loader.plan import BatchPlan
-from pyg_graphzero.memory.pager import Pager
+from pyg_graphzero.memory.files import file_of
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.util.disk import READER_BYTES, probe
 
@@ -127,7 +128,7 @@ class Blocks:
     """The blocks of one epoch of a sweep, one ahead.
 
     Args:
-        pager: The store's: it knows which files attributes are in.
+        contents: The store's files.
         room: What its blocks may take.
         bounds: The rows of each batch, see :class:`~.sweep.SweepLoader`.
         node_type: Of these rows.
@@ -143,24 +144,23 @@ class Blocks:
 
     # As the plan sees it, which asks this as it asks a pager.
     is_loaded = True
-    memory_plan = None
 
     def __init__(
         self,
-        pager: Pager,
+        contents: StoreContents,
         room: SweepPlan,
         bounds: Tensor,
         node_type: str | None,
         graph: SampledGraph,
         plan_of: Callable[[Blocks], BatchPlan],
     ) -> None:
-        self.pager = pager
+        self.contents = contents
         self.room = room
         self.bounds = bounds
         self.node_type = node_type
         self.graph = graph
         self.reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
-        self.merge_gap = probe(self.pager.contents.path).merge_gap
+        self.merge_gap = probe(contents.path).merge_gap
         self.is_cancelled = threading.Event()
         self.reads = _core.ReadStats()
         self.topology_bytes = 0
@@ -175,14 +175,14 @@ class Blocks:
         self._read_ahead(0)
 
     def file_of(self, value: Any) -> str | None:
-        """As :meth:`Pager.file_of`."""
-        return self.pager.file_of(value)
+        """As :meth:`PagedFiles.file_of`."""
+        return file_of(self.contents, value)
 
     def rows(self, file: str) -> _core.PagedRows | None:
         """None of a column's rows; a block's are to take their place."""
         if file in self.room.held:
             return None
-        column = self.pager.contents.column(file)
+        column = self.contents.column(file)
         none = _core.PagedRows(column.shape[0], [_core.ColumnFile.of(column)], self.reader)
         self._none[file] = none
         return none
@@ -238,7 +238,7 @@ class Blocks:
         if self._mapped >= self.room.mapped // 2:
             self._mapped = 0
             for name in self.graph.edge_types:
-                self.pager.contents.topology(name).forget_pages()
+                self.contents.topology(name).forget_pages()
 
     def close(self) -> None:
         """Has what is under way end soon."""
@@ -260,7 +260,7 @@ class _Reading:
 
     def __init__(self, blocks: Blocks, block: Block) -> None:
         self.block = block
-        self.contents = blocks.pager.contents
+        self.contents = blocks.contents
         self.room = blocks.room
         self.bounds = blocks.bounds
         self.graph = blocks.graph
@@ -315,7 +315,7 @@ class _Reading:
             block.stop = self.bounds.numel() - 1
             return []
         found = _core.reach(
-            self.graph.builder(), self.dst_type, engine_array(self.bounds), block.first,
+            self.graph.builder({}), self.dst_type, engine_array(self.bounds), block.first,
             row_bytes, edge_bytes, self.room.block, self.room.mapped // 2,
         )  # fmt: skip
         block.stop = found.stop

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
 from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.pager import Pager, pager_of
 from pyg_graphzero.memory.plan import MAX_WINDOW
 from pyg_graphzero.memory.quota import EpochQuota
@@ -26,6 +28,8 @@ from pyg_graphzero.util.system import free_memory
 
 # What batches that wait for the consumer may take of the memory that is free.
 _SHARE_AHEAD = 0.25
+# How batches are put together of what is in memory whole; what is read is in `PagedFiles.made`.
+_plans_in_memory: WeakKeyDictionary[Any, BatchPlan] = WeakKeyDictionary()
 
 
 class EngineLoader(KeyedLoader):
@@ -46,7 +50,6 @@ class EngineLoader(KeyedLoader):
     edge_ids: bool = True  # batches have e_id
     node_ids: bool = True  # n_id are the user's nodes; else rows of the store
     # Made when they are first wanted; they stay behind when the loader is pickled.
-    _plan: BatchPlan | None = None
     _idle_pipeline: _core.Pipeline | None = None
     _locks_pages: bool = False
     _stats: LoaderStats | None = None
@@ -98,39 +101,33 @@ class EngineLoader(KeyedLoader):
         own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn
         return own and isinstance(self.graph_sampler, GraphSampler)
 
-    def _current_plan(self) -> BatchPlan:
-        plan, sampler, pager = self._plan, self.graph_sampler, self._pager()
-        if plan is None or not plan.is_for(self.data, sampler.graph, self._locks_pages, pager):
-            if pager is not None:
-                pager.plan_for(self)
-                pager.apply(self)
-            plan = self._plan = BatchPlan(
-                self.data, sampler, self._locks_pages, self.edge_ids, pager, self.node_ids
-            )
-        return plan
-
-    def forget_plan(self) -> None:
-        """Has it ask anew what is in memory before its next epoch."""
-        self._plan = None
-
     def _pager(self) -> Pager | None:
         return pager_of(self.graph_sampler.graph.contents)
 
-    def _quota(self) -> EpochQuota | None:
-        """What an epoch may use of a budget of memory; None where all is in memory."""
-        if isinstance(self.data, tuple):
-            return None
+    def _files(self) -> PagedFiles | None:
+        """What of a store is in memory for an epoch that begins now."""
+        pager = None if isinstance(self.data, tuple) else self._pager()
+        return None if pager is None else pager.files_for(self)
+
+    def _current_plan(self) -> BatchPlan:
+        """By what is in memory, whatever epoch it was decided for."""
         pager = self._pager()
-        memory_plan = None if pager is None else pager.plan_for(self)
-        if self._plan is not None and self._plan.memory_plan is not memory_plan:
-            self._plan = None  # of another memory_plan: what an epoch begins with, it ends with
-        plan = self._current_plan()
-        if pager is None or memory_plan is None or memory_plan.is_whole:
-            return None
-        size = pager.relative_size(self)
-        window = max(1, int(memory_plan.window_of(self.epoch_length()) / size))
-        plan.columns.read_into(pager.quotas.windows, window)
-        return pager.quotas.begin(self.num_workers, size)
+        return self._plan_by(None if pager is None else pager.files or pager.files_for(self))
+
+    def _plan_by(self, files: PagedFiles | None) -> BatchPlan:
+        made = _plans_in_memory if files is None else files.made
+        plan, sampler = made.get(self), self.graph_sampler
+        if plan is None or not plan.is_for(self.data, sampler.graph, self._locks_pages):
+            reading = None if files is None else files.reading(sampler, self._size_in(files))
+            plan = made[self] = BatchPlan(
+                self.data, sampler, self._locks_pages, self.edge_ids, files, self.node_ids, reading
+            )
+        return plan
+
+    def _size_in(self, files: PagedFiles) -> float:
+        """How large a batch is, in batches that there is room for."""
+        pager = self._pager()
+        return 1.0 if pager is None or files.plan.is_whole else pager.relative_size(self)
 
     def epoch_length(self) -> int:
         """How many batches an epoch has."""
@@ -144,17 +141,17 @@ class EngineLoader(KeyedLoader):
         """Whether the epoch may ask for one more batch ahead now; always where none is pending."""
         return True
 
-    def _request(self, index: Any, key: int) -> Request:
+    def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
         prepared = self._prepare(as_positions(index), key)
+        reading = None if plan is None else plan.reading
         gathers = (
             self.graph_sampler.is_final
             and not self.transform_sampler_output
-            and not isinstance(self.data, tuple)
             and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
         )
-        plan = self._current_plan() if gathers else None
-        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns)
+        plan = plan if gathers else None
+        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
         return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key))
 
     def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
@@ -179,9 +176,10 @@ class EngineLoader(KeyedLoader):
         iterator: Any
         if self._runs_in_engine():
             self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
+            epoch = _Epoch(self)
             hooks = Hooks(
-                self._quota, self._take_pipeline, self._return_pipeline,
-                self._may_ask, self._request, self._finish,
+                epoch.quota, self._take_pipeline, self._return_pipeline,
+                self._may_ask, epoch.request, self._finish,
             )  # fmt: skip
             iterator = BatchIterator(self, hooks)
             self._stats, is_ready = iterator.stats, iterator.is_ready
@@ -223,5 +221,32 @@ class EngineLoader(KeyedLoader):
             pipeline.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_plan", "_idle_pipeline", "_stats")
+        own = ("_idle_pipeline", "_stats")
         return {k: v for k, v in self.__dict__.items() if k not in own}
+
+
+class _Epoch:
+    """One epoch of a loader: it ends with the plan of memory that it began with."""
+
+    def __init__(self, loader: EngineLoader) -> None:
+        self._loader = loader
+        self._files: PagedFiles | None = None
+
+    def quota(self) -> EpochQuota | None:
+        """What it may use of a budget of memory; None where all is in memory."""
+        loader = self._loader
+        files = self._files = loader._files()
+        if files is None or files.quotas is None:
+            return None
+        size = loader._size_in(files)
+        window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
+        loader._plan_by(files).columns.read_into(files.quotas.windows, window)
+        return files.quotas.begin(loader.num_workers, size)
+
+    def request(self, index: Any, key: int) -> Request:
+        """How the batch of some positions is made."""
+        loader, files = self._loader, self._files
+        if files is not None and files.is_foreign:
+            files = self._files = loader._files()
+        plan = None if isinstance(loader.data, tuple) else loader._plan_by(files)
+        return loader._request(plan, index, key)

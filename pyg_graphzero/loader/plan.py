@@ -13,10 +13,9 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric.loader.utils import index_select
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.pyg.data import empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
-from pyg_graphzero.sampling.base import GraphSampler, Sampled
+from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import (
     EncodedRows,
@@ -69,15 +68,11 @@ class _Storage:
 
 
 class RowsOfFiles(Protocol):
-    """Where rows come from that are not in memory whole: a pager, or a block of a sweep."""
+    """Files of which not all is in memory: a store's by a plan of memory, or a sweep's blocks."""
 
     @property
     def is_loaded(self) -> bool:
         """All rows that batches ask for are there already."""
-
-    @property
-    def memory_plan(self) -> MemoryPlan | None:
-        """Of a budget, that they are read by."""
 
     def file_of(self, value: Any) -> str | None:
         """The file that an attribute's rows are in; None where they are in memory."""
@@ -97,8 +92,9 @@ class BatchPlan:
         sampler: Knows the graph, and the original ids of sampled edges.
         locks_pages: Rows go to page-locked memory (see ``lock_pages_with_cuda``).
         edge_ids: Batches have ``e_id``.
-        pager: Knows which of the store's columns are not in memory whole; None: all are.
+        files: Which of the store's columns are not in memory whole; None: all are.
         node_ids: ``n_id`` are the user's nodes; else rows of the store.
+        reading: Where the sampler finds neighbours; None: in memory, or mapped.
     """
 
     def __init__(
@@ -107,15 +103,16 @@ class BatchPlan:
         sampler: GraphSampler,
         locks_pages: bool = False,
         edge_ids: bool = True,
-        pager: RowsOfFiles | None = None,
+        files: RowsOfFiles | None = None,
         node_ids: bool = True,
+        reading: Reading | None = None,
     ) -> None:
         self.data = data
         self.locks_pages = locks_pages
         self.has_edge_ids = edge_ids
         self.has_node_ids = node_ids
-        self.pager = pager
-        self.memory_plan = None if pager is None else pager.memory_plan  # what was in memory then
+        self.reading = reading
+        self._files = files
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
@@ -131,16 +128,11 @@ class BatchPlan:
             store = data[edge_type] if hetero else data._store
             self._edges[edge_type] = self._plan_edges(edge_type, store, i)
         self._seen = _seen(data)
+        self._files = None  # they keep the plans that were made by them
 
-    def is_for(
-        self,
-        data: Any,
-        graph: SampledGraph,
-        locks_pages: bool = False,
-        pager: RowsOfFiles | None = None,
-    ) -> bool:
+    def is_for(self, data: Any, graph: SampledGraph, locks_pages: bool = False) -> bool:
         """Whether it was made for these, and the graph's attributes are still what they were."""
-        is_same = data is self.data and graph is self.graph and pager is self.pager
+        is_same = data is self.data and graph is self.graph
         return is_same and locks_pages == self.locks_pages and self._seen == _seen(data)
 
     def gather(self, sampled: Sampled, num_threads: int) -> _core.Gathered:
@@ -299,15 +291,15 @@ class BatchPlan:
 
     def _page(self, value: Tensor | EncodedRows, by: int) -> int:
         """The number of the paged rows that an attribute's come from; -1 where it is in memory."""
-        file = None if self.pager is None else self.pager.file_of(value)
+        file = None if self._files is None else self._files.file_of(value)
         num_lists = len(self.node_types) + len(self.edge_types)
         if file is None or by >= num_lists:  # what lists lead to is known when they are read
             return -1
         if (file, by) not in self._paged:
-            assert self.pager is not None
-            rows = self.pager.rows(file)
+            assert self._files is not None
+            rows = self._files.rows(file)
             self._paged[file, by] = (
-                -1 if rows is None else self.columns.add_paged(by, rows, self.pager.is_loaded)
+                -1 if rows is None else self.columns.add_paged(by, rows, self._files.is_loaded)
             )
         return self._paged[file, by]
 

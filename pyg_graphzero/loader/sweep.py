@@ -21,7 +21,9 @@ from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.pipeline import Request
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.pager import Pager, bytes_of_rows, pager_of
+from pyg_graphzero.memory.files import bytes_of_rows, files_of
+from pyg_graphzero.memory.paged import PagedFiles
+from pyg_graphzero.memory.prefetch import prefetch_files
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.store.columns import engine_array
@@ -77,30 +79,23 @@ class SweepLoader(NeighborLoader):
             edge_ids=False,
         )
 
-    @property
-    def own_pager(self) -> Pager:
-        """The pager of the store; it knows which files attributes are in."""
-        pager = pager_of(self.graph_sampler.graph.contents)
-        assert pager is not None, "data is a store's"
-        return pager
-
     def _pager(self) -> None:
-        """None: what is read is up to the blocks."""
+        """None: what is in memory is up to the blocks."""
 
-    def _begin(self) -> Any:
+    def _files(self) -> None:
         self._blocks = self._new_blocks()
-        return super()._begin()
 
     def _new_blocks(self) -> Blocks | None:
         """The blocks of an epoch; None where the store is in memory whole."""
-        pager, bounds, graph = self.own_pager, self.bounds, self.graph_sampler.graph
+        bounds, graph = self.bounds, self.graph_sampler.graph
+        contents = graph.contents
         rows, edges = bounds.diff(), torch.zeros(bounds.numel() - 1, dtype=torch.int64)
         if rows.numel() == 0:
             return None
         for name in graph.edge_types:
             if name is None or name[2] == self.node_type:
-                edges += pager.contents.bounds_at(name, bounds).diff()
-        nodes, files = rows + edges, pager.files(self)
+                edges += contents.bounds_at(name, bounds).diff()
+        nodes, files = rows + edges, files_of(self)
         out_bytes = max(bytes_of_rows(self.data).values())
         ahead = 2 + max(1, self.num_workers * (self.prefetch_factor or 1))
         costs = nodes * out_bytes + edges * _EDGE_BYTES
@@ -108,27 +103,27 @@ class SweepLoader(NeighborLoader):
         stored = max((file.row_bytes for file in files if file.kind == "node"), default=0)
         of_edges = sum(file.row_bytes for file in files if file.kind == "edge")
         largest = int(nodes.max()) * stored + int(edges.max()) * of_edges
-        room = plan_sweep(pager.memory, private_rss(), files, flight, largest)
+        room = plan_sweep(contents.memory, private_rss(), files, flight, largest)
         if room is None:
-            pager.prefetch([file.name for file in files])
+            prefetch_files(contents, [file.name for file in files])
             return None
-        pager.prefetch(room.held)
+        prefetch_files(contents, room.held)
 
         def plan_of(blocks: Blocks) -> BatchPlan:
             return BatchPlan(self.data, self.graph_sampler, self._locks_pages, False, blocks, False)
 
-        return Blocks(pager, room, bounds, self.node_type, graph, plan_of)
+        return Blocks(contents, room, bounds, self.node_type, graph, plan_of)
 
     def _may_ask(self) -> bool:
         return self._blocks is None or self._blocks.may_ask()
 
-    def _request(self, index: Any, key: int) -> Request:
+    def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
         if self._blocks is not None:
             self._blocks.enter(int(as_positions(index)[0]))
-        return super()._request(index, key)
+        return super()._request(plan, index, key)
 
-    def _current_plan(self) -> BatchPlan:
-        return super()._current_plan() if self._blocks is None else self._blocks.plan
+    def _plan_by(self, files: PagedFiles | None) -> BatchPlan:
+        return super()._plan_by(None) if self._blocks is None else self._blocks.plan
 
     def _prepare(self, index: Any, key: int) -> Prepared:
         number = int(index[0])

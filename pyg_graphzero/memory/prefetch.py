@@ -8,14 +8,24 @@ the first batches are made.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import prefetch
 
 # The disk is asked for so much at once.
 _PIECE = 8 << 20
+
+
+def prefetch_files(contents: StoreContents, files: Collection[str]) -> threading.Thread:
+    """Has columns and topologies of a store read; see :func:`prefetch_all`."""
+    paths = [contents.column(file).path for file in contents.columns if file in files]
+    for t in contents.schema.edge_types:
+        if t.topology in files:
+            paths.append(contents.topology(t.name).path)
+    return prefetch_all([Path(path) for path in paths])
 
 
 def prefetch_all(paths: Sequence[Path]) -> threading.Thread:

@@ -14,7 +14,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.memory.plan import BatchSize
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.sampling.base import Seeds
+from pyg_graphzero.sampling.base import Reading, Seeds
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array, row_table
 from pyg_graphzero.store.schema import EdgeType
@@ -178,6 +178,7 @@ class Profile:
 
 def profile(
     source: BatchSource,
+    reading: Reading | None = None,
     *,
     seconds: float = SECONDS,
     most: int = MOST_BATCHES,
@@ -196,6 +197,7 @@ def profile(
 
     Args:
         source: The loader.
+        reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         seconds: When to stop counting.
         most: Batches to count, as far as an epoch has so many; 0: count those that are kept.
         counts: Count how many batches had each row; else only how large they are.
@@ -212,7 +214,7 @@ def profile(
     found = Profile(-(-num_seeds // size), accesses)
     if num_seeds == 0:
         return found
-    recipe, counted = sampler.recipe(), min(most, found.epoch)
+    recipe, counted = sampler.recipe(None, reading), min(most, found.epoch)
 
     def requests(positions: Iterator[Tensor], first_key: int) -> Iterator[tuple[Seeds, int]]:
         for key, index in enumerate(positions, first_key):

@@ -67,7 +67,7 @@ class EpochQuotas:
     """
 
     def __init__(self, plan: MemoryPlan) -> None:
-        self._division = plan
+        self._plan = plan
         # Weakly: of an epoch that failed to begin, nobody is left to give it back.
         self._under_way: WeakSet[EpochQuota] = WeakSet()
         self.windows = _core.WindowRoom(plan.window, plan.windows)
@@ -77,7 +77,7 @@ class EpochQuotas:
 
     def begin(self, num_workers: int, size: float = 1.0) -> EpochQuota:
         """A quota for an epoch that begins now; ``size`` is that of its batches, as in a quota."""
-        plan, others = self._division, list(self._under_way)
+        plan, others = self._plan, list(self._under_way)
         share = plan.ready / (len(others) + 1) / size
         ready = max(1, round(share) - CONSUMER_BATCHES)
         each = plan.batches // plan.ready
@@ -91,7 +91,7 @@ class EpochQuotas:
 
     def ahead(self, quota: EpochQuota) -> int:
         """How far one may be ahead now."""
-        window, number = self._division.window, len(self)
+        window, number = self._plan.window, len(self)
         total = WINDOWS_AHEAD * window
         most = total // number if number > 1 else total - window // _SPARE
         others = (other for other in self._under_way if other is not quota)

@@ -1,8 +1,7 @@
 """What an epoch will read, and how long it will take: training's decisions, rehearsed.
 
 The budget is divided, rows are chosen and reads are planned by the same functions as for training
-(:mod:`.plan`, :mod:`.pager`, ``_core.ReadForecast``); only that nothing
-is read.
+(:mod:`.plan`, :mod:`.hot_rows`, ``_core.ReadForecast``); only that nothing is read.
 """
 
 from __future__ import annotations

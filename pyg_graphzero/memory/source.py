@@ -34,6 +34,3 @@ class BatchSource(Protocol):
 
     def trial(self, index: Tensor, key: int) -> Prepared:
         """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
-
-    def forget_plan(self) -> None:
-        """Has it ask anew what is in memory before its next epoch."""

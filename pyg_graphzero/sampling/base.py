@@ -19,6 +19,7 @@ from torch_geometric.sampler import (
 from pyg_graphzero import _core
 from pyg_graphzero.sampling.graph import (
     EdgePermutation,
+    PagedNeighbours,
     SampledGraph,
 )
 from pyg_graphzero.store.columns import look_up
@@ -50,6 +51,20 @@ class Sampled:
     num_sampled_edges: list[list[int]] | None = None
 
 
+@dataclass(frozen=True)
+class Reading:
+    """Where an engine finds neighbours.
+
+    Attributes:
+        engine: The engine's sampler, over neighbours in memory or mapped, or over some that are
+            read.
+        window: For how many batches those are read at once, and how many bytes.
+    """
+
+    engine: Any
+    window: tuple[int, int] = (1, 0)
+
+
 @dataclass
 class Prepared:
     """A batch that can be sampled.
@@ -78,20 +93,35 @@ class GraphSampler(BaseSampler):
         self.graph = graph
         self.is_hetero = is_hetero
         self.num_threads = num_threads
-        self.restart()
+        self._open()
 
-    def restart(self) -> None:
-        """Samples from what the graph has by now."""
-        self.engine = self._build()
+    def _open(self) -> None:
+        self._mapped = Reading(self._build({}))
         self._recycling = _core.Recycling()  # the memory of a dead batch serves the next one
 
     @abstractmethod
-    def _build(self) -> Any:
-        """The engine's sampler over ``self.graph``."""
+    def _build(self, paged: PagedNeighbours) -> Any:
+        """The engine's sampler over ``self.graph``; see :meth:`SampledGraph.builder`."""
+
+    def reading(self, paged: PagedNeighbours, window: tuple[int, int]) -> Reading:
+        """What to give to :meth:`recipe` for neighbours that are read."""
+        return Reading(self._build(paged), window)
+
+    @property
+    def engine(self) -> Any:
+        """The engine's sampler over neighbours in memory; a store's are mapped."""
+        return self._mapped.engine
 
     @abstractmethod
-    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
-        """How the engine makes batches: samples, and gathers what ``plan`` says."""
+    def recipe(
+        self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
+    ) -> _core.Recipe:
+        """How the engine makes batches.
+
+        Args:
+            plan: What it gathers; None: nothing.
+            reading: Of neighbours; None: they are in memory, or mapped.
+        """
 
     @abstractmethod
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
@@ -212,11 +242,11 @@ class GraphSampler(BaseSampler):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("engine", "_recycling")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_mapped", "_recycling")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.restart()
+        self._open()
 
     @property
     def num_nodes(self) -> Any:

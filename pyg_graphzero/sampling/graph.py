@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,9 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder
 from pyg_graphzero.store.schema import EdgeType
 
+#: Neighbours (``ColumnFile.of_indices``) of edge types of which memory holds a part only.
+PagedNeighbours = Mapping[EdgeType | None, _core.PagedRows]
+
 
 @dataclass
 class SampledGraph:
@@ -49,10 +53,6 @@ class SampledGraph:
         node_times: Comparable times of the nodes by type, where the time attribute is theirs; in
             the user's order.
         float_times: Whether times are compared as floats; None without times.
-        paged: Neighbours (``ColumnFile.of_indices``) by edge type of a store, where memory holds a
-            part of them only; by default they are mapped. Not pickled: what another process may
-            keep in memory is decided there.
-        window: For how many batches paged neighbours are read at once, and how many bytes.
     """
 
     node_types: dict[str | None, int]
@@ -64,13 +64,11 @@ class SampledGraph:
     orders: dict[EdgeType | None, EdgeOrder] = field(default_factory=dict)
     node_times: dict[str | None, Tensor] = field(default_factory=dict)
     float_times: bool | None = None
-    paged: dict[EdgeType | None, _core.PagedRows] = field(default_factory=dict)
-    window: tuple[int, int] = (16, 64 << 20)
 
     def __getstate__(self) -> dict[str, Any]:
         # What lies in the store's files is found again there, not pickled.
         held = {name: ids for name, ids in self.edge_ids.items() if name in self.arrays}
-        return {**self.__dict__, "edge_ids": held, "paged": {}}
+        return {**self.__dict__, "edge_ids": held}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -163,8 +161,12 @@ class SampledGraph:
             raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
         return first, last - first
 
-    def builder(self) -> _core.SamplerBuilder:
-        """What the engine's samplers over these arrays are built from."""
+    def builder(self, paged: PagedNeighbours) -> _core.SamplerBuilder:
+        """What the engine's samplers over these arrays are built from.
+
+        Args:
+            paged: Neighbours that are read from a store's files; the others are mapped.
+        """
         position = {name: i for i, name in enumerate(self.node_types)}
         builder = _core.SamplerBuilder(list(self.node_types.values()))
         for i, name in enumerate(self.edge_types):
@@ -176,7 +178,7 @@ class SampledGraph:
                 builder.add_arrays(src, dst, indptr, indices, num_src, f"edge type {name}")
             else:
                 assert self.contents is not None
-                builder.add_file(src, dst, self.contents.topology(name), self.paged.get(name))
+                builder.add_file(src, dst, self.contents.topology(name), paged.get(name))
             if name in self.orders:
                 order = self.orders[name]
                 builder.set_order(i, order.slots, order.times, order.cumulative)

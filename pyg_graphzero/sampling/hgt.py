@@ -10,8 +10,8 @@ from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NodeS
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.sampling.base import GraphSampler, Prepared, Seeds
-from pyg_graphzero.sampling.graph import graph_of, resolve
+from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Seeds
+from pyg_graphzero.sampling.graph import PagedNeighbours, graph_of, resolve
 from pyg_graphzero.store.columns import engine_array
 
 
@@ -60,8 +60,8 @@ class HGTSampler(GraphSampler):
         super().__init__(graph_of(data), True, num_threads)
         self.num_samples = num_samples
 
-    def _build(self) -> _core.HgtSampler:
-        return _core.HgtSampler(self.graph.builder())
+    def _build(self, paged: PagedNeighbours) -> _core.HgtSampler:
+        return _core.HgtSampler(self.graph.builder(paged))
 
     @property
     def num_samples(self) -> dict[str, list[int]]:
@@ -92,11 +92,12 @@ class HGTSampler(GraphSampler):
         hops = max(lengths.values(), default=0)
         self._num_samples = {name: list(given.get(name, [0] * hops)) for name in types}
 
-    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
-        """How the engine makes batches: samples, and gathers what ``plan`` says."""
-        return _core.Recipe.hgt(
-            self.engine, list(self._num_samples.values()), plan, self.graph.window
-        )
+    def recipe(
+        self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
+    ) -> _core.Recipe:
+        """How the engine makes batches; see :meth:`GraphSampler.recipe`."""
+        reading, counts = reading or self._mapped, list(self._num_samples.values())
+        return _core.Recipe.hgt(reading.engine, counts, plan, reading.window)
 
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
         """What to sample around seed nodes; their times are passed on, not looked at."""

@@ -21,8 +21,9 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.sampling.base import GraphSampler, Prepared, Sampled
+from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Sampled
 from pyg_graphzero.sampling.graph import (
+    PagedNeighbours,
     graph_of,
     graph_of_stores,
     resolve,
@@ -141,8 +142,8 @@ class NeighborSampler(GraphSampler):
             name, value = "options", replace(options, **{name: value})
         super().__setattr__(name, value)
 
-    def _build(self) -> _core.NeighborSampler:
-        return _core.NeighborSampler(self.graph.builder())
+    def _build(self, paged: PagedNeighbours) -> _core.NeighborSampler:
+        return _core.NeighborSampler(self.graph.builder(paged))
 
     @property
     def num_neighbors(self) -> NumNeighbors:
@@ -156,11 +157,13 @@ class NeighborSampler(GraphSampler):
         self._fanouts = fan_outs(fanout, self.graph.edge_types, self.is_hetero)
         self._num_neighbors = fanout
 
-    def recipe(self, plan: _core.GatherPlan | None = None) -> _core.Recipe:
-        """How the engine makes batches: samples, and gathers what ``plan`` says."""
-        options = self.options
+    def recipe(
+        self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
+    ) -> _core.Recipe:
+        """How the engine makes batches; see :meth:`GraphSampler.recipe`."""
+        options, reading = self.options, reading or self._mapped
         return _core.Recipe.neighbors(
-            self.engine,
+            reading.engine,
             self._fanouts,
             replace=options.replace,
             disjoint=options.disjoint,
@@ -170,7 +173,7 @@ class NeighborSampler(GraphSampler):
             # Walked backwards, messages still go along the edges.
             backward=self.graph.backward,
             labor=options.labor,
-            window=self.graph.window,
+            window=reading.window,
         )
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:

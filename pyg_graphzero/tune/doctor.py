@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
-from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.files import bytes_of_rows, files_of
 from pyg_graphzero.memory.plan import MAX_WINDOW, FileSize
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, AccessCounts, gather_seconds, profile
@@ -127,7 +127,7 @@ class _Examination:
         self.loader = loader
         self.num_workers = num_workers
         self.free = free_memory()
-        self.files = Pager(contents, contents.memory, True).files(loader)
+        self.files = files_of(loader)
         baseline = private_rss()
         found = profile(
             loader,

@@ -18,6 +18,7 @@ from interrupting import struck_often
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
+from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.plan import (
     READER_BYTES,
@@ -344,11 +345,12 @@ def test_loaders_of_a_store_share_its_budget(homogeneous):
         torch.manual_seed(5)
         iterators.append(iter(loader))
     pager = pager_of(store.contents)
-    assert len(pager.quotas) == 3
+    quotas = pager.files.quotas
+    assert len(quotas) == 3
     for group in zip(*iterators, expected, strict=True):
         for batch in group[:-1]:
             assert_same([batch], [group[-1]])
-    assert len(pager.quotas) == 0
+    assert len(quotas) == 0
 
 
 def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
@@ -356,7 +358,7 @@ def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
     loader = gz.loader.NeighborLoader(store.data(), [5, 4], input_nodes=SEEDS, batch_size=200)
     for _ in range(4):
         next(iter(loader))
-    assert len(pager_of(store.contents).quotas) == 0
+    assert len(pager_of(store.contents).files.quotas) == 0
 
 
 @pytest.mark.parametrize("between_epochs", [False, True])
@@ -530,10 +532,11 @@ def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop,
     )  # fmt: skip
     pager = pager_of(store.contents)
     try:
-        plan = pager.plan_for(loader)
+        files = pager.files_for(loader)
     except gz.MemoryBudgetError:
         return
-    pager.memory_plan = replace(plan, window=window)  # more than there is room for, or less
+    plan = replace(files.plan, window=window)  # more than there is room for, or less
+    pager.use(PagedFiles(store.contents, plan, files.chosen, files.merge_gap))
     seen = []
     for number, batch in enumerate(loader):
         seen.append(batch.n_id[: batch.batch_size])

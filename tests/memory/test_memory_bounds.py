@@ -18,7 +18,7 @@ from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
-from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.files import bytes_of_rows, files_of
 from pyg_graphzero.memory.plan import MAX_WINDOW
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import profile
@@ -54,7 +54,7 @@ def case(several):
     contents = loader.graph_sampler.graph.contents
     found = profile(loader, seconds=60, keep=MAX_WINDOW, keep_seconds=60, keep_bytes=1 << 30)
     batch = found.accesses.batch_size(bytes_of_rows(loader.data))
-    files = Pager(contents, 1, True).files(loader)
+    files = files_of(loader)
     made = Case(contents, loader.graph_sampler.graph, found, batch, 0, DISK)
     return made, files, loader
 

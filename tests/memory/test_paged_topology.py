@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import os
 import pickle
+from unittest.mock import patch
 
 import pytest
 import torch
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero import _core
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
+from pyg_graphzero.memory import paged
+from pyg_graphzero.memory.paged import PagedFiles
+from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.plan import MemoryPlan
 
 
 def in_pages(loader, share=0.0, window=(3, 1 << 20)):
     """Has a loader read the neighbours of all edge types: ``share`` of them once."""
-    graph = loader.graph_sampler.graph
-    reader = _core.DiskGather(num_threads=1, depth=8, buffer_bytes=1 << 20)
-    for name in graph.edge_types:
-        file = graph.contents.topology(name)
-        indices = _core.ColumnFile.of_indices(file)
-        bits = 4
-        kept = int(share * file.num_edges) >> bits
-        graph.paged[name] = _core.PagedRows(
-            file.num_edges, [indices], reader, kept, group_bits=bits, merge_gap=64
-        )
-    graph.window = window
-    loader.graph_sampler.restart()
+    contents = loader.graph_sampler.graph.contents
+    plan = MemoryPlan(contents.memory, 0, {}, topology_window=window[0], topology_windows=window[1])
+    kept = {t.topology: int(share * t.num_edges) >> 4 for t in contents.schema.edge_types}
+    with patch.object(paged, "group_bits_of", lambda _: 4):
+        files = PagedFiles(contents, plan, kept, merge_gap=64)
+    pager_of(contents).use(files)
     return loader
 
 
@@ -113,8 +111,8 @@ def test_a_pickled_sampler_maps_its_topology_again(homo_path):
         return NeighborLoader(gz.open(homo_path).data(), [5, 3], batch_size=30)
 
     copy = pickle.loads(pickle.dumps(in_pages(make())))
-    assert copy.graph_sampler.graph.paged == {}
     assert same(epoch(copy), epoch(make()))
+    assert copy.stats().topology_rows == 0
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -147,15 +145,14 @@ def test_a_lost_neighbour_is_an_error_of_its_batch(tmp_path, num_workers):
 
 
 def test_windows_hold_a_batch_or_more(homo_path):
-    loader = NeighborLoader(gz.open(homo_path).data(), [5], batch_size=30)
-    loader.graph_sampler.graph.window = (0, 1 << 20)
+    sampler = NeighborLoader(gz.open(homo_path).data(), [5], batch_size=30).graph_sampler
     with pytest.raises(ValueError, match="window: found 0 batches, expected 1 or more"):
-        next(iter(loader))
+        sampler.recipe(None, sampler.reading({}, (0, 1 << 20)))
 
 
 def test_pages_of_another_topology_are_refused(homo_path, hetero_path):
     graph = in_pages(NeighborLoader(gz.open(homo_path).data(), [5])).graph_sampler.graph
     other = NeighborLoader(gz.open(hetero_path).data(), [5], input_nodes="paper").graph_sampler
-    other.graph.paged = dict.fromkeys(other.graph.edge_types, graph.paged[None])
+    neighbours = pager_of(graph.contents).files.topologies[None]
     with pytest.raises(ValueError, match=r"paged: found 1 columns of 3000 rows, 4 bytes each"):
-        other.restart()
+        other.reading(dict.fromkeys(other.graph.edge_types, neighbours), (3, 1 << 20))

@@ -4,6 +4,7 @@ else's."""
 from __future__ import annotations
 
 import gc
+import weakref
 
 import pytest
 import torch
@@ -129,7 +130,7 @@ def test_training_that_begins_after_validation_finds_as_much_in_memory(
     assert later.rows == first.rows
     assert later.hits >= 0.97 * first.hits
     # It would not, if the two batches had decided.
-    monkeypatch.setattr(Pager, "_is_outgrown", lambda pager, loader: False)
+    monkeypatch.setattr(Pager, "_is_outgrown", lambda *_: False)
     store = opened(path)
     epoch(loader_of(store, VAL[:120]))
     assert second_epoch(train_of(store)).hits < 0.5 * first.hits
@@ -185,8 +186,7 @@ def test_what_was_resident_is_released(path, monkeypatch):
     resident = sum(plan.hot.values())
     assert resident > 15 * MB
     assert len(released) == 1
-    # The loader is alive, and so is its sampler.
-    assert val._plan is None
+    assert val.graph_sampler is not None  # it is alive, and so is its sampler
     assert released[0] > 0.8 * resident
     assert peak <= store.contents.memory
 
@@ -200,17 +200,16 @@ def test_a_topology_is_released_and_paged_anew(wide, decisions):
     pager = pager_of(store.contents)
     val, train = (loader_of(store, s, **options) for s in (few, seeds))
     assert_same(epoch(val), expected[0])
-    (old,) = val.graph_sampler.graph.paged.values()
+    old = weakref.ref(pager.files)
+    assert list(old().made) == [val]
     assert_same(epoch(train), expected[1])
     assert decisions == [val, train]
-    (new,) = train.graph_sampler.graph.paged.values()
-    assert new is not old
-    assert pager.topologies == {None: new}
-    assert not val.graph_sampler.graph.paged
-    del old
+    assert old() is None  # with all that was in memory by it
+    assert pager.files.topologies.keys() == {None}
+    assert list(pager.files.made) == [train]
     assert_same(epoch(val), expected[0])
     assert val.stats().topology_hits > 0
-    assert val.graph_sampler.graph.paged == {None: new}
+    assert set(pager.files.made) == {val, train}
     assert len(decisions) == 2
 
 
@@ -233,7 +232,7 @@ def test_an_epoch_is_over_with_its_last_batch(path):
     quotas = None
     iterator = iter(train)
     for _ in range(len(train)):
-        quotas = pager_of(store.contents).quotas
+        quotas = pager_of(store.contents).files.quotas
         assert len(quotas) == 1
         next(iterator)
     assert len(quotas) == 0

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory.pager import Pager, bytes_of_rows
+from pyg_graphzero.memory.files import bytes_of_rows, files_of
+from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
     MAX_WINDOW,
@@ -48,7 +49,7 @@ def case_of(loader, most):
     contents = loader.graph_sampler.graph.contents
     found = profile(loader, seconds=60, keep=most, keep_seconds=60, keep_bytes=1 << 30)
     batch = found.accesses.batch_size(bytes_of_rows(loader.data))
-    files = Pager(contents, 1, True).files(loader)
+    files = files_of(loader)
     return Case(contents, loader.graph_sampler.graph, found, batch, 0, DISK), files
 
 
@@ -170,7 +171,7 @@ def test_windows_of_several_epochs_are_shorter(loader):
     one = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options)
     first = iter(one)
     next(first)
-    quotas = one._pager().quotas
+    quotas = pager_of(store.contents).files.quotas
     alone = quotas.windows.max_batches
     second = iter(gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options))
     assert quotas.windows.max_batches == max(1, alone // 2)

@@ -1,0 +1,78 @@
+"""Which files of a store a loader reads from, and how large their rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+from torch import Tensor
+
+from pyg_graphzero.memory.plan import FileSize
+from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.pyg.data import node_storages
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.store.columns import EncodedRows
+from pyg_graphzero.store.contents import StoreContents
+
+
+def files_of(loader: BatchSource) -> list[FileSize]:
+    """What a loader over a store reads from."""
+    graph = loader.graph_sampler.graph
+    contents: StoreContents = graph.contents
+    sharers = contents.processes
+
+    def column(file: str, kind: str) -> FileSize:
+        found = contents.column(file)
+        return FileSize(file, found.shape[0], found.row_bytes, kind, sharers)
+
+    files: list[FileSize] = []
+    for i, name in enumerate(graph.edge_types):
+        if not graph.on_disk(name):
+            continue
+        topology, record = contents.topology(name), contents.edge_type(name)
+        sizes = topology.num_edges, topology.index_bytes
+        files.append(FileSize(f"indptr {i}", topology.num_dst + 1, 8, "indptr", sharers))
+        files.append(FileSize(record.topology, *sizes, "indices", sharers))
+        if record.edge_id is not None and loader.edge_ids:
+            files.append(column(record.edge_id, "edge"))
+    for node_type in graph.node_types:
+        record_of_nodes = contents.schema.node_type(node_type)  # None: added in memory
+        if record_of_nodes is not None and loader.node_ids:
+            # Every batch looks its seeds up in one, and its nodes in the other.
+            both = record_of_nodes.rank, record_of_nodes.order
+            files += [column(file, "node") for file in both if file is not None]
+    edge_files = {f for t in contents.schema.edge_types for f in t.attrs.values()}
+    for file in _attributes(contents, loader.data):
+        files.append(column(file, "edge" if file in edge_files else "node"))
+    return files
+
+
+def _attributes(contents: StoreContents, data: Any) -> Iterator[str]:
+    """Files of node and edge attributes that are in ``data`` still."""
+    for store in data.stores:
+        for _, value in raw_items(store):
+            file = file_of(contents, value)
+            if file is not None:
+                yield file
+
+
+def file_of(contents: StoreContents, value: Any) -> str | None:
+    """The file that an attribute's rows are in; None where they are not, or were changed."""
+    if isinstance(value, OnDemand):
+        value = None if value.is_built else value.rows
+    stored = value.stored if isinstance(value, EncodedRows) else value
+    if not isinstance(stored, Tensor) or stored.dim() == 0:
+        return None
+    return contents.file_of(stored)
+
+
+def bytes_of_rows(data: Any) -> dict[str | None, int]:
+    """What the attributes of one node take in a batch, with its id, by node type."""
+    found: dict[str | None, int] = {}
+    for name, store in node_storages(data).items():
+        found[name] = 8
+        for key, value in raw_items(store):
+            if isinstance(value, Tensor | EncodedRows | OnDemand) and store.is_node_attr(key):
+                found[name] += prod(value.shape[1:]) * value.dtype.itemsize
+    return found

@@ -1,0 +1,116 @@
+"""A store's files as one memory plan has them: in memory whole, or in part and read for windows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.memory.files import file_of
+from pyg_graphzero.memory.hot_rows import group_bits_of
+from pyg_graphzero.memory.plan import MemoryPlan
+from pyg_graphzero.memory.quota import EpochQuotas
+from pyg_graphzero.sampling.base import GraphSampler, Reading
+from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
+
+
+class PagedFiles:
+    """What of a store is in memory by a plan, and how to read the rest.
+
+    It stays as it is made: for another plan there is another one. An epoch asks the store's pager
+    for the one that there is when it begins, and ends with it.
+
+    Args:
+        contents: The store's files.
+        plan: What memory is used for.
+        chosen: The rows of each file that stay in memory, or the first so many; groups of them
+            where rows are small, see :func:`~.hot_rows.group_bits_of`. Neighbours of edge types
+            whose topology is not among these files are mapped.
+        merge_gap: Bytes between two rows that cost the disk less to read than to skip.
+
+    Attributes:
+        made: What loaders have made by this, by loader. It is kept here and nowhere else, so that
+            what is in memory goes when this goes.
+        topologies: Neighbours that are read.
+        quotas: Of the epochs under way; None if all is in memory.
+    """
+
+    is_loaded = False  # rows are read for windows of batches
+
+    def __init__(
+        self,
+        contents: StoreContents,
+        plan: MemoryPlan,
+        chosen: Mapping[str, Tensor | int],
+        merge_gap: int,
+    ) -> None:
+        self.contents = contents
+        self.plan = plan
+        self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
+        self.quotas = None if plan.is_whole else EpochQuotas(plan)
+        self.chosen = chosen
+        self.merge_gap = merge_gap
+        self._rows: dict[str, _core.PagedRows] = {}
+        self._reader: _core.DiskGather | None = None
+        self._process = os.getpid()
+        for t in contents.schema.edge_types:
+            if t.topology in chosen:
+                topology = contents.topology(t.name)
+                topology.forget_pages()  # what sampling from the map touched
+                indices = _core.ColumnFile.of_indices(topology)
+                sizes = t.num_edges, topology.index_bytes
+                self.topologies[t.name] = self._page(t.topology, indices, *sizes)
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this is a forked child's copy: its reader and rows are the parent's."""
+        return os.getpid() != self._process
+
+    def file_of(self, value: Any) -> str | None:
+        """The file that an attribute's rows are in; None where they are not, or were changed."""
+        return file_of(self.contents, value)
+
+    def rows(self, file: str) -> _core.PagedRows | None:
+        """How to gather from a column that is not held; None where it is."""
+        if self.plan.is_whole or file in self.plan.held:
+            return None
+        if file not in self._rows:
+            column = self.contents.column(file)
+            sizes = column.shape[0], column.row_bytes
+            self._rows[file] = self._page(file, _core.ColumnFile.of(column), *sizes)
+        return self._rows[file]
+
+    def reading(self, sampler: GraphSampler, size: float = 1.0) -> Reading | None:
+        """What a sampler reads neighbours by; None where all are in memory, or mapped.
+
+        Args:
+            sampler: Over this store.
+            size: Of one of its batches, in batches that the plan is made for.
+        """
+        if not self.topologies:
+            return None
+        batches = max(1, int(self.plan.topology_window / size))
+        return sampler.reading(self.topologies, (batches, self.plan.topology_windows))
+
+    def _page(
+        self, name: str, file: _core.ColumnFile, num_rows: int, row_bytes: int
+    ) -> _core.PagedRows:
+        if self._reader is None:
+            self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+        chosen = self.chosen.get(name, 0)
+        return _core.PagedRows(
+            num_rows,
+            [file],
+            self._reader,
+            chosen if isinstance(chosen, int) else 0,
+            None if isinstance(chosen, int) else engine_array(chosen),
+            group_bits_of(row_bytes),
+            merge_gap=self.merge_gap,
+        )
