@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+import pythons
 import torch
 from chunks import chunks  # noqa: F401  (a fixture)
 from hypothesis import settings
@@ -19,10 +21,17 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 
+def pytest_collection_finish() -> None:
+    """Imports leave a million objects, and each of many collections would look at all of them."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, object]:
     """Says in the last line what was left out, and why: nothing that could have been installed."""
     result = yield
+    pythons.stop()
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     reasons = Counter(str(each.longrepr[-1]).removeprefix("Skipped: ") for each in skipped)

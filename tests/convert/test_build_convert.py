@@ -6,8 +6,6 @@ import os
 import random
 import resource
 import signal
-import subprocess
-import sys
 import textwrap
 import time
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pythons
 import torch
 from click.testing import CliRunner
 from store_files import edit_schema
@@ -229,19 +228,18 @@ def test_kill_at_random_instants(tmp_path: Path) -> None:
     gz.convert(EDGES, target)
     rng, killed = random.Random(0), 0
     here = Path(__file__).parent  # and where what tests share lies
-    command = [sys.executable, "-c", KILLED, str(target), str(here), str(here.parent)]
+    command = (KILLED, target, here, here.parent)
     for _ in range(5):
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert child.stdout is not None
+        child = pythons.Python(*command)
         assert child.stdout.readline() == "ready\n"
         time.sleep(rng.random() * 0.5)
         child.send_signal(signal.SIGKILL)
         killed += child.wait() == -signal.SIGKILL
-        child.stdout.close()
         with gz.open(target) as store:
             assert store.data().num_edges in (3000, 1_200_000)
             assert store.verify().ok
     assert killed > 0
-    subprocess.run(command, check=True, capture_output=True)
+    done = pythons.run(*command)
+    assert done.returncode == 0, done.stderr
     assert os.listdir(tmp_path) == ["s"]
     assert gz.open(target).data().num_edges == 1_200_000

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import bz2
 import struct
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import pythons
 import torch
 from convert_support import edges_of, write
 from torch_geometric.data import Data
@@ -78,9 +77,7 @@ def test_arrow_files_whose_buffers_lie(tmp_path: Path) -> None:
         raw = path.read_bytes()
         assert old in raw
         path.write_bytes(raw.replace(old, new, 1))
-    done = subprocess.run(
-        [sys.executable, "-c", ALIVE, *map(str, paths)], capture_output=True, text=True, timeout=200
-    )
+    done = pythons.run(ALIVE, *paths, timeout=200)
     assert done.returncode == 0, done.stderr
     errors = done.stdout.splitlines()
     for path, (column, _, _, message), error in zip(paths, BUFFERS, errors, strict=True):

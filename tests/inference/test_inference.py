@@ -7,13 +7,11 @@ import json
 import logging
 import shutil
 import signal
-import subprocess
-import sys
-import textwrap
 from copy import copy
 from pathlib import Path
 
 import pytest
+import pythons
 import torch
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv
@@ -410,9 +408,7 @@ def test_all_types_come_out_at_once(typed, monkeypatch):
 def test_a_killed_process_loses_little(plain, tmp_path):
     data, path = plain
     torch.save(GraphSAGE(8, 16, 3, 5), tmp_path / "model.pt")
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent("""
+    script = """
         import os, signal, sys, torch, pyg_graphzero as gz
         from pyg_graphzero.inference import run
         run._COMMIT_SECONDS = 0.0
@@ -430,16 +426,10 @@ def test_a_killed_process_loses_little(plain, tmp_path):
         model.act = Killer()
         summary = gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
         print([done.first_row for done in summary.layers])
-        """)
-    )
+    """
     firsts = None
     for kill_at in (9, 13, -1):
-        done = subprocess.run(
-            [sys.executable, script, path, tmp_path / "model.pt", str(kill_at)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = pythons.run(script, path, tmp_path / "model.pt", kill_at)
         if kill_at > 0:
             assert done.returncode == -signal.SIGKILL, done.stderr
             assert gz.open(path).verify().ok

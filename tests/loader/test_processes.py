@@ -6,8 +6,6 @@ import gc
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import time
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pythons import Python
 
 import pyg_graphzero as gz
 from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
@@ -22,17 +21,10 @@ from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
 
 
-def run(code: str, *args: object) -> subprocess.Popen:
+def run(code: str, *args: object) -> Python:
     """Python running ``code`` in a process group of its own, as a shell would start it."""
-    return subprocess.Popen(
-        [sys.executable, "-W", "error::ResourceWarning", "-c", textwrap.dedent(code)]
-        + [str(a) for a in args],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    strict = "import warnings; warnings.simplefilter('error', ResourceWarning)\n"
+    return Python(strict + textwrap.dedent(code), *args, threads=1, new_session=True)
 
 
 def processes_of_session(session: int) -> list[int]:
@@ -91,7 +83,7 @@ def test_ctrl_c_in_the_middle_of_an_epoch(homo, workers, kind):
         os.killpg(process.pid, signal.SIGINT)  # a terminal sends it to the whole group
         _, err = process.communicate(timeout=30)
     finally:
-        if process.poll() is None:
+        if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
     # Workers are interrupted too; torch may report theirs before the process sees its own.
     assert process.returncode in ((1, -signal.SIGINT) if workers else (-signal.SIGINT,))

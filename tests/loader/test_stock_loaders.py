@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,14 +206,3 @@ def test_lightning_link_data(paths):
     assert module.graph_sampler.subgraph_type.value == "induced"
     for batch in module.train_dataloader():
         check_hetero(batch, memory)
-
-
-def test_importing_imports_nothing_optional():
-    """Lightning alone takes as long as torch."""
-    code = """if True:
-        import sys
-        import pyg_graphzero
-        found = {"lightning", "matplotlib", "scipy", "pandas"} & set(sys.modules)
-        assert not found, found
-    """
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+import pythons
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -266,13 +266,7 @@ def run(code: str, tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.write_bytes(torch.arange(100 * 512).to(torch.uint8).numpy().tobytes())
     code = textwrap.dedent(PREPARE) + textwrap.dedent(code)
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},  # torch's own team does not survive a fork
-    )
+    done = pythons.run(code, path, threads=1)
     assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
 
 

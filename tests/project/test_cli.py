@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pythons
 from click.testing import CliRunner, Result
 from convert_support import edges_of, write
 
@@ -128,9 +129,8 @@ def test_as_a_module(edges: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    failed = subprocess.run(
-        [*command, "info", tmp_path / "none"], capture_output=True, text=True, check=False
-    )
+    code = "import runpy; runpy.run_module('pyg_graphzero', run_name='__main__')"
+    failed = pythons.run(code, "info", tmp_path / "none")
     assert failed.returncode == 2
     assert failed.stderr.startswith("error: ")
     assert "Traceback" not in failed.stderr

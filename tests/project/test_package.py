@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
@@ -14,29 +18,41 @@ from pyg_graphzero import _core
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_one_openmp_runtime_and_it_is_torchs():
-    code = (
-        "import pyg_graphzero as gz, torch; from pyg_graphzero import _core;"
-        "torch.randn(500, 500) @ torch.randn(500, 500); _core.num_threads();"
-        "print(open('/proc/self/maps').read())"
-    )
-    maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+@pytest.fixture(scope="module")
+def imported() -> dict[str, Any]:
+    """What a new process finds that has told torch its threads, then imported the package."""
+    code = """if True:
+        import json, sys, torch
+        torch.set_num_threads(3)
+        from pyg_graphzero import _core
+        import pyg_graphzero
+        modules = list(sys.modules)
+        torch.randn(500, 500) @ torch.randn(500, 500)
+        threads = _core.num_threads(), _core.num_threads(2)
+        maps = open("/proc/self/maps").read()
+        print(json.dumps({"modules": modules, "threads": threads, "maps": maps}))
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_one_openmp_runtime_and_it_is_torchs(imported):
     runtimes = {
         line.split()[-1]
-        for line in maps.stdout.splitlines()
+        for line in imported["maps"].splitlines()
         if re.search(r"lib(gomp|omp|iomp5)[-.\w]*\.so", line)
     }
     assert len(runtimes) == 1
     assert "torch" in runtimes.pop()
 
 
-def test_torch_decides_the_number_of_threads():
-    code = (
-        "import torch; torch.set_num_threads(3); from pyg_graphzero import _core;"
-        "import pyg_graphzero; print(_core.num_threads(), _core.num_threads(2))"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["3", "2"]
+def test_torch_decides_the_number_of_threads(imported):
+    assert imported["threads"] == [3, 2]
+
+
+def test_importing_imports_nothing_optional(imported):
+    """Lightning alone takes as long as torch."""
+    assert not {"lightning", "matplotlib", "scipy", "pandas"} & set(imported["modules"])
 
 
 def test_one_module_for_every_python():

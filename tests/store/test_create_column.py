@@ -7,14 +7,13 @@ import json
 import mmap
 import os
 import resource
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import chunks
 import numpy as np
 import pytest
+import pythons
 import torch
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -718,13 +717,8 @@ print(kills, published)
 
 def killed(path: Path, rounds: int) -> list[int]:
     write_store(Data(num_nodes=4000), path)
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path), str(rounds)],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = pythons.run(KILLED, path, rounds, threads=1)
+    assert done.returncode == 0, done.stderr
     return [int(part) for part in done.stdout.split()]
 
 

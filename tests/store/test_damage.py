@@ -12,14 +12,13 @@ import re
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import chunks
 import pytest
+import pythons
 import torch
 from store_files import make_store, overwrite, set_field
 from torch_geometric.sampler import NodeSamplerInput
@@ -103,9 +102,7 @@ def test_damaged_indices_in_every_layout(store: Path, is_ordered: bool) -> None:
                     raise AssertionError(f"{layout}: nothing was raised")
         print("alive")
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(store)], capture_output=True, text=True, timeout=120
-    )
+    done = pythons.run(script, store)
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
@@ -348,17 +345,8 @@ def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
         expect(gz.FormatError, root / "d/node/x.gd", "file size: found 5000", store.data)
         print("alive")
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120
-    )
+    done = pythons.run(script, tmp_path)
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
-
-
-def run(script: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        capture_output=True, text=True, timeout=400,
-    )  # fmt: skip
 
 
 # What walks over neighbourhoods one after the other, all but the engine's own samplers.
@@ -441,7 +429,7 @@ def test_bounds_whose_differences_wrap(request, kind: str) -> None:
                 raise AssertionError(name)
         print("alive")
     """
-    done = run(textwrap.dedent(WALKS) + textwrap.dedent(script), path)
+    done = pythons.run(textwrap.dedent(WALKS) + textwrap.dedent(script), path, timeout=400)
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
@@ -478,7 +466,9 @@ def test_files_that_are_cut_before_they_are_walked(request, kind: str, tmp_path:
                     raise AssertionError((file, name))
         print("alive")
     """
-    done = run(textwrap.dedent(WALKS) + textwrap.dedent(script), path, Path(json.dumps(cuts)))
+    done = pythons.run(
+        textwrap.dedent(WALKS) + textwrap.dedent(script), path, json.dumps(cuts), timeout=400
+    )
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
@@ -519,6 +509,6 @@ def test_handlers_that_were_installed_after_ours(tmp_path: Path) -> None:
         torch.set_num_threads(1)
         x.sum()
     """
-    done = run(script, tmp_path / "big")
+    done = pythons.run(script, tmp_path / "big")
     assert (done.returncode, done.stdout) == (-signal.SIGBUS, "alive\n"), done.stderr
     assert done.stderr.count("Fatal Python error: Bus error") == 1

@@ -6,8 +6,6 @@ import errno
 import os
 import resource
 import shutil
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import pythons
 import torch
 from store_files import make_store
 
@@ -255,13 +254,7 @@ def test_kill_at_any_instant(tmp_path: Path) -> None:
         assert gz.open(target).data().x5[0, 0] == 99
         print(killed)
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    done = pythons.run(script, tmp_path, threads=1)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 5
 
