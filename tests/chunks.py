@@ -29,16 +29,16 @@ TINY: dict[str, dict[str, int]] = {
     "convert.tables": {"_BATCH_ROWS": 3, "SLAB_BYTES": 64},
     "convert.text": {"_PIECE_BYTES": 64},
     "inference.normalize": {"_CHUNK": 30},
-    "inference.passes": {"MAX_EDGES": 64, "_LEAST_EDGES": 64},
     "inference.run": {"_COMMIT_BYTES": 64},
-    "inference.sums": {"_CHUNK_BYTES": 2000, "_BATCH_ROWS": 64},
-    "loader.blocks": {"_ROWS_AT_ONCE": 3},
-    "loader.stored_edges": {"_LEAST_BLOCK": 30},
     "loader.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
     "tune.ranking": {"_PIECE": 3},
     "store.rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
     "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
+    "memory.costs": {
+        **{"MAX_LAYER_EDGES": 64, "LEAST_LAYER_EDGES": 64, "MAX_CHUNK": 2000},
+        **{"MAX_SUMS_ROWS": 64, "MAX_READ_ROWS": 3, "LEAST_SLOTS": 30},
+    },
     "memory.prefetch": {"_PIECE": 4096},
     "store.unpublished": {"_PIECE_BYTES": 3},
 }
@@ -46,7 +46,8 @@ TINY: dict[str, dict[str, int]] = {
 # Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
 NO_CHUNKS: dict[str, set[str]] = {
     "store.adopted": {"_PAGE"},
-    "memory.plan": {"MAX_WINDOW", "SMALL_ROW"},
+    "memory.costs": {"MAX_MAPPED", "MAX_WINDOW", "SMALL_ROW"},
+    "memory.pager": {"_TRIAL_BYTES"},
     "store.csc": {"_MANY"},
     "convert.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
     "convert.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
@@ -56,8 +57,6 @@ NO_CHUNKS: dict[str, set[str]] = {
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
     "util.system": {"_NO_LIMIT"},
     "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
-    "inference.sums": {"_MAPPED_BYTES"},
-    "loader.blocks": {"_MAPPED_BYTES"},
     "memory.profile": {
         *("MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY", "_TIMED_BYTES"),
         "_TIMED_ROWS",
@@ -73,7 +72,6 @@ NO_CHUNKS: dict[str, set[str]] = {
 NAMELESS: dict[str, set[str]] = {
     "tune.doctor": {"64 << 20"},
     "loader.blocks": {"16 << 20"},
-    "memory.pager": {"_TRIAL_BYTES"},
     "memory.paged": {"16 << 20"},
 }
 

@@ -14,17 +14,11 @@ from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import how_many
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.store.schema import EdgeType
-
-#: In-edges and rows of a batch, at most.
-MAX_EDGES = 1 << 18
-_LEAST_EDGES = 1 << 12
-# A batch may take this share of the budget: a few are under way at a time, and windows beside.
-_SHARE = 1 / 32
-# Of an edge in a batch, and of what reading takes beside.
-_EDGE_BYTES = 32
 
 
 def only(data: Any, inputs: Inputs, node_type: str | None, names: Sequence[EdgeType | None]) -> Any:
@@ -63,8 +57,8 @@ def only(data: Any, inputs: Inputs, node_type: str | None, names: Sequence[EdgeT
 
 def batch_edges(memory: int, row_bytes: int) -> int:
     """How many edges a batch has where the user does not say: fewer in a small budget."""
-    most = int(_SHARE * memory) // (row_bytes + _EDGE_BYTES)
-    return max(_LEAST_EDGES, min(MAX_EDGES, most))
+    bounds = costs.LEAST_LAYER_EDGES, costs.MAX_LAYER_EDGES
+    return how_many(memory, costs.LAYER_SHARE, row_bytes + costs.LAYER_EDGE, *bounds)
 
 
 class LayerPass:

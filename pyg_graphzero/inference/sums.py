@@ -18,31 +18,20 @@ from torch import Tensor
 from torch_geometric.nn import GINConv, GraphConv, SAGEConv
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.inference.fused import is_plain
 from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import Budget, how_many
 from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import private_rss
 
 # Convolutions that add up the rows of neighbours, and do nothing else with edges.
 _SUMMED = (SAGEConv, GINConv, GraphConv)
-# Of the budget that is left: what is mapped of the topology, the two chunks of the column that are
-# in memory, a batch of sums on its way through the layer.
-_MAPPED_SHARE = 1 / 16
-_MAPPED_BYTES = 128 << 20
-_CHUNKS_SHARE = 1 / 4
-_CHUNK_BYTES = 1 << 30
-_BATCH_SHARE = 1 / 8
-_BATCH_ROWS = 1 << 16
-# Beside its sum: a destination's bound, and each of its edges, sorted by chunks.
-_ROW_BYTES = 16
-_EDGE_BYTES = 8
 
 
 def can_sum(layer: Layer, contents: StoreContents, inputs: Inputs, device: torch.device) -> bool:
@@ -107,31 +96,25 @@ class SummedPass:
 
     def divide(self, row_bytes: int, max_rows: int | None) -> None:
         """Sizes of what is in memory at a time."""
-        memory, baseline = self._contents.memory, private_rss()
+        budget = Budget(self._contents.memory, private_rss())
         width, stride = self._rows.shape[1], self._column.row_stride
-        free = memory - baseline - READER_BYTES
         everything = self._topology.num_edges * self._topology.index_bytes
         everything += self._column.data_bytes + 8 * self._topology.num_dst
-        self._mapped = min(_MAPPED_BYTES, int(_MAPPED_SHARE * max(0, free)))
+        # What fits is in the page cache, or should be.
+        self._column_file = _core.ColumnFile.of(self._column, direct=budget.left < everything)
+        budget.spend(costs.READER)
+        free = budget.left
+        self._mapped = budget.take(costs.MAPPED_SHARE, most=costs.MAX_MAPPED, of=free)
         # The layer has its rows, their sums, and what comes out a few times.
         each = 4 * (3 * width + row_bytes)
-        most = _BATCH_ROWS if max_rows is None else max_rows
-        self._batch = max(1, min(most, int(_BATCH_SHARE * max(0, free)) // each))
-        chunk = min(_CHUNK_BYTES, int(_CHUNKS_SHARE * max(0, free)) // 2)
+        most = costs.MAX_SUMS_ROWS if max_rows is None else max_rows
+        self._batch = budget.take(costs.SUMS_SHARE, each, 1, most, of=free)
+        chunk = how_many(free, costs.CHUNK_SHARE, most=costs.MAX_CHUNK)
         # A power of two, as the engine will have it.
         self._chunk_rows = 1 << (max(1, chunk // stride).bit_length() - 1)
-        chunks = 2 * min(self._chunk_rows, self._column.shape[0]) * stride
-        self._room = free - self._mapped - chunks - self._batch * each
-        self._sum_bytes = 4 * width + _ROW_BYTES
-        # What fits is in the page cache, or should be.
-        self._column_file = _core.ColumnFile.of(self._column, direct=memory < baseline + everything)
-        if self._room < self._sum_bytes:
-            least = memory - self._room + self._sum_bytes
-            raise MemoryBudgetError(
-                f"{self._contents.path}: memory: found {memory / 1e6:,.0f} MB, of which "
-                f"{baseline / 1e6:,.0f} MB are taken already, expected {least / 1e6:,.0f} MB or "
-                "more to add up neighbours"
-            )
+        budget.spend(2 * min(self._chunk_rows, self._column.shape[0]) * stride)
+        self._room, self._sum_bytes = budget.left, 4 * width + costs.SUMMED_ROW
+        budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
     def stats(self) -> LoaderStats:
         """What was read until now, and who waited for whom."""
@@ -170,7 +153,7 @@ class SummedPass:
         ends, begin = bounds.numpy(), int(bounds[0])
 
         def cost(count: int) -> int:
-            return count * self._sum_bytes + (int(ends[count]) - begin) * _EDGE_BYTES
+            return count * self._sum_bytes + (int(ends[count]) - begin) * costs.SUMMED_EDGE
 
         count = bisect_right(range(1, most + 1), self._room, key=cost)
         return bounds[: max(1, count) + 1].clone()

@@ -18,28 +18,17 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.loader.plan import BatchPlan
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import Budget
 from pyg_graphzero.memory.files import file_of
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
-from pyg_graphzero.util.disk import READER_BYTES, probe
+from pyg_graphzero.util.disk import probe
 
-# Rows are read so many at once, between two looks at whether anybody still wants them; working out
-# how takes this for each, and all of it a share of the budget.
-_ROWS_AT_ONCE = 1 << 18
-_PLAN_BYTES = 40
-_PLAN_SHARE = 1 / 64
-# Bits and places of reached rows, for each row of a node type.
-_BITS_BYTES = 0.5
-# What is mapped of topologies and columns of edges, of the budget: it is forgotten again and again.
-_MAPPED_SHARE = 1 / 16
-_MAPPED_BYTES = 128 << 20
-# Columns of this share of the room for rows are held whole, the smallest first.
-_HELD_SHARE = 1 / 4
 # Slots of edges whose attributes are read, rounded to so many.
 _SLOT_BITS = 12
 
@@ -78,29 +67,26 @@ def plan_sweep(
     Raises:
         MemoryBudgetError: There is no room for two blocks of one batch.
     """
-    if memory >= baseline + sum(file.held_bytes for file in files) + flight:
+    budget = Budget(memory, baseline)
+    free = budget.left
+    if free >= sum(file.held_bytes for file in files) + flight:
         return None
     nodes = sorted((f for f in files if f.kind == "node"), key=lambda file: file.num_bytes)
-    bits = 2 * int(_BITS_BYTES * sum(file.num_rows for file in nodes))
-    free = max(0, memory - baseline)
-    at_once = max(1, min(_ROWS_AT_ONCE, int(_PLAN_SHARE * free) // _PLAN_BYTES))
-    mapped = min(_MAPPED_BYTES, int(_MAPPED_SHARE * free))
-    room = free - READER_BYTES - _PLAN_BYTES * at_once - bits - mapped - flight
+    most = costs.MAX_READ_ROWS
+    at_once = budget.take(costs.READ_SHARE, costs.READ_ROW, 1, most, of=free)
+    mapped = budget.take(costs.MAPPED_SHARE, most=costs.MAX_MAPPED, of=free)
+    bits = 2 * int(costs.REACHED_ROW * sum(file.num_rows for file in nodes))
+    budget.spend(costs.READER + bits + flight)
     held: list[str] = []
     for file in nodes:
         is_last = file is nodes[-1] and len(held) == len(nodes) - 1
-        if file.held_bytes <= (room if is_last else _HELD_SHARE * room):
+        if file.held_bytes <= (1.0 if is_last else costs.COLUMN_SHARE) * budget.left:
             held.append(file.name)
-            room -= file.held_bytes
+            budget.spend(file.held_bytes)
     paged = [file.name for file in nodes if file.name not in held]
-    if paged and room < 2 * largest:
-        least = memory - room + 2 * largest
-        raise MemoryBudgetError(
-            f"memory: found {memory / 1e6:,.0f} MB, of which {baseline / 1e6:,.0f} MB are taken "
-            f"already, expected {least / 1e6:,.0f} MB at least for batches of this size (or a "
-            "smaller max_edges)"
-        )
-    return SweepPlan(tuple(held), tuple(paged), max(0, room) // 2, mapped, at_once)
+    if paged:
+        budget.check(2 * largest, " for batches of this size (or a smaller max_edges)")
+    return SweepPlan(tuple(held), tuple(paged), max(0, budget.left) // 2, mapped, at_once)
 
 
 @dataclass

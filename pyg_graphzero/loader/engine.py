@@ -18,9 +18,9 @@ from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
 from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.pager import Pager, pager_of
-from pyg_graphzero.memory.plan import MAX_WINDOW
 from pyg_graphzero.memory.quota import EpochQuota
 from pyg_graphzero.sampling.base import GraphSampler, Prepared
 from pyg_graphzero.util.keys import batch_number, random_key
@@ -135,7 +135,7 @@ class EngineLoader(KeyedLoader):
         try:
             return len(loader)
         except TypeError:  # a batch sampler that does not say
-            return 2 * MAX_WINDOW
+            return 2 * costs.MAX_WINDOW
 
     def _may_ask(self) -> bool:
         """Whether the epoch may ask for one more batch ahead now; always where none is pending."""

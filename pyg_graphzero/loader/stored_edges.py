@@ -9,6 +9,8 @@ from torch import Tensor
 from torch_geometric.sampler import EdgeSamplerInput
 
 from pyg_graphzero.errors import MemoryBudgetError
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import how_many
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import engine_array, gather, look_up
 from pyg_graphzero.store.contents import StoreContents
@@ -16,12 +18,6 @@ from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.system import private_rss
 
 SEED_ORDERS = ("input", "store")
-
-# What the slots of edge ids may take of the budget that is left, where a block of them does, and
-# where batches ask for any.
-_BLOCK_SHARE = 0.125
-_WHOLE_SHARE = 0.5
-_LEAST_BLOCK = 1 << 20
 
 
 class _EdgeSlots:
@@ -45,17 +41,18 @@ class _EdgeSlots:
         self._block: tuple[int, Tensor]  # first id, slots
         self._whole: Tensor | None = None
         each = 4 if self.num_edges <= 1 << 31 else 8
-        share = _BLOCK_SHARE if in_order else _WHOLE_SHARE
-        room = max(0, int(share * (contents.memory - private_rss())))
-        self._block_size = max(_LEAST_BLOCK, room // each)
+        share = costs.SLOTS_BLOCK_SHARE if in_order else costs.SLOTS_SHARE
+        room = contents.memory - private_rss()
+        self._block_size = how_many(room, share, each, least=costs.LEAST_SLOTS)
         if self.num_edges <= self._block_size:
             self._whole = contents.edge_position(name)
         elif not in_order:
             raise MemoryBudgetError(
-                f"memory: found {room / 1e6:,.0f} MB for the order of {self.num_edges:,} seed "
-                f"edges of {contents.path}, expected {each * self.num_edges / 1e6:,.0f} MB: in "
-                "the order of the input, and in no order, each batch takes any of them; "
-                "seed_order='store' or locality= needs nothing, nor do seeds that are not shuffled"
+                f"memory: found {each * self._block_size / 1e6:,.0f} MB for the order of "
+                f"{self.num_edges:,} seed edges of {contents.path}, expected "
+                f"{each * self.num_edges / 1e6:,.0f} MB: in the order of the input, and in "
+                "no order, each batch takes any of them; seed_order='store' or locality= "
+                "needs nothing, nor do seeds that are not shuffled"
             )
         else:
             self._begin(0)  # now, so that it counts as taken when the budget is divided

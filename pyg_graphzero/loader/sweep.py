@@ -21,6 +21,7 @@ from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.pipeline import Request
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_rows, files_of
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.prefetch import prefetch_files
@@ -31,8 +32,6 @@ from pyg_graphzero.util.system import private_rss
 
 # Bounds of so many rows are looked at together.
 _ROWS_AT_ONCE = 1 << 18
-# Of an edge in a batch: both ends, its slot.
-_EDGE_BYTES = 24
 
 
 class SweepLoader(NeighborLoader):
@@ -98,8 +97,8 @@ class SweepLoader(NeighborLoader):
         nodes, files = rows + edges, files_of(self)
         out_bytes = max(bytes_of_rows(self.data).values())
         ahead = 2 + max(1, self.num_workers * (self.prefetch_factor or 1))
-        costs = nodes * out_bytes + edges * _EDGE_BYTES
-        flight = int(costs.topk(min(rows.numel(), ahead)).values.sum())
+        sizes = nodes * out_bytes + edges * costs.EDGE
+        flight = int(sizes.topk(min(rows.numel(), ahead)).values.sum())
         stored = max((file.row_bytes for file in files if file.kind == "node"), default=0)
         of_edges = sum(file.row_bytes for file in files if file.kind == "edge")
         largest = int(nodes.max()) * stored + int(edges.max()) * of_edges

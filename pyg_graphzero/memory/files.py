@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.pyg.data import node_storages
@@ -71,7 +72,7 @@ def bytes_of_rows(data: Any) -> dict[str | None, int]:
     """What the attributes of one node take in a batch, with its id, by node type."""
     found: dict[str | None, int] = {}
     for name, store in node_storages(data).items():
-        found[name] = 8
+        found[name] = costs.NODE
         for key, value in raw_items(store):
             if isinstance(value, Tensor | EncodedRows | OnDemand) and store.is_node_attr(key):
                 found[name] += prod(value.shape[1:]) * value.dtype.itemsize

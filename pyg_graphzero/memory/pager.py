@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_rows, files_of
 from pyg_graphzero.memory.hot_rows import choose_hot_rows
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.plan import (
-    MAX_TOPOLOGY_WINDOW,
-    MAX_WINDOW,
     BatchSize,
     FileSize,
     MemoryPlan,
@@ -163,7 +162,7 @@ class Pager:
                 loader,
                 reading,
                 most=0 if is_ranked else MOST_BATCHES,
-                keep=MAX_WINDOW,
+                keep=costs.MAX_WINDOW,
                 keep_seconds=_KEEP_SECONDS,
                 keep_bytes=int(_KEEP_SHARE * max(0, self.memory - baseline)),
                 keeps_edges=any(file.kind == "edge" for file in files),
@@ -197,7 +196,7 @@ class Pager:
             return None
         plan = MemoryPlan(
             self.memory, self._baseline, {}, dict.fromkeys(tables, 0),
-            topology_window=MAX_TOPOLOGY_WINDOW, topology_windows=_TRIAL_BYTES,
+            topology_window=costs.MAX_TOGETHER, topology_windows=_TRIAL_BYTES,
         )  # fmt: skip
         return PagedFiles(self.contents, plan, plan.hot, merge_gap).reading(loader.graph_sampler)
 

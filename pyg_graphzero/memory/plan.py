@@ -7,35 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import ceil
 
-from pyg_graphzero.errors import MemoryBudgetError
-from pyg_graphzero.util.disk import READER_BYTES
-
-#: Batches in the consumer's hands: a loop gets the next one before it lets go of the last.
-CONSUMER_BATCHES = 2
-#: Batches are read for at most so many at once. More hardly unites more rows.
-MAX_WINDOW = 64
-#: Batches whose topology is read are sampled so many together, at most.
-MAX_TOPOLOGY_WINDOW = 16
-#: While the batches of one window are gathered, those of the next are sampled.
-WINDOWS_AHEAD = 2
-#: Rows of at most so many bytes cost less to hold in memory than to read one by one.
-SMALL_ROW = 64
-
-# Shares of what is left for what is not held whole.
-_HELD_SHARE = 0.6
-_TOPOLOGY_SHARE = 0.5
-# For each row of each batch of a window, while it is worked out what to read: sort keys, places.
-_PLAN_BYTES = 24
-_TOGETHER_SHARE = 0.15
-# What a batch takes while it is sampled together with others, in what it takes when it waits: ids
-# and slots in 64 bits, an id map, what is read; and two such windows at a time.
-_TOGETHER = 8
-# Batches that are ready, in the making, or in the consumer's hands.
-_READY = 3 + CONSUMER_BATCHES
-_LEAST_READY = 1 + CONSUMER_BATCHES
-_READY_SHARE = 0.1
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.budget import Budget, how_many
 
 
 @dataclass(frozen=True)
@@ -129,7 +103,7 @@ class MemoryPlan:
     window: int = 1
     plans: int = 0
     sampled: int = 0
-    ready: int = _READY
+    ready: int = costs.MOST_READY
     batches: int = 0
     topology_window: int = 1
     topology_windows: int = 0
@@ -151,15 +125,15 @@ class MemoryPlan:
     def total(self) -> int:
         """All of it together."""
         parts = (self.baseline, self.windows, self.plans, self.sampled, self.batches)
-        reader = 0 if self.is_whole else READER_BYTES + self.topology_windows
+        reader = 0 if self.is_whole else costs.READER + self.topology_windows
         return sum(parts) + reader + sum(self.held.values()) + sum(self.hot.values())
 
 
 def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> int:
     """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
     must = sum(file.held_bytes for file in files if file.kind == "indptr")
-    least = baseline + must + READER_BYTES + _LEAST_READY * batch.whole + batch.sampled
-    return least + _TOGETHER * batch.sampled
+    least = baseline + must + costs.READER + costs.LEAST_READY * batch.whole
+    return least + (1 + costs.TOGETHER) * batch.sampled
 
 
 def is_ample(memory: int, files: Sequence[FileSize], baseline: int) -> bool:
@@ -189,75 +163,64 @@ def divide(
     Raises:
         MemoryBudgetError: The budget is too small for one batch; names the least that works.
     """
-    least = least_memory(files, baseline, batch)
+    budget = Budget(memory, baseline)
     everything = sum(file.held_bytes for file in files)
-    if memory >= baseline + everything + _LEAST_READY * batch.whole + batch.sampled:
-        spare = memory - baseline - everything - batch.sampled
-        ready = max(_LEAST_READY, min(_READY, spare // max(1, batch.whole)))
+    if budget.left >= everything + costs.LEAST_READY * batch.whole + batch.sampled:
+        budget.spend(everything + batch.sampled)
+        ready = budget.take(1.0, batch.whole, costs.LEAST_READY, costs.MOST_READY)
         held = {file.name: file.held_bytes for file in files}
         return MemoryPlan(memory, baseline, held, ready=ready, batches=ready * batch.whole)
-    if memory < least:
-        sharers = max((file.processes for file in files), default=1)
-        whose = "" if sharers == 1 else f" for each of {sharers} processes"
-        raise MemoryBudgetError(
-            f"memory: found {memory // 10**6:,} MB{whose}, expected "
-            f"{ceil(least / 1e6):,} MB or more: the process takes "
-            f"{baseline / 1e6:,.0f} MB already, and one batch "
-            f"{batch.whole / 1e6:,.0f} MB, {_LEAST_READY} at a time; smaller batches or fan-outs "
-            f"need less"
-        )
-    must = {file.name: file.held_bytes for file in files if file.kind == "indptr"}
-    room = memory - baseline - READER_BYTES - sum(must.values())
-    ready = max(_LEAST_READY, min(_READY, int(_READY_SHARE * room) // max(1, batch.whole)))
-    batches = ready * batch.whole
-    room -= batches + batch.sampled
-    held = dict(must)
+    budget.check(
+        least_memory(files, 0, batch),
+        "",
+        f", and one batch {batch.whole / 1e6:,.0f} MB, {costs.LEAST_READY} at a time; smaller "
+        "batches or fan-outs need less",
+        max((file.processes for file in files), default=1),
+    )
+    held = {file.name: file.held_bytes for file in files if file.kind == "indptr"}
+    budget.spend(costs.READER + sum(held.values()))
+    ready = budget.take(costs.READY_SHARE, batch.whole, costs.LEAST_READY, costs.MOST_READY)
+    budget.spend(batch.sampled)
     paged: list[FileSize] = []
     for file in sorted((f for f in files if f.kind != "indptr"), key=_worth):
-        is_small = file.row_bytes <= SMALL_ROW
-        if is_small and file.held_bytes <= _HELD_SHARE * room:
-            held[file.name] = file.held_bytes
-            room -= file.held_bytes
+        is_small = file.row_bytes <= costs.SMALL_ROW
+        if is_small and file.held_bytes <= costs.HELD_SHARE * budget.left:
+            held[file.name] = budget.spend(file.held_bytes)
         else:
             paged.append(file)
     hot: dict[str, int] = {}
-    topology_window = topology_windows = 0
-    if any(file.kind == "indices" for file in paged):
-        each = _TOGETHER * max(1, batch.sampled)
-        topology_window = max(1, min(MAX_TOPOLOGY_WINDOW, int(_TOGETHER_SHARE * room) // each))
-        topology_windows = min(topology_window * each, room)
-        room -= topology_windows
-    for file in paged:
-        if file.kind == "indices":
-            share = int(_TOPOLOGY_SHARE * room)
-            hot[file.name] = min(file.num_bytes, share)
-            room -= hot[file.name]
+    topology_window, topology_windows = 1, 0
+    topologies = [file for file in paged if file.kind == "indices"]
+    if topologies:
+        each = costs.TOGETHER * max(1, batch.sampled)
+        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, costs.MAX_TOGETHER)
+        topology_windows = budget.spend(min(topology_window * each, budget.left))
+    for file in topologies:
+        hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=file.num_bytes)
     rows = [file for file in paged if file.kind != "indices"]
     # What is read for a window, and the samples that wait for it, the next one's too.
-    ahead = int((1 - split.hot) * room)
-    per_batch = WINDOWS_AHEAD * batch.sampled + _PLAN_BYTES * batch.nodes
+    ahead = budget.take(1 - split.hot)
+    per_batch = costs.WINDOWS_AHEAD * batch.sampled + costs.WINDOW_ROW * batch.nodes
     per_batch += int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
-    window = max(1, min(MAX_WINDOW, ahead // max(1, per_batch)))
-    sampled = min(WINDOWS_AHEAD * window * batch.sampled, ahead)
-    plans = min(window * _PLAN_BYTES * batch.nodes, ahead - sampled)
-    windows = ahead - sampled - plans
-    room -= ahead
+    window = how_many(ahead, 1.0, per_batch, 1, costs.MAX_WINDOW)
+    sampled = min(costs.WINDOWS_AHEAD * window * batch.sampled, ahead)
+    plans = min(window * costs.WINDOW_ROW * batch.nodes, ahead - sampled)
     all_rows = sum(file.num_bytes for file in rows)
     for file in rows:
-        share = room * file.num_bytes // max(1, all_rows)
+        share = budget.left * file.num_bytes // max(1, all_rows)
         hot[file.name] = min(file.num_bytes, share)
     return MemoryPlan(
         memory=memory,
         baseline=baseline,
         held=held,
         hot=hot,
-        windows=windows,
+        windows=ahead - sampled - plans,
         window=window,
         plans=plans,
         sampled=sampled + batch.sampled,
         ready=ready,
-        batches=batches,
-        topology_window=max(1, topology_window),
+        batches=ready * batch.whole,
+        topology_window=topology_window,
         topology_windows=topology_windows,
     )
 

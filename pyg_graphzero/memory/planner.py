@@ -13,9 +13,9 @@ from time import perf_counter
 
 from torch import Tensor
 
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
-    MAX_WINDOW,
     FileSize,
     MemoryPlan,
 )
@@ -53,7 +53,7 @@ def choose_plan(
         MemoryBudgetError: The budget is too small for one batch.
     """
     begun = perf_counter()
-    few = replace(case, profile=case.profile.first(MAX_WINDOW))
+    few = replace(case, profile=case.profile.first(costs.MAX_WINDOW))
     split = DEFAULT_SPLIT
     best = case.divide(memory, files, split)
     reads_rows = any(f.kind != "indices" and f.name in best.hot for f in files)
@@ -99,7 +99,7 @@ def _is_off(found: Simulation, epoch: int) -> bool:
     window, plan = found.steady[0], found.plan
     most = plan.window_of(epoch)
     is_short = window.count < _OFF * most
-    could_be_longer = plan.window < MAX_WINDOW and window.num_bytes < _OFF * plan.windows
+    could_be_longer = plan.window < costs.MAX_WINDOW and window.num_bytes < _OFF * plan.windows
     return is_short or could_be_longer
 
 

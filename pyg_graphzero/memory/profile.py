@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import BatchSize
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading, Seeds
@@ -32,11 +33,6 @@ _AHEAD_BYTES = 64 << 20
 _SHUFFLED = 16
 # Keys of batches that are kept: none of those that are counted, or that a store is ordered by.
 _KEPT_KEY = 1 << 40
-# Batches differ by a few percent.
-_SLACK = 1.15
-# edge_index and slot, and what they take while they wait, if ids fit 32 bits.
-_EDGE_BYTES = 24
-_PACKED = 0.5
 # The table that a copy is timed with: larger than caches are.
 _TIMED_BYTES = 64 << 20
 _TIMED_ROWS = 20_000
@@ -121,9 +117,10 @@ class AccessCounts:
     def batch_size(self, row_bytes: Mapping[str | None, int]) -> BatchSize:
         """What the largest batch takes, with some slack; ``row_bytes``: of a node's attributes."""
         nodes = sum(self.max_nodes.values())
-        sampled = 8 * nodes + _EDGE_BYTES * self.max_edges
+        sampled = costs.NODE * nodes + costs.EDGE * self.max_edges
         whole = sampled + sum(row_bytes[name] * count for name, count in self.max_nodes.items())
-        return BatchSize(int(_SLACK * _PACKED * sampled), int(_SLACK * whole), nodes)
+        waits = int(costs.SLACK * costs.PACKED * sampled)
+        return BatchSize(waits, int(costs.SLACK * whole), nodes)
 
 
 def top_rows(counts: Tensor, size: int) -> Tensor:

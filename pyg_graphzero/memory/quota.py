@@ -12,7 +12,8 @@ from collections.abc import Sized
 from weakref import WeakSet
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.plan import CONSUMER_BATCHES, WINDOWS_AHEAD, MemoryPlan
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.plan import MemoryPlan
 
 # Of a window, what an epoch that is alone leaves for samples of one that may begin.
 _SPARE = 4
@@ -79,7 +80,7 @@ class EpochQuotas:
         """A quota for an epoch that begins now; ``size`` is that of its batches, as in a quota."""
         plan, others = self._plan, list(self._under_way)
         share = plan.ready / (len(others) + 1) / size
-        ready = max(1, round(share) - CONSUMER_BATCHES)
+        ready = max(1, round(share) - costs.CONSUMER_BATCHES)
         each = plan.batches // plan.ready
         quota = EpochQuota(self, max(1, num_workers), ready, int(ready * each * size), size)
         self._under_way.add(quota)
@@ -92,7 +93,7 @@ class EpochQuotas:
     def ahead(self, quota: EpochQuota) -> int:
         """How far one may be ahead now."""
         window, number = self._plan.window, len(self)
-        total = WINDOWS_AHEAD * window
+        total = costs.WINDOWS_AHEAD * window
         most = total // number if number > 1 else total - window // _SPARE
         others = (other for other in self._under_way if other is not quota)
         left = total - sum(other.sampled * other.size for other in others)

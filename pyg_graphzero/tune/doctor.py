@@ -17,8 +17,9 @@ from torch import Tensor
 
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_rows, files_of
-from pyg_graphzero.memory.plan import MAX_WINDOW, FileSize
+from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, AccessCounts, gather_seconds, profile
 from pyg_graphzero.memory.simulate import (
@@ -132,7 +133,7 @@ class _Examination:
         found = profile(
             loader,
             seconds=min(SECONDS, seconds / 2),
-            keep=_WINDOWS * MAX_WINDOW,
+            keep=_WINDOWS * costs.MAX_WINDOW,
             keep_seconds=seconds / 2,
             keep_bytes=max(64 << 20, int(_KEPT_SHARE * self.free)),
             keeps_edges=any(file.kind == "edge" for file in self.files),

@@ -14,7 +14,8 @@ from torch_geometric.sampler import NegativeSampling
 import pyg_graphzero as gz
 from fuzz.paging import paged
 from graphs import check_neighborhood, heterogeneous, homogeneous, write_store
-from pyg_graphzero.loader import LinkNeighborLoader, stored_edges
+from pyg_graphzero.loader import LinkNeighborLoader
+from pyg_graphzero.memory import costs
 from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
@@ -84,9 +85,9 @@ def test_shuffled_edges_come_in_the_order_of_a_graph_in_memory(homo):
 def test_the_order_of_the_input_within_a_budget(homo, tmp_path, monkeypatch):
     data, store = homo
     store = optimized(store, tmp_path / "optimized")
-    monkeypatch.setattr(stored_edges, "_LEAST_BLOCK", 400)
-    monkeypatch.setattr(stored_edges, "_BLOCK_SHARE", 0.0)
-    monkeypatch.setattr(stored_edges, "_WHOLE_SHARE", 0.0)
+    monkeypatch.setattr(costs, "LEAST_SLOTS", 400)
+    monkeypatch.setattr(costs, "SLOTS_BLOCK_SHARE", 0.0)
+    monkeypatch.setattr(costs, "SLOTS_SHARE", 0.0)
     passes = []
     edge_slots = StoreContents.edge_slots
 

@@ -21,13 +21,13 @@ import pyg_graphzero as gz
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.plan import (
-    READER_BYTES,
     BatchSize,
     FileSize,
     divide,
     least_memory,
 )
 from pyg_graphzero.memory.profile import profile
+from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import free_memory, private_rss
 from spawned import EXACT_MALLOC, spawn
 

@@ -18,8 +18,8 @@ from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_rows, files_of
-from pyg_graphzero.memory.plan import MAX_WINDOW
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.memory.simulate import Case, simulate
@@ -52,7 +52,7 @@ def case(several):
         data, [6, 4], input_nodes=("a", torch.arange(20_000)), batch_size=32, edge_ids=False
     )
     contents = loader.graph_sampler.graph.contents
-    found = profile(loader, seconds=60, keep=MAX_WINDOW, keep_seconds=60, keep_bytes=1 << 30)
+    found = profile(loader, seconds=60, keep=costs.MAX_WINDOW, keep_seconds=60, keep_bytes=1 << 30)
     batch = found.accesses.batch_size(bytes_of_rows(loader.data))
     files = files_of(loader)
     made = Case(contents, loader.graph_sampler.graph, found, batch, 0, DISK)
@@ -79,7 +79,7 @@ def test_rehearsed_windows_have_all_of_their_room_and_no_more(case, share):
         plan,
         hot={f.name: 0 for f in rows},
         windows=int(distinct_bytes(made, made.profile.batches[:12], files) * share),
-        window=MAX_WINDOW,
+        window=costs.MAX_WINDOW,
     )
     batches, found = made.profile.batches, simulate(made, plan, files)
     assert sum(w.count for w in found.steady) >= len(batches) - found.steady[0].count
@@ -104,7 +104,7 @@ def test_the_chosen_windows_use_their_room(case, monkeypatch):
         assert window.num_bytes <= chosen.windows
         is_long = window.count >= 0.8 * chosen.window_of(made.profile.epoch)
         assert is_long, (window.count, chosen.window)
-        assert chosen.window == MAX_WINDOW or window.num_bytes > 0.7 * chosen.windows
+        assert chosen.window == costs.MAX_WINDOW or window.num_bytes > 0.7 * chosen.windows
 
 
 @pytest.mark.parametrize("keeps_edges", [False, True])

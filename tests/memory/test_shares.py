@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_rows, files_of
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
-    MAX_WINDOW,
-    WINDOWS_AHEAD,
     MemoryPlan,
 )
 from pyg_graphzero.memory.planner import (
@@ -56,7 +55,7 @@ def case_of(loader, most):
 @pytest.mark.parametrize("room", [44, 50, 60])
 def test_no_other_share_next_to_the_chosen_one_is_faster(loader, room, monkeypatch):
     monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
-    case, files = case_of(loader, MAX_WINDOW)
+    case, files = case_of(loader, costs.MAX_WINDOW)
     memory = room * 1_000_000
     chosen = choose_plan(case, memory, files)
     assert not chosen.is_whole
@@ -79,7 +78,7 @@ def test_the_share_goes_where_it_gets_better(loader, monkeypatch, sign, share):
         return 1e9 + sign * tried[-1] * 100
 
     monkeypatch.setattr("pyg_graphzero.memory.planner.seconds_per_batch", seconds)
-    case, files = case_of(loader, MAX_WINDOW)
+    case, files = case_of(loader, costs.MAX_WINDOW)
     chosen = choose_plan(case, 60_000_000, files)
     assert chosen.hot[X] == (max(tried) if sign < 0 else min(tried))
     default = case.divide(60_000_000, files)
@@ -99,7 +98,7 @@ def test_a_short_epoch_has_no_long_windows(loader):
     few = gz.loader.NeighborLoader(
         loader.data, [8, 4], input_nodes=torch.arange(640), batch_size=64, edge_ids=False
     )
-    case, files = case_of(few, MAX_WINDOW)
+    case, files = case_of(few, costs.MAX_WINDOW)
     assert case.profile.is_whole
     plan = choose_plan(case, 60_000_000, files)
     assert plan.window_of(case.profile.epoch) == 5
@@ -132,7 +131,7 @@ class Consumer:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    window=st.integers(4, MAX_WINDOW),
+    window=st.integers(4, costs.MAX_WINDOW),
     ready=st.integers(2, 4),
     steps=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 40)), max_size=60),
 )
@@ -154,7 +153,7 @@ def test_epochs_never_have_more_samples_than_there_is_room_for(window, ready, st
         elif under_way:
             under_way[number % len(under_way)].step(number)
         assert len(quotas) == len(under_way)
-        assert sum(each.quota.sampled for each in under_way) <= WINDOWS_AHEAD * window
+        assert sum(each.quota.sampled for each in under_way) <= costs.WINDOWS_AHEAD * window
         assert all(each.quota.ahead > each.quota.ready for each in under_way)
         assert quotas.windows.max_batches == window // max(1, len(under_way))
     for each in under_way:

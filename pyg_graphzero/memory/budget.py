@@ -1,0 +1,84 @@
+"""A budget of memory while it is divided among its uses."""
+
+from __future__ import annotations
+
+import sys
+from math import ceil
+
+from pyg_graphzero.errors import MemoryBudgetError
+
+
+class Budget:
+    """What is left of a budget, part by part. What each may have is in :mod:`.costs`.
+
+    Args:
+        memory: The budget, in bytes.
+        taken: What the process holds already.
+
+    Attributes:
+        left: What nobody has been given; below 0 if there was too little.
+
+    Example:
+        >>> budget = Budget(1000, taken=200)
+        >>> budget.spend(100), budget.take(0.5, each=30, most=20), budget.left
+        (100, 11, 370)
+    """
+
+    def __init__(self, memory: int, taken: int) -> None:
+        self.memory = memory
+        self.taken = taken
+        self.left = memory - taken
+
+    def spend(self, num_bytes: int) -> int:
+        """Gives what is needed, whether it is there or not; returns that."""
+        self.left -= num_bytes
+        return num_bytes
+
+    def take(
+        self,
+        share: float,
+        each: int = 1,
+        least: int = 0,
+        most: int = sys.maxsize,
+        of: int | None = None,
+    ) -> int:
+        """Gives as many things as there is room for.
+
+        Args:
+            share: What they may take together, as a share.
+            each: Bytes of one.
+            least: So many in any case.
+            most: No more than these.
+            of: What it is a share of; None: of what is left.
+        """
+        count = how_many(self.left if of is None else of, share, each, least, most)
+        self.spend(count * each)
+        return count
+
+    def check(self, needed: int, what: str = "", why: str = "", sharers: int = 1) -> None:
+        """Sees to it that so much is left.
+
+        Args:
+            needed: Bytes.
+            what: They are for, as in " to add up neighbours".
+            why: They are so many.
+            sharers: Processes that have a budget of this size each.
+
+        Raises:
+            MemoryBudgetError: It is not; names the budget that would do.
+        """
+        if self.left >= needed:
+            return
+        least = self.memory - self.left + needed
+        whose = "" if sharers == 1 else f" for each of {sharers} processes"
+        raise MemoryBudgetError(
+            f"memory: found {self.memory // 10**6:,} MB{whose}, expected {ceil(least / 1e6):,} MB "
+            f"or more{what}: {self.taken / 1e6:,.0f} MB are taken already{why}"
+        )
+
+
+def how_many(
+    room: int, share: float, each: int = 1, least: int = 0, most: int = sys.maxsize
+) -> int:
+    """How many things of ``each`` bytes a share of some room is enough for, within bounds."""
+    return max(least, min(most, int(share * max(0, room)) // max(1, each)))

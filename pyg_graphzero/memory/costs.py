@@ -1,0 +1,80 @@
+"""What things take in memory, and what share of a budget each may have: for all who divide one.
+
+Sizes are in bytes. Shares are of what is left when they are given, or of all that is free where
+that is said. What is a number of things is never less than the least named here.
+"""
+
+from __future__ import annotations
+
+from pyg_graphzero.util.disk import READER_BYTES
+
+# Of who reads from disk.
+READER = READER_BYTES
+# Of a batch: the id of a node; both ends of an edge and its slot.
+NODE = 8
+EDGE = 24
+# What is packed takes so much of that while it waits, if ids fit 32 bits.
+PACKED = 0.5
+# Batches differ by a few percent.
+SLACK = 1.15
+
+# Training. Batches in the consumer's hands: a loop gets the next one before it lets go of the last.
+CONSUMER_BATCHES = 2
+# Batches that are ready, in the making, or in the consumer's hands.
+READY_SHARE = 0.1
+LEAST_READY = 1 + CONSUMER_BATCHES
+MOST_READY = 3 + CONSUMER_BATCHES
+# While the batches of one window are gathered, those of the next are sampled.
+WINDOWS_AHEAD = 2
+# Batches are read for at most so many at once. More hardly unites more rows.
+MAX_WINDOW = 64
+# For each row of each batch of a window, while it is worked out what to read: sort keys, places.
+WINDOW_ROW = 24
+# Rows of at most so many bytes cost less to hold in memory than to read one by one; a file of them
+# is held if it takes no more than this share.
+SMALL_ROW = 64
+HELD_SHARE = 0.6
+# Neighbours that stay in memory, of each edge type.
+TOPOLOGY_SHARE = 0.5
+# Batches whose topology is read are sampled so many together, at most. Each takes so many times
+# what it takes when it waits: ids and slots in 64 bits, an id map, what is read; and two such
+# windows at a time.
+TOGETHER_SHARE = 0.15
+MAX_TOGETHER = 16
+TOGETHER = 8
+
+# Sweeps and sums: what is mapped of topologies and columns of edges is forgotten again and again.
+# Of all that is free.
+MAPPED_SHARE = 1 / 16
+MAX_MAPPED = 128 << 20
+
+# Sweeps. Rows are read so many at once, between two looks at whether anybody still wants them;
+# working out how takes this for each, and all of it a share of what is free.
+READ_SHARE = 1 / 64
+MAX_READ_ROWS = 1 << 18
+READ_ROW = 40
+# Bits and places of reached rows, for each row of a node type.
+REACHED_ROW = 0.5
+# Columns that take no more than this share are held whole, the smallest first.
+COLUMN_SHARE = 1 / 4
+# A batch of a layer: a few are under way at a time, and blocks of rows beside. An edge of it takes
+# its row, and this.
+LAYER_SHARE = 1 / 32
+LEAST_LAYER_EDGES = 1 << 12
+MAX_LAYER_EDGES = 1 << 18
+LAYER_EDGE = 32
+
+# Sums. The shares are of all that is free: each of the two chunks of the column that are in memory,
+# and a batch of sums on its way through the layer.
+CHUNK_SHARE = 1 / 8
+MAX_CHUNK = 1 << 30
+SUMS_SHARE = 1 / 8
+MAX_SUMS_ROWS = 1 << 16
+# Beside its sum: a destination's bound, and each of its edges, sorted by chunks.
+SUMMED_ROW = 16
+SUMMED_EDGE = 8
+
+# Slots of the edges that are seeds, where a block of them is enough, and where batches ask for any.
+SLOTS_BLOCK_SHARE = 1 / 8
+SLOTS_SHARE = 1 / 2
+LEAST_SLOTS = 1 << 20
