@@ -11,7 +11,7 @@ import torch  # noqa: F401  isort: skip
 
 from importlib.metadata import version as _version
 
-from pyg_graphzero import inference, loader, sampler
+from pyg_graphzero import inference, loader, nn, sampler
 from pyg_graphzero.convert import convert
 from pyg_graphzero.errors import (
     ClosedStoreError,
@@ -50,6 +50,7 @@ __all__ = [
     "doctor",
     "inference",
     "loader",
+    "nn",
     "open",
     "optimize",
     "sampler",

@@ -531,6 +531,26 @@ class TextIndex:
     def find(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
         """The row of every id, -1 where it has none."""
 
+def neighbor_sum(x: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], weight: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')] | None, is_mean: bool, out: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], threads: int = 0) -> None:
+    """
+    For every destination the sum, or mean, of its sources' rows [rows, heads, channels], into `out`. In-edges of destination d are bounds[d] … bounds[d + 1] - 1; bfloat16 comes as int16.
+    """
+
+def source_sum(rows: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], weight: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')] | None, is_mean: bool, out: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], threads: int = 0) -> None:
+    """
+    For every source the sum of its destinations' rows: the gradient of neighbor_sum's x.
+    """
+
+def edge_dot(q: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], k: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], is_mean: bool, out: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], threads: int = 0) -> None:
+    """
+    For every edge and head the product of its destination's row and its source's.
+    """
+
+def neighbor_softmax(given: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], grad: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')] | None, out: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], threads: int = 0) -> None:
+    """
+    Softmax of scores [edges, heads] over in-edges; or, where a gradient of what it made is given with that, the scores' gradient.
+    """
+
 class Recycling:
     """While one lives, memory of dead batches is kept."""
 

@@ -20,7 +20,7 @@ PACKAGE = "pyg_graphzero"
 #: Each uses those before it, never those behind it. Public names of one module stand at the end.
 ORDER = (
     *("_core", "errors", "util", "store", "convert", "pyg", "sampling", "memory", "loader"),
-    *("inference", "tune", "bench", "cli", "sampler", "disk", "", "__main__"),
+    *("nn", "inference", "tune", "bench", "cli", "sampler", "disk", "", "__main__"),
 )
 # Names of torch's and PyG's classes that ours have too.
 _FOREIGN = {"_indices", "_key", "_mapping", "_num_samples", "_store", "_values", "_version"}

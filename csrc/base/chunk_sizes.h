@@ -24,6 +24,10 @@ struct ChunkSizes {
   std::uint64_t sum_read_bytes = 1 << 20;
   std::int64_t slots_ahead = 4 << 20;  // that the kernel is asked to read
 
+  // aggregate/
+  std::int64_t aggregated_edges = 2048;   // and destinations, of a piece of a thread's work
+  std::int64_t ordered_edges = 16 << 10;  // below, a thread is not worth it
+
   // gather/, io/
   std::int64_t preloaded_rows = 1 << 20;  // resident rows that are read together
   std::size_t reaped_reads = 16;     // taken at once: new reads start before the rest is copied

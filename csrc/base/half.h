@@ -32,8 +32,8 @@ inline constexpr std::uint32_t kFloat16Limit = 0x477FF000U;
 inline constexpr std::uint32_t kBFloat16Limit = 0x7F7F8000U;
 
 // float16 or bfloat16 of a float32: to nearest, ties to even; what would round to infinity becomes
-// the largest finite number. Infinity and NaN stay what they are.
-constexpr std::uint32_t narrow_float16(std::uint32_t bits) noexcept {
+// `beyond`. Infinity and NaN stay what they are.
+constexpr std::uint32_t round_to_float16(std::uint32_t bits, std::uint32_t beyond) noexcept {
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   const std::uint32_t normal = (magnitude - (112U << 23) + 0xFFFU + ((magnitude >> 13) & 1U)) >> 13;
@@ -41,19 +41,28 @@ constexpr std::uint32_t narrow_float16(std::uint32_t bits) noexcept {
   const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
   const std::uint32_t denormal = std::bit_cast<std::uint32_t>(shifted) - 0x3F000000U;
   const std::uint32_t special = magnitude > 0x7F800000U ? 0x7E00U : 0x7C00U;
-  const std::uint32_t large = magnitude >= 0x7F800000U ? special : 0x7BFFU;
+  const std::uint32_t large = magnitude >= 0x7F800000U ? special : beyond;
   const std::uint32_t usual = magnitude < 0x38800000U ? denormal : normal;
   return sign | (magnitude >= kFloat16Limit ? large : usual);
 }
 
-constexpr std::uint32_t narrow_bfloat16(std::uint32_t bits) noexcept {
+constexpr std::uint32_t round_to_bfloat16(std::uint32_t bits, std::uint32_t beyond) noexcept {
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t magnitude = bits & 0x7FFFFFFFU;
   const std::uint32_t usual = (magnitude + 0x7FFFU + ((magnitude >> 16) & 1U)) >> 16;
   const std::uint32_t quiet = magnitude > 0x7F800000U ? 0x40U : 0U;
   const std::uint32_t special = (magnitude >> 16) | quiet;
-  const std::uint32_t large = magnitude >= 0x7F800000U ? special : 0x7F7FU;
+  const std::uint32_t large = magnitude >= 0x7F800000U ? special : beyond;
   return sign | (magnitude >= kBFloat16Limit ? large : usual);
+}
+
+// The same; what would round to infinity becomes the largest finite number.
+constexpr std::uint32_t narrow_float16(std::uint32_t bits) noexcept {
+  return round_to_float16(bits, 0x7BFFU);
+}
+
+constexpr std::uint32_t narrow_bfloat16(std::uint32_t bits) noexcept {
+  return round_to_bfloat16(bits, 0x7F7FU);
 }
 
 // The same of numbers instead of bits.

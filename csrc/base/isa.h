@@ -5,3 +5,7 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 #define GZ_HAS_AVX2_FUNCTIONS
 #endif
+
+// Kernels that are written once, as loops without a branch, are compiled for every instruction set
+// that they are dispatched to: each is inlined into a function of that target.
+#define GZ_INLINE [[gnu::always_inline]] inline

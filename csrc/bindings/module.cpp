@@ -11,6 +11,7 @@ void init_encode(nb::module_& m);
 void init_sampling(nb::module_& m);
 void init_gather(nb::module_& m);
 void init_ids(nb::module_& m);
+void init_aggregate(nb::module_& m);
 void init_pipeline(nb::module_& m);
 void init_io(nb::module_& m);
 }  // namespace gz::python
@@ -28,6 +29,7 @@ NB_MODULE(_core, m) {
   gz::python::init_sampling(m);
   gz::python::init_gather(m);
   gz::python::init_ids(m);
+  gz::python::init_aggregate(m);
   gz::python::init_pipeline(m);
   gz::python::init_io(m);
 }

@@ -23,8 +23,6 @@
 #define GZ_AVX2 __attribute__((target("avx2,f16c")))
 #endif
 
-#define GZ_INLINE [[gnu::always_inline]] inline
-
 namespace gz {
 namespace {
 

@@ -54,6 +54,10 @@ GRAPH = "--nodes 3000 --edges 30000 --batch-size 64 --fanout 4 3"
 TRAINING = "--graphs wordnet --seeds 0 --epochs 1 --hidden 4 --fanout 2 --batch-size 8192"
 # What runs in seconds, and fields of its record that a page has figures of.
 SCRIPTS: dict[str, tuple[str, list[str]]] = {
+    "aggregate": (
+        f"{GRAPH} --widths 8 --dtypes float32 --rounds 1",
+        ["results/seconds/ours", "results/seconds/torch.sparse.mm"],
+    ),
     "accuracy": (TRAINING, ["rows/graph", "rows/relative_rmse", "rows/scores", "rows/mean"]),
     "column_writer": (
         "--nodes 2000 --width 16 --piece 1000 --rounds 1",

@@ -20,12 +20,13 @@ OTHERS = {
     # Room in an array, of which ChunkSizes says how much is used.
     "rooms": "kBlock kPiece kFixedFiles",
     # Ranges that parallel_for() divides: ChunkSizes::range makes all of them small.
-    "ranges": "kFrontierGrain kEdgeGrain kInduceGrain kLaborGrain kGrain kBoundsGrain kSlotsGrain",
+    "ranges": "kFrontierGrain kEdgeGrain kInduceGrain kLaborGrain kGrain kBoundsGrain kSlotsGrain "
+    "kCheckGrain",
     # They decide what comes out: which neighbours, which codes, how wide an id is.
     "results": "kNarrowNodes kMaxNeighbors kUnrolled kSampledRows kTileColumns kSpreadBins "
-    "kBinShift kOctavesBelow kExponentShift",
+    "kBinShift kOctavesBelow kExponentShift kLanes",
     # How much there is at most, where nothing goes on after it.
-    "limits": "kMaxBuckets kMaxPoolThreads kMaxIdle kLarge kTasks",
+    "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxPoolThreads kMaxIdle kLarge kTasks",
     # Reads that measure a disk, and how many are under way.
     "reads": "kRandomRead kSequentialRead kSequentialDepth kRandomAdviceBytes kDepth",
 }

@@ -1,0 +1,94 @@
+// Edges of a batch, grouped by destination, and loops over them by several threads: in their own
+// order, and in that of their sources.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "arrays/buffer.h"
+#include "arrays/parallel.h"
+
+namespace gz {
+
+// In-edges of destination d are those from bounds[d] to before bounds[d + 1]; there may be more
+// edges before and behind all these, which are nobody's.
+struct GroupedEdges {
+  std::span<const std::int64_t> src;     // of every edge, a row of the sources
+  std::span<const std::int64_t> bounds;  // one more than destinations
+  std::int64_t num_src = 0;
+  int threads = 0;           // 0: as many as torch uses; what comes out is the same with any number
+  bool is_portable = false;  // only instructions that every machine has, for tests
+
+  std::int64_t num_dst() const noexcept { return std::ssize(bounds) - 1; }
+};
+
+// Raises std::invalid_argument where bounds do not ascend within the edges. What follows REQUIRES
+// edges that were checked.
+void check_bounds(const GroupedEdges& edges);
+// And std::out_of_range where an edge's source is none.
+void check_edges(const GroupedEdges& edges);
+
+// Destinations in pieces with about as many edges each, whatever their degrees and however many
+// threads there are.
+class EdgePieces {
+ public:
+  EdgePieces(const GroupedEdges& edges, std::int64_t piece_edges);
+
+  std::int64_t count() const noexcept { return count_; }
+  // The first destination of a piece; of number count(), how many destinations there are.
+  std::int64_t first(std::int64_t piece) const noexcept;
+
+ private:
+  std::span<const std::int64_t> bounds_;
+  std::int64_t size_, count_;
+};
+
+// Calls body(first, last) for runs of destinations that cover all of them, on several threads.
+void for_destinations(const GroupedEdges& edges, RangeBody body);
+
+// An edge as it is found from its source.
+struct OutEdge {
+  std::uint32_t dst, edge;
+};
+
+// Out-edges of a run of sources: those of source s from ends[s - first - 1] (or 0) to before
+// ends[s - first], in the order in which they stand in the batch.
+struct OutEdges {
+  std::int64_t first, last;  // sources
+  const std::uint32_t* ends;
+  const OutEdge* edges;
+};
+
+// Edges by source. They are dealt to runs of sources first and ordered within these after that,
+// both by several threads none of which writes where another does.
+class EdgesBySource {
+ public:
+  // Raises std::invalid_argument where there are 2^32 destinations, sources or edges, or more.
+  explicit EdgesBySource(const GroupedEdges& edges);
+
+  // Calls body(out_edges) for runs that cover all sources, on several threads.
+  template <class Body>
+  void for_sources(const Body& body) const {
+    parallel_for(num_runs_, 1, threads_, [&](std::int64_t begin, std::int64_t end) {
+      Buffer<std::uint32_t> ends;
+      Buffer<OutEdge> order;
+      for (std::int64_t run = begin; run < end; ++run) body(sort_run(run, ends, order));
+    });
+  }
+
+ private:
+  struct Edge {
+    std::uint32_t src;  // within its run
+    OutEdge out;
+  };
+  OutEdges sort_run(std::int64_t run, Buffer<std::uint32_t>& ends, Buffer<OutEdge>& order) const;
+
+  std::int64_t num_src_, num_runs_;
+  int run_bits_ = 0;  // a run has so many sources as a power of two
+  int threads_;
+  Buffer<Edge> edges_;
+  std::vector<std::int64_t> begins_;  // of each run, among edges_
+};
+
+}  // namespace gz

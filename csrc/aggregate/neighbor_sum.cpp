@@ -1,0 +1,124 @@
+#include "aggregate/neighbor_sum.h"
+
+#include <vector>
+
+namespace gz {
+namespace {
+
+constexpr std::int64_t kPrefetchAhead = 16;
+
+template <class T>
+GZ_INLINE void store_row(const Sum<T>* sums, std::int64_t size, Sum<T> divisor, T* out) {
+  for (std::int64_t c = 0; c < size; ++c) out[c] = narrow<T>(sums[c] / divisor);
+}
+
+}  // namespace
+
+template <class T>
+void neighbor_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> sources,
+                  const Sum<T>* weight, bool is_mean, T* out) {
+  const std::int64_t* const src = edges.src.data();
+  const std::int64_t* const bounds = edges.bounds.data();
+  for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
+    std::vector<Sum<T>> sums(static_cast<std::size_t>(shape.channels));
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
+      for (std::int64_t d = first; d < last; ++d) {
+        const std::int64_t begin = bounds[d], end = bounds[d + 1];
+        const auto degree =
+            static_cast<Sum<T>>(is_mean ? std::max<std::int64_t>(end - begin, 1) : 1);
+        for (std::int64_t h = 0; h < shape.heads; ++h) {
+          const auto row = [&](std::int64_t e) GZ_INLINED {
+            if (h == 0 && e < last_edge) {
+              prefetch_row(sources[src[e + kPrefetchAhead]], shape.size());
+            }
+            return sources[src[e]] + h * shape.channels;
+          };
+          const auto weight_of = [&](std::int64_t e) GZ_INLINED {
+            return weight == nullptr ? Sum<T>{1} : weight[e * shape.heads + h];
+          };
+          sum_rows<T>(begin, end, shape.channels, row, weight_of, sums.data());
+          store_row(sums.data(), shape.channels, degree,
+                    out + d * shape.size() + h * shape.channels);
+        }
+      }
+    });
+  });
+}
+
+template <class T>
+void source_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> destinations,
+                const Sum<T>* weight, bool is_mean, T* out) {
+  const std::int64_t* const bounds = edges.bounds.data();
+  const EdgesBySource by_source(edges);
+  by_source.for_sources([&](const OutEdges& run) {
+    std::vector<Sum<T>> sums(static_cast<std::size_t>(shape.channels));
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      std::int64_t begin = 0;
+      const std::int64_t last_edge =
+          (run.first < run.last ? std::int64_t{run.ends[run.last - run.first - 1]} : 0) -
+          kPrefetchAhead;
+      for (std::int64_t s = run.first; s < run.last; ++s) {
+        const std::int64_t end = run.ends[s - run.first];
+        for (std::int64_t h = 0; h < shape.heads; ++h) {
+          const auto row = [&](std::int64_t i) GZ_INLINED {
+            if (h == 0 && i < last_edge) {
+              prefetch_row(destinations[run.edges[i + kPrefetchAhead].dst], shape.size());
+            }
+            return destinations[run.edges[i].dst] + h * shape.channels;
+          };
+          const auto weight_of = [&](std::int64_t i) GZ_INLINED {
+            const OutEdge edge = run.edges[i];
+            const Sum<T> w = weight == nullptr ? Sum<T>{1} : weight[edge.edge * shape.heads + h];
+            return is_mean ? w / static_cast<Sum<T>>(bounds[edge.dst + 1] - bounds[edge.dst]) : w;
+          };
+          sum_rows<T>(begin, end, shape.channels, row, weight_of, sums.data());
+          store_row(sums.data(), shape.channels, Sum<T>{1},
+                    out + s * shape.size() + h * shape.channels);
+        }
+        begin = end;
+      }
+    });
+  });
+}
+
+template <class T>
+void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinations,
+              Rows<const T> sources, bool is_mean, Sum<T>* out) {
+  const std::int64_t* const src = edges.src.data();
+  const std::int64_t* const bounds = edges.bounds.data();
+  std::fill_n(out, bounds[0] * shape.heads, Sum<T>{0});
+  std::fill(out + edges.bounds.back() * shape.heads, out + std::ssize(edges.src) * shape.heads,
+            Sum<T>{0});
+  for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
+      for (std::int64_t d = first; d < last; ++d) {
+        const std::int64_t begin = bounds[d], end = bounds[d + 1];
+        const auto degree = static_cast<Sum<T>>(is_mean ? end - begin : 1);
+        for (std::int64_t e = begin; e < end; ++e) {
+          if (e < last_edge) prefetch_row(sources[src[e + kPrefetchAhead]], shape.size());
+          for (std::int64_t h = 0; h < shape.heads; ++h) {
+            const std::int64_t at = h * shape.channels;
+            out[e * shape.heads + h] =
+                dot(destinations[d] + at, sources[src[e]] + at, shape.channels) / degree;
+          }
+        }
+      }
+    });
+  });
+}
+
+#define GZ_NEIGHBOR_SUM(T)                                                                         \
+  template void neighbor_sum<T>(const GroupedEdges&, RowShape, Rows<const T>, const Sum<T>*, bool, \
+                                T*);                                                               \
+  template void source_sum<T>(const GroupedEdges&, RowShape, Rows<const T>, const Sum<T>*, bool,   \
+                              T*);                                                                 \
+  template void edge_dot<T>(const GroupedEdges&, RowShape, Rows<const T>, Rows<const T>, bool,     \
+                            Sum<T>*);
+GZ_NEIGHBOR_SUM(float)
+GZ_NEIGHBOR_SUM(double)
+GZ_NEIGHBOR_SUM(Float16)
+GZ_NEIGHBOR_SUM(BFloat16)
+
+}  // namespace gz

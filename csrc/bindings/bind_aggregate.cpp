@@ -1,0 +1,189 @@
+// Sums, products and softmax over the edges of a batch.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+
+#include "aggregate/neighbor_softmax.h"
+#include "aggregate/neighbor_sum.h"
+#include "bindings/arrays.h"
+
+namespace gz::python {
+
+using namespace nb::literals;
+
+namespace {
+
+// Rows [rows, heads, channels] of any floating type, each row without a gap; int16 are the bits of
+// bfloat16, which NumPy does not know.
+using RowArray = nb::ndarray<nb::pytorch, nb::ndim<3>, nb::device::cpu>;
+// [edges, heads], of what numbers are summed in.
+using EdgeArray = nb::ndarray<nb::pytorch, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+nb::dlpack::dtype dtype_of() {
+  if constexpr (std::is_same_v<T, Float16>) {
+    return {static_cast<std::uint8_t>(nb::dlpack::dtype_code::Float), 16, 1};
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    return nb::dtype<std::int16_t>();
+  } else {
+    return nb::dtype<T>();
+  }
+}
+
+void expect(bool holds, const char* name, const char* expected) {
+  if (!holds) throw std::invalid_argument(std::string(name) + ": expected " + expected);
+}
+
+// Calls body with a pointer to the type of the numbers of rows: which one is its type.
+template <class Body>
+void with_type(const RowArray& rows, const Body& body) {
+  const nb::dlpack::dtype found = rows.dtype();
+  const auto is = [&]<class T>(const T*) {
+    if (found != dtype_of<T>()) return false;
+    body(static_cast<T*>(nullptr));
+    return true;
+  };
+  const bool is_known = is(static_cast<float*>(nullptr)) || is(static_cast<double*>(nullptr)) ||
+                        is(static_cast<Float16*>(nullptr)) || is(static_cast<BFloat16*>(nullptr));
+  expect(is_known, "rows", "float32, float64, float16 or the bits of bfloat16");
+}
+
+RowShape shape_of(const RowArray& rows) {
+  return {static_cast<std::int64_t>(rows.shape(1)), static_cast<std::int64_t>(rows.shape(2))};
+}
+
+GroupedEdges edges_of(const Int64Array& src, const Int64Array& bounds, std::size_t num_src,
+                      int threads) {
+  return {as_span(src), as_span(bounds), static_cast<std::int64_t>(num_src), threads};
+}
+
+// An argument's rows, once it is sure that they have this type and shape.
+template <class T>
+Rows<T> rows_of(const RowArray& rows, const char* name, RowShape shape, std::int64_t count) {
+  const auto size = [&](std::size_t i) { return static_cast<std::int64_t>(rows.shape(i)); };
+  expect(rows.dtype() == dtype_of<std::remove_const_t<T>>(), name, "the type of the other rows");
+  expect(size(0) == count && size(1) == shape.heads && size(2) == shape.channels, name,
+         "a row for each source or destination, of one shape");
+  const bool is_dense = (shape.channels <= 1 || rows.stride(2) == 1) &&
+                        (shape.heads <= 1 || rows.stride(1) == shape.channels);
+  expect(is_dense || rows.size() == 0, name, "the numbers of a row without gaps");
+  return {static_cast<T*>(rows.data()), rows.stride(0)};
+}
+
+template <class T>
+T* out_rows(const RowArray& rows, RowShape shape, std::int64_t count) {
+  const Rows<T> out = rows_of<T>(rows, "out", shape, count);
+  expect(out.stride == shape.size() || count <= 1 || rows.size() == 0, "out", "rows without gaps");
+  return out.data;
+}
+
+template <class S>
+S* edge_numbers(const EdgeArray& array, const char* name, const GroupedEdges& edges,
+                std::int64_t heads) {
+  expect(array.dtype() == nb::dtype<S>() &&
+             static_cast<std::int64_t>(array.shape(0)) == std::ssize(edges.src) &&
+             static_cast<std::int64_t>(array.shape(1)) == heads,
+         name, "for each edge and head a number of the type that rows are summed in");
+  return static_cast<S*>(array.data());
+}
+
+template <class S>
+const S* edge_numbers(const std::optional<EdgeArray>& array, const char* name,
+                      const GroupedEdges& edges, std::int64_t heads) {
+  return array ? edge_numbers<S>(*array, name, edges, heads) : nullptr;
+}
+
+void sum_neighbors(const RowArray& x, const Int64Array& src, const Int64Array& bounds,
+                   const std::optional<EdgeArray>& weight, bool is_mean, const RowArray& out,
+                   int threads) {
+  const GroupedEdges edges = edges_of(src, bounds, x.shape(0), threads);
+  const RowShape shape = shape_of(x);
+  with_type(x, [&]<class T>(T*) {
+    const auto from = rows_of<const T>(x, "x", shape, edges.num_src);
+    T* const to = out_rows<T>(out, shape, edges.num_dst());
+    const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
+    const nb::gil_scoped_release released;
+    check_edges(edges);
+    neighbor_sum<T>(edges, shape, from, weights, is_mean, to);
+  });
+}
+
+void sum_at_sources(const RowArray& rows, const Int64Array& src, const Int64Array& bounds,
+                    const std::optional<EdgeArray>& weight, bool is_mean, const RowArray& out,
+                    int threads) {
+  const GroupedEdges edges = edges_of(src, bounds, out.shape(0), threads);
+  const RowShape shape = shape_of(rows);
+  with_type(rows, [&]<class T>(T*) {
+    const auto from = rows_of<const T>(rows, "rows", shape, edges.num_dst());
+    T* const to = out_rows<T>(out, shape, edges.num_src);
+    const Sum<T>* const weights = edge_numbers<Sum<T>>(weight, "weight", edges, shape.heads);
+    const nb::gil_scoped_release released;
+    check_edges(edges);
+    source_sum<T>(edges, shape, from, weights, is_mean, to);
+  });
+}
+
+void dot_of_edges(const RowArray& q, const RowArray& k, const Int64Array& src,
+                  const Int64Array& bounds, bool is_mean, const EdgeArray& out, int threads) {
+  const GroupedEdges edges = edges_of(src, bounds, k.shape(0), threads);
+  const RowShape shape = shape_of(k);
+  with_type(k, [&]<class T>(T*) {
+    const auto of_dst = rows_of<const T>(q, "q", shape, edges.num_dst());
+    const auto of_src = rows_of<const T>(k, "k", shape, edges.num_src);
+    auto* const to = edge_numbers<Sum<T>>(out, "out", edges, shape.heads);
+    const nb::gil_scoped_release released;
+    check_edges(edges);
+    edge_dot<T>(edges, shape, of_dst, of_src, is_mean, to);
+  });
+}
+
+// With `grad`, the gradient of the scores that `given` was made of; without, what is made of the
+// scores `given`.
+void softmax(const EdgeArray& given, const Int64Array& bounds, const std::optional<EdgeArray>& grad,
+             const EdgeArray& out, int threads) {
+  const auto heads = static_cast<std::int64_t>(given.shape(1));
+  // No source is looked at: any array with a number for each edge stands for them.
+  const GroupedEdges edges{
+      {static_cast<const std::int64_t*>(nullptr), given.shape(0)}, as_span(bounds), 0, threads};
+  const auto run = [&]<class S>(S*) {
+    const S* const from = edge_numbers<S>(given, "scores", edges, heads);
+    const S* const grads = edge_numbers<S>(grad, "grad", edges, heads);
+    S* const to = edge_numbers<S>(out, "out", edges, heads);
+    const nb::gil_scoped_release released;
+    check_bounds(edges);
+    if (grads == nullptr) return neighbor_softmax(edges, heads, from, to);
+    neighbor_softmax_backward(edges, heads, from, grads, to);
+  };
+  if (given.dtype() == nb::dtype<double>()) return run(static_cast<double*>(nullptr));
+  run(static_cast<float*>(nullptr));
+}
+
+}  // namespace
+
+void init_aggregate(nb::module_& m) {
+  m.def("neighbor_sum", &sum_neighbors, nb::arg("x").noconvert(), nb::arg("src").noconvert(),
+        nb::arg("bounds").noconvert(), nb::arg("weight").noconvert().none(), "is_mean"_a,
+        nb::arg("out").noconvert(), "threads"_a = 0,
+        "For every destination the sum, or mean, of its sources' rows [rows, heads, channels], "
+        "into `out`. In-edges of destination d are bounds[d] … bounds[d + 1] - 1; bfloat16 comes "
+        "as int16.");
+  m.def("source_sum", &sum_at_sources, nb::arg("rows").noconvert(), nb::arg("src").noconvert(),
+        nb::arg("bounds").noconvert(), nb::arg("weight").noconvert().none(), "is_mean"_a,
+        nb::arg("out").noconvert(), "threads"_a = 0,
+        "For every source the sum of its destinations' rows: the gradient of neighbor_sum's x.");
+  m.def("edge_dot", &dot_of_edges, nb::arg("q").noconvert(), nb::arg("k").noconvert(),
+        nb::arg("src").noconvert(), nb::arg("bounds").noconvert(), "is_mean"_a,
+        nb::arg("out").noconvert(), "threads"_a = 0,
+        "For every edge and head the product of its destination's row and its source's.");
+  m.def("neighbor_softmax", &softmax, nb::arg("given").noconvert(), nb::arg("bounds").noconvert(),
+        nb::arg("grad").noconvert().none(), nb::arg("out").noconvert(), "threads"_a = 0,
+        "Softmax of scores [edges, heads] over in-edges; or, where a gradient of what it made is "
+        "given with that, the scores' gradient.");
+}
+
+}  // namespace gz::python

@@ -1,0 +1,89 @@
+"""What is expected of the arguments of :mod:`pyg_graphzero.nn.ops`, wherever they lie."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def sum_type(dtype: torch.dtype) -> torch.dtype:
+    """What numbers are added up in."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def expect(holds: bool, name: str, found: object, expected: str) -> None:
+    """Raises where something does not hold."""
+    if not holds:
+        raise ValueError(f"{name}: found {found}, expected {expected}")
+
+
+def check_edges(bounds: Tensor, *of_edges: tuple[str, Tensor]) -> int:
+    """Checks what says where edges lead; how many destinations there are."""
+    for name, value in (("bounds", bounds), *of_edges[:1]):
+        if value.dtype != torch.int64 or value.dim() != 1:
+            shape = f"{value.dtype} {list(value.shape)}"
+            expect(False, name, shape, "int64, of one dimension")
+    expect(bounds.size(0) > 0, "bounds", "none", "one more than destinations")
+    for name, value in of_edges[1:]:
+        if value.size(0) != of_edges[0][1].size(0):
+            rows = f"{value.size(0)} rows"
+            expect(False, name, rows, f"one for each of the {of_edges[0][1].size(0)} of src")
+    return bounds.size(0) - 1
+
+
+def check_rows(name: str, rows: Tensor, *others: Tensor | None) -> None:
+    """Checks the type, shape and place of rows."""
+    if rows.dtype not in _TYPES:
+        expect(False, name, rows.dtype, "float32, float64, bfloat16 or float16")
+    if rows.dim() not in (2, 3):
+        found = list(rows.shape)
+        expect(False, name, found, "rows [rows, channels] or [rows, heads, channels]")
+    for other in others:
+        if other is not None and other.device != rows.device:
+            devices = f"{rows.device} and {other.device}"
+            expect(False, name, devices, "all arguments on one device")
+
+
+def check_weight(rows: Tensor, weight: Tensor | None) -> int:
+    """How many heads there are, as far as weights see."""
+    if weight is None or weight.dim() == 1:
+        return 1
+    if weight.dim() != 2 or rows.dim() != 3 or weight.size(1) != rows.size(1):
+        found = f"{list(weight.shape)} for rows {list(rows.shape)}"
+        expect(False, "weight", found, "[edges], or [edges, heads] for rows with as many heads")
+    return weight.size(1)
+
+
+def check_sum(
+    name: str, rows: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None
+) -> tuple[int, int]:
+    """How many destinations and heads there are."""
+    check_rows(name, rows, src, bounds, weight)
+    of_edges = [("src", src)] if weight is None else [("src", src), ("weight", weight)]
+    num_dst = check_edges(bounds, *of_edges)
+    if weight is not None and not weight.is_floating_point():
+        expect(False, "weight", weight.dtype, "numbers with a fraction")
+    return num_dst, check_weight(rows, weight)
+
+
+def check_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor) -> int:
+    """How many heads there are."""
+    check_rows("k", k, q, src, bounds)
+    num_dst = check_edges(bounds, ("src", src))
+    if q.dtype != k.dtype or q.shape[1:] != k.shape[1:] or q.size(0) != num_dst:
+        found = f"{q.dtype} {list(q.shape)}"
+        rest = ", ".join(map(str, k.shape[1:]))
+        expect(False, "q", found, f"rows of the destinations, {k.dtype} [{num_dst}, {rest}]")
+    return 1 if k.dim() == 2 else k.size(1)
+
+
+def check_scores(scores: Tensor, bounds: Tensor) -> None:
+    """Checks what softmax is given."""
+    if scores.dtype not in _TYPES or scores.dim() not in (1, 2):
+        found = f"{scores.dtype} {list(scores.shape)}"
+        expect(False, "scores", found, "numbers with a fraction, [edges] or [edges, heads]")
+    if scores.device != bounds.device:
+        expect(False, "bounds", bounds.device, f"all arguments on {scores.device}")
+    check_edges(bounds)
