@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
+import os
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,26 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         why = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
         reporter.write_line(f"{len(skipped)} tests skipped{': ' * bool(why)}{why}")
     return result
+
+
+@pytest.fixture(scope="session")
+def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """``built_once(name, build)``: what ``build(path)`` makes, once for all workers of a run.
+
+    Nobody changes it.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+    def built(name: str, build: Callable[[Path], object]) -> Path:
+        path = folder / name
+        with open(folder / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                build(path)
+        return path
+
+    return built
 
 
 @pytest.fixture

@@ -98,25 +98,25 @@ def skewed(num_nodes, num_edges, seed=0):
 
 
 @pytest.fixture(scope="module")
-def homogeneous(tmp_path_factory):
+def homogeneous(built_once):
     """A store of 95 MB: more than the budgets below leave for it."""
-    n = 90_000
-    generator = torch.Generator().manual_seed(1)
-    data = Data(
-        x=torch.randn(n, 256, generator=generator),
-        y=torch.randint(9, (n,), generator=generator),
-        edge_index=skewed(n, 300_000),
-    )
-    path = tmp_path_factory.mktemp("budget") / "store"
-    gz.convert(data, path)
-    return path
+
+    def build(path):
+        n = 90_000
+        generator = torch.Generator().manual_seed(1)
+        x = torch.randn(n, 256, generator=generator)
+        y = torch.randint(9, (n,), generator=generator)
+        gz.convert(Data(x=x, y=y, edge_index=skewed(n, 300_000)), path)
+
+    return built_once("homogeneous", build)
 
 
 @pytest.fixture(scope="module")
-def half(homogeneous, tmp_path_factory):
-    path = tmp_path_factory.mktemp("budget") / "half"
-    gz.convert(gz.open(homogeneous).data(), path, features="float16")
-    return path
+def half(homogeneous, built_once):
+    def build(path):
+        gz.convert(gz.open(homogeneous).data(), path, features="float16")
+
+    return built_once("half", build)
 
 
 @pytest.fixture(scope="module")
@@ -418,15 +418,6 @@ def test_a_topology_is_held_by_processes_that_could_not_each_have_their_own():
     assert "topology" in divide(memory, files, MB, batch).held
     alone = [replace(file, processes=1) for file in files]
     assert "topology" in divide(memory, alone, MB, batch).hot
-
-
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory):
-    """A store whose neighbours alone, 96 MB, are more than the budget below leaves."""
-    edges = skewed(30_000, 24_000_000, 4)
-    path = tmp_path_factory.mktemp("budget") / "wide"
-    gz.convert(Data(x=torch.randn(30_000, 16), edge_index=edges[:, edges[1].argsort()]), path)
-    return path
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

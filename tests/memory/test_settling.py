@@ -23,29 +23,19 @@ FANOUT = [6, 5]
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory):
+def path(built_once):
     """A store of 110 MB; edges stay in one half of its nodes, and prefer some of them."""
-    generator = torch.Generator().manual_seed(0)
-    half = NODES // 2
-    src = (torch.rand(1_000_000, generator=generator) ** 4 * half).long()
-    dst = torch.randint(half, (1_000_000,), generator=generator)
-    side = torch.randint(2, (1_000_000,), generator=generator) * half
-    x = torch.randn(NODES, 256, generator=generator)
-    store = tmp_path_factory.mktemp("settling") / "store"
-    gz.convert(Data(x=x, edge_index=torch.stack([src, dst]) + side), store)
-    return store
 
+    def build(path):
+        generator = torch.Generator().manual_seed(0)
+        half = NODES // 2
+        src = (torch.rand(1_000_000, generator=generator) ** 4 * half).long()
+        dst = torch.randint(half, (1_000_000,), generator=generator)
+        side = torch.randint(2, (1_000_000,), generator=generator) * half
+        x = torch.randn(NODES, 256, generator=generator)
+        gz.convert(Data(x=x, edge_index=torch.stack([src, dst]) + side), path)
 
-@pytest.fixture(scope="module")
-def wide(tmp_path_factory):
-    """A store whose neighbours, 96 MB, are more than its budget below leaves."""
-    generator = torch.Generator().manual_seed(0)
-    dst = torch.arange(30_000).repeat_interleave(800)
-    src = (torch.rand(len(dst), generator=generator) ** 3 * 30_000).long()
-    store = tmp_path_factory.mktemp("settling") / "wide"
-    x = torch.randn(30_000, 16, generator=generator)
-    gz.convert(Data(x=x, edge_index=torch.stack([src, dst])), store)
-    return store
+    return built_once("settling", build)
 
 
 @pytest.fixture(autouse=True)
