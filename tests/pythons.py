@@ -8,6 +8,7 @@ nothing else: it has no thread and no file open. What must be set before the fir
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -164,6 +165,7 @@ if __name__ == "__main__":
 
     import pyg_graphzero  # noqa: F401
 
+    gc.freeze()  # or each would look at, and copy, all that was imported
     with socket.socket(fileno=int(sys.argv[1])) as requests:
         request = _serve(requests)
     if request is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -21,8 +22,10 @@ MAJORITY_CLASS = 0.13
 def run_example(cwd: Path, script: str, *options: str) -> str:
     """Output of a quick run, its store below ``cwd``; any folder must do as working directory."""
     command = [sys.executable, str(EXAMPLES / script), "--quick", "--store", str(cwd / "store")]
+    # Other tests run beside it, and two threads on one core take longer than one.
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, *options], cwd=cwd, capture_output=True, text=True, timeout=240, check=False
+        [*command, *options], cwd=cwd, env=environment, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
