@@ -15,18 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.nn import (
-    APPNP,
-    GatedGraphConv,
-    GCN2Conv,
     GCNConv,
-    GINConv,
-    GraphConv,
     LGConv,
     MessagePassing,
-    MFConv,
-    SAGEConv,
-    SimpleConv,
-    TAGConv,
 )
 from torch_geometric.utils.sparse import index2ptr
 
@@ -34,17 +25,10 @@ from pyg_graphzero.inference.hop import is_grouped
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.stack import Stack
+from pyg_graphzero.nn.kinds import is_plain
 
-#: Whose message is the neighbour's row, times ``edge_weight`` if there is one. Not subclasses of
-#: theirs, which may say otherwise. Each is compared with the whole graph by the tests.
-FUSED = (
-    APPNP, GatedGraphConv, GCN2Conv, GCNConv, GINConv, GraphConv, LGConv, MFConv, SAGEConv,
-    SimpleConv, TAGConv,
-)  # fmt: skip
 # Those that do not look at rows again once messages have come.
 _ENDS_WITH_MESSAGES = (GCNConv, LGConv)
-# Not "min" and "max", of which torch has no product on a GPU.
-_REDUCTIONS = ("add", "sum", "mean")
 _DTYPES = (torch.float32, torch.float64)
 _DEVICES = ("cpu", "cuda")
 
@@ -85,22 +69,6 @@ class Fusion:
             return None if matrix is None else (matrix, None, values)
 
         modules.until_closed(module.register_propagate_forward_pre_hook(give))
-
-
-def is_plain(module: MessagePassing) -> bool:
-    """Whether nothing but the sums of a convolution is looked at."""
-    return (
-        type(module) in FUSED
-        and module.fuse
-        and module.aggr in _REDUCTIONS
-        and module.node_dim in (-2, 0)
-        and not module.explain
-        and not any(
-            getattr(module, f"_{step}_forward{kind}_hooks")
-            for step in ("message", "aggregate")
-            for kind in ("_pre", "")
-        )
-    )
 
 
 def adjacency(edge_index: Any, weight: Tensor | None, x: Tensor, num_dst: int) -> Tensor | None:

@@ -11,56 +11,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
-import torch_geometric.nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from pyg_graphzero.errors import UnsupportedError
-
-# Convolutions that may look further than one hop: how far.
-_HOPS = {
-    "SGConv": lambda m: m.K,
-    "SSGConv": lambda m: m.K,
-    "TAGConv": lambda m: m.K,
-    "ChebConv": lambda m: len(m.lins) - 1,
-    "ARMAConv": lambda m: m.num_layers,
-    "APPNP": lambda m: m.K,
-    "MixHopConv": lambda m: max(m.powers),
-    "GatedGraphConv": lambda m: m.num_layers,
-    "AntiSymmetricConv": lambda m: m.num_iters,
-    "PANConv": lambda m: m.filter_size,
-}
-# Those that weight an edge by degrees of its source, and are not taught others (see normalize.py).
-_BY_DEGREES = {
-    "SGConv": lambda m: True,
-    "SSGConv": lambda m: True,
-    "TAGConv": lambda m: m.normalize,
-    "ChebConv": lambda m: len(m.lins) > 1,
-    "ARMAConv": lambda m: True,
-    "APPNP": lambda m: m.normalize,
-    "MixHopConv": lambda m: True,
-    "PANConv": lambda m: True,
-    "DNAConv": lambda m: m.normalize,
-    "PDNConv": lambda m: m.normalize,
-    "EGConv": lambda m: "symnorm" in m.aggregators,
-}
-# What mixes rows of all nodes: when.
-_ALL_NODES = {
-    "GraphNorm": lambda m: True,
-    "PairNorm": lambda m: True,
-    "MeanSubtractionNorm": lambda m: True,
-    "GraphSizeNorm": lambda m: True,
-    "LayerNorm": lambda m: m.mode == "graph",
-    "InstanceNorm": lambda m: not m.track_running_stats,
-    "HANConv": lambda m: True,
-    "GPSConv": lambda m: True,
-    "HypergraphConv": lambda m: True,
-    "DirGNNConv": lambda m: True,
-    "DynamicEdgeConv": lambda m: True,
-    "GravNetConv": lambda m: True,
-    "XConv": lambda m: True,
-    "WLConv": lambda m: True,
-    "WLConvContinuous": lambda m: True,
-}
+from pyg_graphzero.nn.kinds import hops_of, looks_at_all_nodes, weighs_by_degrees
 
 
 class Modules:
@@ -131,22 +85,14 @@ def check_module(module: torch.nn.Module, layer: str) -> None:
     Raises:
         UnsupportedError: Names the layer, the module, and why.
     """
-
-    def applies(rules: dict[str, Any]) -> Any:
-        for kind in type(module).__mro__:
-            name = kind.__name__
-            if name in rules and kind is getattr(torch_geometric.nn, name, None):
-                return rules[name](module)
-        return None
-
     what = f"{layer}: found {type(module).__name__}"
-    hops = applies(_HOPS)
-    if hops is not None and hops > 1:
+    hops = hops_of(module)
+    if hops > 1:
         raise UnsupportedError(
             f"{what}, which looks {hops} hops far, expected one hop a layer; write it as a layer "
             "for each hop"
         )
-    if applies(_BY_DEGREES):
+    if weighs_by_degrees(module):
         raise UnsupportedError(
             f"{what}, which normalises by degrees of neighbours, and those of a batch are not the "
             "graph's; expected GCNConv, LGConv, GCN2Conv or FAConv, which are given the graph's, "
@@ -157,10 +103,7 @@ def check_module(module: torch.nn.Module, layer: str) -> None:
             f"{what} with flow={module.flow!r}, expected 'source_to_target': batches hold "
             "in-edges; convert the graph with its edges reversed"
         )
-    has_no_statistics = (
-        isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_mean is None
-    )
-    if applies(_ALL_NODES) or has_no_statistics:
+    if looks_at_all_nodes(module):
         raise UnsupportedError(
             f"{what}, which depends on all nodes at once, expected what depends on a node and its "
             "neighbours, such as BatchNorm with running statistics, or LayerNorm(mode='node')"

@@ -16,18 +16,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import FAConv, GCN2Conv, GCNConv, LGConv
 from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.memory.prefetch import prefetch_all
+from pyg_graphzero.nn.kinds import NORMALISING
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
-_NORMALISING = (GCNConv, LGConv, GCN2Conv, FAConv)
 # Edges whose degrees are counted at once.
 _CHUNK = 1 << 22
 
@@ -130,7 +129,7 @@ class Normalization:
 
     def teach(self, module: torch.nn.Module, modules: Modules) -> None:
         """Has a convolution use these weights, until ``modules`` is closed."""
-        if not isinstance(module, _NORMALISING) or not module.normalize:
+        if not isinstance(module, NORMALISING) or not module.normalize:
             return
         modules.change(module, "normalize", False)
         signature = inspect.signature(module.forward)

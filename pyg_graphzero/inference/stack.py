@@ -10,25 +10,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import (
-    EdgeConv,
-    GATConv,
-    GATv2Conv,
-    GINConv,
-    GINEConv,
-    GraphConv,
-    MessagePassing,
-    SAGEConv,
-)
+from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.modules import Modules
+from pyg_graphzero.nn.kinds import BIPARTITE
 from pyg_graphzero.store.schema import EdgeType
-
-# Given (all rows, rows of the destinations) they compute nothing for the neighbours.
-_BIPARTITE = {SAGEConv, GATConv, GATv2Conv, GINConv, GINEConv, EdgeConv, GraphConv}
 
 Row = tuple[torch.Size, torch.dtype]
 
@@ -181,7 +170,7 @@ def _conv_of(model: Any, number: int, is_last: bool) -> Callable[[Hop], Tensor]:
 
     def run(hop: Hop) -> Tensor:
         x: Any = hop.x[None]
-        if type(conv) in _BIPARTITE:
+        if type(conv) in BIPARTITE:
             x = (x, x[: hop.num_dst])
         values = {}
         if model.supports_edge_weight:
@@ -213,7 +202,7 @@ def _homogeneous(layer: Callable[..., Any], inputs: Inputs) -> Callable[[Hop], A
         if inputs.edge_attr is not None:
             values["edge_attr"] = hop.edge_attr[None]
         x: Any = hop.x[None]
-        if type(layer) in _BIPARTITE:
+        if type(layer) in BIPARTITE:
             x = (x, x[: hop.num_dst])
         return layer(x, hop.edge_index[None], **values)
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from torch_geometric.nn import GINConv, GraphConv, SAGEConv
 
 from pyg_graphzero import _core
-from pyg_graphzero.inference.fused import is_plain
 from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
@@ -26,6 +25,7 @@ from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
+from pyg_graphzero.nn.kinds import is_plain
 from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import private_rss

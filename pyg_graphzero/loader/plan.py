@@ -17,6 +17,7 @@ from pyg_graphzero.pyg.data import empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.sampling.hops import are_hops_wanted, attach_hops
 from pyg_graphzero.store.columns import (
     EncodedRows,
     engine_array,
@@ -182,6 +183,8 @@ class BatchPlan:
             if values is not None:
                 for out, value in zip(stores, values, strict=True):
                     out._mapping[key] = value
+        if are_hops_wanted():
+            attach_hops(batch)
         return batch
 
     def _look_up(self, by: int, ids: Tensor | None) -> tuple[int, int | None]:

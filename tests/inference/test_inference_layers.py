@@ -46,13 +46,14 @@ from torch_geometric.nn import (
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
 from pyg_graphzero.inference import fused
-from pyg_graphzero.inference.fused import FUSED, Fusion, adjacency
+from pyg_graphzero.inference.fused import Fusion, adjacency
 from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.passes import LayerPass, batch_edges
 from pyg_graphzero.inference.stack import fingerprint, reachable, stack_of, tried_rows
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.nn.kinds import FUSED
 
 CPU = torch.device("cpu")
 

@@ -1,0 +1,205 @@
+"""A training step on one batch: PyG's models as they are, trimmed by PyG's own means, accelerated.
+
+    python benchmarks/step.py --models GraphSAGE GCN GIN GAT
+    python benchmarks/step.py --undirected --models GraphSAGE
+
+A graph in memory is sampled once; every step is a forward and a backward pass and Adam's update on
+that batch, in turn, after which the peak of each one's memory is taken in a process of its own.
+``products`` are the matrix products alone that GraphSAGE's step cannot do without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.typing
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
+
+import pyg_graphzero as gz
+from harness.record import in_turns, parser, record, sampling_arguments, write
+from pyg_graphzero.bench.process import memory
+from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
+from pyg_graphzero.sampling.hops import attach_hops
+from pyg_graphzero.util.machine import machine
+
+MODELS = {"GraphSAGE": GraphSAGE, "GCN": GCN, "GIN": GIN, "GAT": GAT}
+CONTESTANTS = ("stock", "EdgeIndex", "SparseTensor", "trimmed", "accelerated", "products")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs the comparison."""
+    made = parser("step", __doc__)
+    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], 1024)
+    made.add_argument("--undirected", action="store_true", help="every edge both ways")
+    made.add_argument("--dim", type=int, default=128)
+    made.add_argument("--hidden", type=int, default=256)
+    made.add_argument("--heads", type=int, default=2, help="of GAT")
+    made.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
+    made.add_argument("--rounds", type=int, default=7)
+    made.add_argument("--batch", type=Path, help=argparse.SUPPRESS)
+    args = made.parse_args(argv)
+    if args.batch is not None:
+        print(json.dumps(_peak(args)))
+        return
+    results: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "batch.pt"
+        batch = _sampled(args)
+        torch.save(batch, path)
+        print(f"{machine()}")
+        print(f"{batch.num_nodes:,} nodes, {batch.edge_index.size(1):,} edges a batch")
+        for model in args.models:
+            works = {
+                name: work
+                for name in args.only
+                if (work := _step(name, model, batch, args)) is not None
+            }
+            rounds = in_turns(works, args.rounds)
+            works.clear()
+            results[model] = {
+                name: {
+                    **{
+                        key: statistics.median(each[key] for each in rounds[name])
+                        for key in ("seconds", "cpu_seconds")
+                    },
+                    "min_seconds": min(each["seconds"] for each in rounds[name]),
+                    "peak_bytes": None if name == "products" else _peak_of(name, model, path, args),
+                }
+                for name in rounds
+            }
+            _show(model, results[model])
+    sizes = {"nodes": batch.num_nodes, "edges": batch.edge_index.size(1)}
+    write(args.json, record(args, argv, batch=sizes, results=results))
+
+
+def _sampled(args: argparse.Namespace) -> Any:
+    data = power_law(args.nodes, args.edges, args.dim)
+    if args.undirected:
+        data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
+    loader = gz.loader.NeighborLoader(
+        data, args.fanout, batch_size=args.batch_size, shuffle=True, edge_ids=False
+    )
+    batch = next(iter(loader))
+    for name in ("train_mask", "n_id", "input_id"):
+        if name in batch:
+            del batch[name]
+    batch.edge_index = torch.as_tensor(batch.edge_index).as_subclass(Tensor)
+    return batch
+
+
+def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callable[[], None] | None:
+    """What one step of a contestant does; None: it does not take part here."""
+    if name == "SparseTensor" and not torch_geometric.typing.WITH_TORCH_SPARSE:
+        return None
+    if name == "products":
+        return _products(batch, args) if model == "GraphSAGE" else None
+    torch.manual_seed(0)
+    options = {"heads": args.heads} if model == "GAT" else {}
+    net = MODELS[model](args.dim, args.hidden, len(args.fanout), NUM_CLASSES, **options)
+    x, edges, extra = batch.x, batch.edge_index, {}
+    size = (batch.num_nodes, batch.num_nodes)
+    if name == "EdgeIndex":
+        edges = EdgeIndex(edges, sparse_size=size, sort_order="col")
+    elif name == "SparseTensor":
+        from torch_sparse import SparseTensor
+
+        edges = SparseTensor(row=edges[1], col=edges[0], sparse_sizes=size)
+    elif name == "trimmed":
+        extra = {
+            "num_sampled_nodes_per_hop": batch.num_sampled_nodes,
+            "num_sampled_edges_per_hop": batch.num_sampled_edges,
+        }
+    elif name == "accelerated":
+        net = gz.nn.accelerate(net)
+        known = batch.__copy__()
+        attach_hops(known)
+        edges = known.edge_index
+    optimizer = torch.optim.Adam(net.parameters())
+    y = batch.y[: args.batch_size]
+
+    def step() -> None:
+        if name == "accelerated":
+            edges.made.clear()  # as in a batch that was not seen before
+        optimizer.zero_grad()
+        F.cross_entropy(net(x, edges, **extra)[: args.batch_size], y).backward()
+        optimizer.step()
+
+    return step
+
+
+def _products(batch: Any, args: argparse.Namespace) -> Callable[[], None]:
+    depth = len(args.fanout)
+    rows = [sum(batch.num_sampled_nodes[: depth - layer]) for layer in range(depth)]
+    widths = [args.dim, *[args.hidden] * (depth - 1), NUM_CLASSES]
+    tensors = [
+        (
+            torch.randn(count, 2 * widths[layer], requires_grad=layer > 0),
+            torch.randn(2 * widths[layer], widths[layer + 1], requires_grad=True),
+            torch.randn(count, widths[layer + 1]),
+        )
+        for layer, count in enumerate(rows)
+    ]
+
+    def step() -> None:
+        for x, weight, gradient in tensors:
+            (x @ weight).backward(gradient)
+
+    return step
+
+
+def _peak(args: argparse.Namespace) -> int:
+    batch = torch.load(args.batch, weights_only=False)
+    step = _step(args.only[0], args.models[0], batch, args)
+    assert step is not None
+    before = memory(os.getpid())["anon"]
+    peak = _high_water(step)
+    return peak - before
+
+
+def _high_water(step: Callable[[], None]) -> int:
+    Path("/proc/self/clear_refs").write_text("5")
+    step()
+    step()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    high = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    file = next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))
+    return 1024 * (high - file)
+
+
+def _peak_of(name: str, model: str, batch: Path, args: argparse.Namespace) -> int:
+    words = [
+        "--only", name, "--models", model, "--batch", str(batch), "--dim", str(args.dim),
+        "--hidden", str(args.hidden), "--heads", str(args.heads), "--fanout",
+        *map(str, args.fanout), "--batch-size", str(args.batch_size),
+    ]  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return int(run.stdout)
+
+
+def _show(model: str, found: dict[str, Any]) -> None:
+    base = found.get("stock", next(iter(found.values())))
+    print(f"\n{model:14} {'s a step':>9} {'CPU s':>7} {'less CPU':>9} {'peak GB':>8}")
+    for name, each in found.items():
+        peak = "" if each["peak_bytes"] is None else f"{each['peak_bytes'] / 1e9:8.2f}"
+        ratio = base["cpu_seconds"] / each["cpu_seconds"]
+        print(f"{name:14} {each['seconds']:9.3f} {each['cpu_seconds']:7.2f} {ratio:8.1f}x {peak}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,381 @@
+"""A PyG model that computes what the seeds of a batch need, and nothing else."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn import JumpingKnowledge, MessagePassing
+
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.nn import convs
+from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
+from pyg_graphzero.nn.small import (
+    AmbiguousError,
+    SmallGraph,
+    hops_in,
+    map_tensors,
+    plain,
+    space_of,
+    tensors_in,
+)
+from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, want_hops
+
+Model = TypeVar("Model", bound=torch.nn.Module)
+
+# Two computations of the same rows differ by no more than this, relatively.
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
+_running = threading.local()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user allows.
+
+    Attributes:
+        may_cut_norms: Norms over a batch see fewer rows.
+        local: Convolutions that look at a node and its in-edges alone.
+    """
+
+    may_cut_norms: bool
+    local: tuple[type, ...]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A forward pass that runs as it is.
+
+    Attributes:
+        reason: Why.
+    """
+
+    reason: str
+
+
+class Forward:
+    """The ``forward`` of a model that was accelerated.
+
+    Args:
+        module: The model.
+        options: What its user allows.
+    """
+
+    def __init__(self, module: torch.nn.Module, options: Options) -> None:
+        self.module = module
+        self.options = options
+        self.learned: dict[Any, Program | Refused] = {}
+        self.num_stock = 0
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._stock)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "learned": {}}
+
+    def _stock(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self.module).forward(self.module, *args, **kwargs)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the model."""
+        hops = hops_in((args, kwargs)) if _watching() is None else None
+        if hops is None:
+            return self._body(args, kwargs)
+        uninitialized = torch.nn.parameter.is_lazy
+        if any(uninitialized(parameter) for parameter in self.module.parameters()):
+            return self._as_it_is(args, kwargs)
+        try:
+            key = self._key(args, kwargs, hops)
+            learned = self.learned.get(key)
+            if learned is None:
+                learned = self.learned[key] = self._learn(args, kwargs, hops)
+        except AmbiguousError:
+            return self._as_it_is(args, kwargs)
+        if isinstance(learned, Refused):
+            return self._as_it_is(args, kwargs)
+        states = _random_states(args, kwargs)
+        try:
+            return _run(self, learned, args, kwargs, hops)
+        except DivergedError:
+            self.learned[key] = Refused("forward does not do the same for every batch")
+            _set_random_states(states)
+            return self._as_it_is(args, kwargs)
+
+    def _as_it_is(self, args: Any, kwargs: Any) -> Any:
+        self.num_stock += 1
+        return self._body(plain(args), plain(kwargs))
+
+    def _body(self, args: Any, kwargs: Any) -> Any:
+        """The model's own forward pass."""
+        if isinstance(self.module, MessagePassing):
+            return ConvForward(self.module)(*args, **kwargs)
+        return self._stock(*args, **kwargs)
+
+    def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
+        """What tells one way through the model from another, before it is gone."""
+        kinds = [
+            (key, tensor.dtype, tensor.dim(), tensor.device.type, space_of(tensor, key, hops))
+            for key, tensor in tensors_in((args, kwargs))
+        ]
+        return (
+            tuple(kinds),
+            tuple(_flags(args)),
+            tuple((name, *_flags(value)) for name, value in kwargs.items()),
+            tuple(module.training for module in self.module.modules()),
+            hops.depth,
+            tuple(name for name, counts in hops.nodes.items() if counts[0]),
+            torch.is_grad_enabled(),
+        )
+
+    def _learn(self, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
+        """Watches the model on a small graph, and tries what was learned there."""
+        module = self.module
+        taken = {
+            size
+            for tensor in (
+                *module.parameters(),
+                *module.buffers(),
+                *(tensor for _, tensor in tensors_in((args, kwargs))),
+            )
+            for size in tensor.shape
+        }
+        device = next(t for _, t in tensors_in((args, kwargs)) if isinstance(t, SampledEdgeIndex))
+        small = SmallGraph(hops, taken, device.device)
+        (small_args, small_kwargs), rows = small.arguments((args, kwargs), hops)
+        states = _random_states(args, kwargs)
+        buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+
+        def restored(run: Any) -> Any:
+            try:
+                return run()
+            finally:
+                _set_random_states(states)
+                with torch.no_grad():
+                    for buffer, value in buffers:
+                        buffer.copy_(value)
+
+        recorder = Recorder(small.num_rows, self.options.may_cut_norms)
+        for tensor, space in rows:
+            recorder.track(tensor, space, False, 0)
+
+        def watch() -> tuple[Any, Program]:
+            with _watched(self, recorder), recorder:
+                out = self._body(small_args, small_kwargs)
+            return out, recorder.finish([tensor for _, tensor in tensors_in(out)])
+
+        try:
+            with torch.no_grad():
+                _, program = restored(watch)
+        except Exception as error:  # whatever a model does with a graph that is none of its own
+            return Refused(f"on a small graph it raises {type(error).__name__}: {error}")
+        if not any(step.about is not None and step.about.is_trimmed for step in program.steps):
+            return program
+        try:
+            with torch.no_grad(), _without_dropout():
+                expected = restored(lambda: self._body(plain(small_args), plain(small_kwargs)))
+                found = restored(lambda: _run(self, program, small_args, small_kwargs, small.hops))
+        except Exception as error:
+            return Refused(
+                f"with fewer rows it raises {type(error).__name__}: {str(error) or 'diverged'}"
+            )
+        return (
+            program
+            if self._agrees(program, expected, found)
+            else Refused("with fewer rows its outputs are others")
+        )
+
+    def _agrees(self, program: Program, expected: Any, found: Any) -> bool:
+        if self.options.may_cut_norms and any(
+            isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.training
+            for module in self.module.modules()
+        ):
+            return True  # other rows, other statistics: as the user allowed
+        pairs = zip(tensors_in(expected), tensors_in(found), strict=True)
+        for (_, whole), (_, cut) in pairs:
+            if whole.dim() != cut.dim():
+                return False
+            for dim, size in enumerate(cut.shape):
+                whole = whole.narrow(dim, 0, size)
+            if not whole.is_floating_point():
+                if not torch.equal(whole, cut):
+                    return False
+                continue
+            error = _TOLERANCE.get(whole.dtype, 5e-2)
+            if not torch.allclose(whole, cut, rtol=error, atol=error, equal_nan=True):
+                return False
+        return True
+
+
+def _run(forward: Forward, program: Program, args: Any, kwargs: Any, hops: Hops) -> Any:
+    runner = Runner(program, hops)
+    with _watched(forward, runner), runner:
+        out = forward._body(args, kwargs)
+    runner.finish()
+    values = iter(program.outputs)
+
+    def cut(tensor: Tensor, key: Any) -> Tensor:
+        value = next(values, None)
+        if value is None or tensor.dim() <= value.dim:
+            return tensor
+        return runner.cut(tensor, value, value.need if value.space.of_edges else 0)
+
+    return map_tensors(out, cut)
+
+
+class ConvForward:
+    """The ``forward`` of a convolution, or of what else is one step, of an accelerated model.
+
+    Args:
+        module: Which.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.module = module
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._stock)
+
+    def _stock(self, *args: Any, **kwargs: Any) -> Any:
+        return type(self.module).forward(self.module, *args, **kwargs)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the module."""
+        watching = _watching()
+        if watching is None or watching.is_paused:
+            if torch._C._current_graph_task_id() != -1 and hops_in((args, kwargs)) is not None:
+                raise UnsupportedError(
+                    f"{type(self.module).__name__}: found a part of an accelerated model under "
+                    "checkpoint(), expected the whole of it: checkpoint(model, ...)"
+                )
+            return self._stock(*plain(args), **plain(kwargs))
+        options = _running.forward.options
+
+        def step() -> Any:
+            given = self.module, self._stock, args, kwargs
+            if isinstance(self.module, JumpingKnowledge):
+                return convs.whole(watching, *given)
+            if isinstance(watching, Recorder):
+                return convs.record(watching, *given, options.local, options.may_cut_norms)
+            return convs.run(watching, *given)
+
+        return watching.paused(step)
+
+
+def accelerate(
+    model: Model, *, norms: str = "whole", local: tuple[type[torch.nn.Module], ...] = ()
+) -> Model:
+    """Has a PyG model compute what the seeds of a batch need, and nothing else.
+
+    The model stays the same object with the same parameters, and is trained by the same loop. Given
+    ``x`` and ``edge_index`` of a batch of ``pyg_graphzero.loader``, it returns rows of the seeds
+    alone (``[num_seeds, ...]``, the first of those that it returned before), equal but for the
+    order of sums; gradients likewise. Given anything else it does what it did.
+
+    Layers are trimmed to the hops that the next ones need (PyG's ``trim_to_layer``, found by
+    itself), and the convolutions that ``explain`` names so add rows up without a message for each
+    edge.
+
+    Args:
+        model: Any ``torch.nn.Module`` with convolutions; those it may not trim it leaves.
+        norms: ``"whole"``: layers before a norm over the batch (``BatchNorm`` in training) are
+            computed for all nodes, as before. ``"trimmed"``: its statistics are those of the
+            rows that are needed, which changes results.
+        local: Classes of convolutions, not PyG's, whose rows depend on a node and its in-edges
+            alone: they are trimmed too.
+
+    Returns:
+        ``model``.
+
+    Raises:
+        TypeError: It is no ``torch.nn.Module``.
+        ValueError: ``norms`` is something else.
+        UnsupportedError: A TorchScript module.
+
+    Example:
+        >>> model = gz.nn.accelerate(GraphSAGE(8, 16, num_layers=2, out_channels=3))
+        >>> batch = next(iter(gz.loader.NeighborLoader(data, [4, 4], batch_size=10)))
+        >>> model(batch.x, batch.edge_index).shape
+        torch.Size([10, 3])
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"model: found {type(model).__name__}, expected a torch.nn.Module")
+    if norms not in ("whole", "trimmed"):
+        raise ValueError(f"norms={norms!r}: expected 'whole' or 'trimmed'")
+    if isinstance(model, torch.jit.ScriptModule):
+        raise UnsupportedError(
+            f"model: found a {type(model).__name__}, expected the module it was made from"
+        )
+    want_hops()
+    for module in model.modules():
+        if module is not model and convs.is_whole_module(module):
+            module.forward = ConvForward(module)
+    model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
+    return model
+
+
+def _watching() -> Recorder | Runner | None:
+    return getattr(_running, "watching", None)
+
+
+@contextmanager
+def _watched(forward: Forward, watching: Recorder | Runner) -> Iterator[None]:
+    _running.forward, _running.watching = forward, watching
+    try:
+        yield
+    finally:
+        _running.forward = _running.watching = None
+
+
+@contextmanager
+def _without_dropout() -> Iterator[None]:
+    """Nothing is dropped in this thread, so that two runs can be compared."""
+
+    class Identity(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            kwargs = dict(kwargs or {})
+            if func is F.dropout:
+                kwargs["training"] = False
+                args = args[:1]
+                kwargs.pop("p", None)
+            return func(*args, **kwargs)
+
+    with Identity():
+        yield
+
+
+def _flags(obj: Any) -> Iterator[Any]:
+    if isinstance(obj, dict):
+        for key, value in obj.items():
+            yield key
+            yield from _flags(value)
+    elif isinstance(obj, list | tuple):
+        for item in obj:
+            yield from _flags(item)
+    elif obj is None or isinstance(obj, bool | str):
+        yield obj
+    else:
+        yield type(obj)
+
+
+def _random_states(args: Any, kwargs: Any) -> list[Tensor]:
+    states = [torch.get_rng_state()]
+    if any(tensor.is_cuda for _, tensor in tensors_in((args, kwargs))):
+        states.append(torch.cuda.get_rng_state())
+    return states
+
+
+def _set_random_states(states: list[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state(states[1])

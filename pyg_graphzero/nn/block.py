@@ -1,0 +1,106 @@
+"""One layer's share of a batch: some destinations, their in-edges and the nodes these come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.utils.sparse import index2ptr
+
+from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+
+
+class Edges(NamedTuple):
+    """Edges by destination.
+
+    Attributes:
+        src: Where they come from, ``int64 [num_edges]``.
+        bounds: In-edges of destination ``d`` are ``bounds[d]`` up to ``bounds[d + 1]``.
+    """
+
+    src: Tensor
+    bounds: Tensor
+
+
+class Block:
+    """What a layer needs to make rows of the nodes at most ``hop`` hops away.
+
+    Args:
+        edges: Of the batch, of one type.
+        hops: Of the batch.
+        hop: How far destinations are.
+
+    Attributes:
+        num_src: How many nodes of the source type it looks at: the first ones.
+        num_dst: How many of the destination type it makes rows of.
+        num_edges: How many edges lead to them: the first ones.
+        num_nodes: How many nodes of the destination type the batch has.
+    """
+
+    def __init__(self, edges: SampledEdgeIndex, hops: Hops, hop: int) -> None:
+        name = edges.edge_type
+        src, dst = (None, None) if name is None else (name[0], name[2])
+        self.edges = edges
+        self.num_src = hops.num_nodes(src, hop + 1)
+        self.num_dst = hops.num_nodes(dst, hop)
+        self.num_edges = hops.num_edges(name, hop + 1)
+        self.num_nodes = hops.num_nodes(dst, hops.depth)
+
+    def sources(self, rows: Tensor) -> Tensor:
+        """The rows of its sources."""
+        return rows.narrow(0, 0, self.num_src) if len(rows) > self.num_src else rows
+
+    def destinations(self, rows: Tensor) -> Tensor:
+        """The rows of its destinations."""
+        return rows.narrow(0, 0, self.num_dst) if len(rows) > self.num_dst else rows
+
+    def edge_index(self) -> Tensor:
+        """Its edges, ``[2, num_edges]``."""
+        return self.edges.plain()[:, : self.num_edges]
+
+    @property
+    def src(self) -> Tensor:
+        """Where its edges come from, ``int64 [num_edges]``."""
+        return self.edges.plain()[0, : self.num_edges]
+
+    @property
+    def bounds(self) -> Tensor:
+        """In-edges of destination ``d`` are ``bounds[d]`` up to ``bounds[d + 1]``."""
+        bounds: Tensor = made_once(
+            self.edges, "bounds", lambda: index2ptr(self.edges.plain()[1], self.num_nodes)
+        )
+        return bounds[: self.num_dst + 1]
+
+    def with_loops(self) -> Edges:
+        """Its edges with a loop at every destination, the last of its in-edges, and no others.
+
+        Sources and destinations are of one type.
+        """
+        src, bounds = made_once(
+            self.edges, "loops", lambda: _with_loops(self.edges.plain(), self.num_nodes)
+        )
+        bounds = bounds[: self.num_dst + 1]
+        return Edges(src[: int(bounds[-1])], bounds)
+
+
+def _with_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+    src, dst = edge_index
+    is_own = src == dst
+    if bool(is_own.any()):
+        src, dst = src[~is_own], dst[~is_own]
+    ends = index2ptr(dst, num_nodes)
+    numbers = torch.arange(num_nodes + 1, device=src.device)
+    bounds = ends + numbers
+    out = src.new_empty(len(src) + num_nodes)
+    out[torch.arange(len(src), device=src.device) + dst] = src
+    out[bounds[1:] - 1] = numbers[:-1]
+    return out, bounds
+
+
+def made_once(edges: SampledEdgeIndex, key: Any, make: Callable[[], Any]) -> Any:
+    """What is computed of a batch's edges once, however many layers ask for it."""
+    if key not in edges.made:
+        edges.made[key] = make()
+    return edges.made[key]

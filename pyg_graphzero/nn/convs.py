@@ -1,0 +1,252 @@
+"""Convolutions over the rows and edges that a layer needs, and how they are computed there."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import HGTConv, JumpingKnowledge, MessagePassing
+
+from pyg_graphzero.nn import kinds
+from pyg_graphzero.nn.block import Block
+from pyg_graphzero.nn.hgt import hgt
+from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
+from pyg_graphzero.nn.program import DivergedError, Recorder, Runner
+from pyg_graphzero.nn.rules import Space, Use, Value
+from pyg_graphzero.nn.small import plain
+from pyg_graphzero.sampling.hops import SampledEdgeIndex
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a convolution is computed.
+
+    Attributes:
+        what: In words.
+        layer: Computes it over what is needed.
+        is_trimmed: Over what its layer needs.
+    """
+
+    what: str
+    layer: Layer
+    is_trimmed: bool
+
+
+@cache
+def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(forward)
+
+
+def _arguments(conv: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    bound = _signature(type(conv).forward).bind(conv, *args, **kwargs).arguments
+    own = dict(bound)
+    own.pop(next(iter(own)))  # self
+    for name, value in list(own.items()):
+        if name == "kwargs" and isinstance(value, dict):
+            own.update(own.pop("kwargs"))
+    return own
+
+
+def plan_of(
+    conv: MessagePassing, given: dict[str, Any], is_square: bool, local: tuple[type, ...],
+    may_cut_norms: bool,
+) -> Plan:  # fmt: skip
+    """How a convolution may be computed.
+
+    Args:
+        conv: Which.
+        given: Its arguments.
+        is_square: Edges lead from nodes of a type to the same.
+        local: Classes that look at a node and its in-edges alone, as the user says.
+        may_cut_norms: Whether norms over a batch may see fewer rows.
+    """
+    reason = _why_whole(conv, given, is_square, local, may_cut_norms)
+    if reason is not None:
+        return Plan(f"whole batch: {reason}", messages, False)
+    layer = LAYERS.get(type(conv))
+    why = None if layer is None else layer.why_not(conv, given)
+    if layer is not None and why is None:
+        return Plan(layer.what, layer, True)
+    if kinds.is_plain(conv):
+        return Plan("trimmed; sums of rows", propagated, True)
+    if why is None:
+        why = "messages of its own"
+    return Plan(f"trimmed; a message for each edge ({why})", messages, True)
+
+
+def _why_whole(
+    conv: MessagePassing, given: dict[str, Any], is_square: bool, local: tuple[type, ...],
+    may_cut_norms: bool,
+) -> str | None:  # fmt: skip
+    name = type(conv).__name__
+    if not isinstance(given.get("edge_index"), SampledEdgeIndex):
+        return "its edges are not those of the batch"
+    if given.get("size") is not None:
+        return "size= is given"
+    if conv.flow != "source_to_target":
+        return f"flow={conv.flow!r}"
+    if conv.explain:
+        return "it is being explained"
+    if given.get("return_attention_weights") is not None:
+        return "attention weights are asked for"
+    is_known = type(conv).__module__.startswith("torch_geometric.") or isinstance(conv, local)
+    if not is_known:
+        return f"{name} is not PyG's; say that it looks at in-edges alone: local=({name},)"
+    if kinds.hops_of(conv) > 1:
+        return f"it looks {kinds.hops_of(conv)} hops far"
+    if getattr(conv, "cached", False):
+        return "cached=True"
+    for module in conv.modules():
+        if kinds.looks_at_all_nodes(module):
+            return f"{type(module).__name__} looks at all nodes"
+        if (
+            isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+            and module.training
+            and not may_cut_norms
+        ):
+            return (
+                f"{type(module).__name__} sees fewer rows when trimmed; norms='trimmed' allows it"
+            )
+    normalises = isinstance(conv, kinds.NORMALISING) and getattr(conv, "normalize", True)
+    if kinds.weighs_by_degrees(conv) or (normalises and type(conv) not in LAYERS):
+        return "it weights edges by degrees of neighbours"
+    if getattr(conv, "add_self_loops", False) and not is_square and not normalises:
+        return "self-loops between two types of nodes"
+    return None
+
+
+def record(
+    recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
+    local: tuple[type, ...], may_cut_norms: bool,
+) -> Any:  # fmt: skip
+    """Runs a convolution as it is, and writes down what it needs."""
+    given = _arguments(conv, args, kwargs)
+    x, edge_index = given.get("x"), given.get("edge_index")
+    if edge_index is None and isinstance(given.get("edge_index_dict"), dict):
+        return _record_hgt(recorder, conv, call, args, kwargs, given)
+    out = call(*plain(args), **plain(kwargs))
+    pair = x if isinstance(x, tuple | list) and len(x) == 2 else (x, x)
+    src, dst = (recorder.value_of(rows) for rows in pair)
+    inputs: list[tuple[Any, Value, int]] = []
+    if src is not None and dst is not None:
+        inputs += [(("x", 0), src, 1), (("x", 1), dst, 0)]
+    space = None if dst is None else dst.space
+    fits = (
+        src is not None
+        and dst is not None
+        and isinstance(out, Tensor)
+        and not src.space.of_edges
+        and not dst.space.of_edges
+        and src.dim == dst.dim == 0
+        and isinstance(edge_index, SampledEdgeIndex)
+        and (edge_index.edge_type or (None, None, None))[::2] == (src.space.name, dst.space.name)
+        and out.dim()
+        and out.size(0) == recorder.num_rows[dst.space]
+    )
+    if fits:
+        assert src is not None
+        assert dst is not None
+        plan = plan_of(conv, given, src.space == dst.space, local, may_cut_norms)
+    else:
+        plan = Plan(
+            "whole batch: rows of its input are not known to be those of nodes", messages, False
+        )
+    for name, value in given.items():
+        found = recorder.value_of(value)
+        if name not in ("x", "edge_index") and found is not None:
+            inputs.append(((name, None), found, plan.layer.reach))
+    outputs = [(out, space)] if fits and isinstance(out, Tensor) and space is not None else []
+    recorder.module(conv, inputs, Use.ROWS if plan.is_trimmed else Use.ALL, outputs, plan)
+    return out
+
+
+def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Computes a convolution for the rows that are needed of it."""
+    step = runner.next_step(conv)
+    plan: Plan = step.about
+    if not plan.is_trimmed:
+        return call(*plain(args), **plain(kwargs))
+    given = _arguments(conv, args, kwargs)
+    if "edge_index_dict" in given:
+        return _run_hgt(runner, conv, given, step)
+    edge_index = given.pop("edge_index")
+    if not isinstance(edge_index, SampledEdgeIndex):
+        raise DivergedError
+    x = given.pop("x")
+    is_pair = isinstance(x, tuple | list)
+    src, dst = x if is_pair else (x, x)
+    block = Block(edge_index, runner.hops, step.need)
+    src, dst = block.sources(src), block.destinations(dst)
+    for ((name, place), value), reach in zip(step.inputs, step.reach, strict=True):
+        if place is None and name in given:
+            given[name] = runner.cut(given[name], value, step.need + reach)
+    layer = plan.layer
+    return layer(conv, src, dst, block, given, is_pair)
+
+
+def _record_hgt(
+    recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
+    given: dict[str, Any],
+) -> Any:  # fmt: skip
+    out = call(*plain(args), **plain(kwargs))
+    values = {name: recorder.value_of(rows) for name, rows in given["x_dict"].items()}
+    edges = given["edge_index_dict"].values()
+    fits = (
+        type(conv) is HGTConv
+        and all(value is not None and value.dim == 0 for value in values.values())
+        and all(isinstance(edge_index, SampledEdgeIndex) for edge_index in edges)
+    )
+    outputs = [
+        (rows, Space(False, name))
+        for name, rows in out.items()
+        if isinstance(rows, Tensor) and rows.size(0) == recorder.num_rows.get(Space(False, name))
+    ]
+    inputs = [(("x_dict", name), value, 1) for name, value in values.items() if value is not None]
+    what = "trimmed; attention in one pass" if fits else "whole batch: it takes dictionaries"
+    plan = Plan(what, messages, fits)
+    recorder.module(conv, inputs, Use.ROWS if fits else Use.ALL, outputs, plan)
+    return out
+
+
+def _run_hgt(runner: Runner, conv: Any, given: Any, step: Any) -> Any:
+    x = {}
+    for (_, name), value in step.inputs:
+        x[name] = runner.cut(given["x_dict"][name], value, step.need + 1)
+    blocks = {
+        name: Block(edge_index, runner.hops, step.need)
+        for name, edge_index in given["edge_index_dict"].items()
+    }
+    return hgt(conv, x, blocks)
+
+
+def is_whole_module(module: torch.nn.Module) -> bool:
+    """Whether a module is a step of its own, rather than the functions it calls."""
+    return isinstance(module, MessagePassing | JumpingKnowledge)
+
+
+def whole(
+    watching: Recorder | Runner, module: torch.nn.Module, call: Callable[..., Any], args: Any,
+    kwargs: Any,
+) -> Any:  # fmt: skip
+    """A module that treats each row by itself, called as one step."""
+    if isinstance(watching, Runner):
+        step = watching.next_step(module)
+        xs = args[0] if args else kwargs["xs"]
+        cut = [
+            watching.cut(x, value, step.need) for x, (_, value) in zip(xs, step.inputs, strict=True)
+        ]
+        return call(cut)
+    out = call(*args, **kwargs)
+    xs = args[0] if args else kwargs["xs"]
+    values = [watching.value_of(x) for x in xs]
+    known = [value for value in values if value is not None]
+    fits = len(known) == len(values) and len({(value.space, value.dim) for value in known}) == 1
+    inputs = [((0, place), value, 0) for place, value in enumerate(known)]
+    outputs = [(out, known[0].space)] if fits else []
+    watching.module(module, inputs, Use.ROWS if fits else Use.ALL, outputs, None)
+    return out

@@ -1,0 +1,120 @@
+"""What an accelerated model computes, layer by layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch_geometric.nn import MessagePassing
+
+from pyg_graphzero.nn.accelerate import Forward, Refused
+from pyg_graphzero.nn.program import Program
+from pyg_graphzero.nn.rules import Use
+from pyg_graphzero.sampling.hops import ALL
+
+
+@dataclass(frozen=True)
+class LayerExplanation:
+    """One convolution.
+
+    Attributes:
+        name: In the model.
+        kind: Its class.
+        hops: Rows are made of nodes at most so many hops from the seeds; None: of all.
+        how: What is computed, or why the whole batch is.
+    """
+
+    name: str
+    kind: str
+    hops: int | None
+    how: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A model in the mode it last ran in.
+
+    Attributes:
+        layers: Its convolutions, in the order in which they run.
+        whole: Steps that look at all rows at once, so that what comes before them is not trimmed.
+        as_it_is: Why the model runs as it did before; None: it does not.
+    """
+
+    layers: list[LayerExplanation]
+    whole: list[str]
+    as_it_is: str | None = None
+
+    def __str__(self) -> str:
+        if self.as_it_is is not None:
+            return f"runs as it is: {self.as_it_is}"
+        names = [f"{layer.name} ({layer.kind})" for layer in self.layers]
+        width = max(map(len, names), default=0)
+        lines = [
+            f"{name:{width}}  {'all nodes' if layer.hops is None else _hops(layer.hops):11}  "
+            f"{layer.how}"
+            for name, layer in zip(names, self.layers, strict=True)
+        ]
+        return "\n".join(lines + [f"looks at all rows: {step}" for step in self.whole])
+
+
+def _hops(count: int) -> str:
+    return "seeds" if count == 0 else f"<= {count} hop{'s' * (count > 1)}"
+
+
+def explain(model: torch.nn.Module) -> Explanation:
+    """Says of an accelerated model what is trimmed, how it is computed, and why the rest is not.
+
+    Args:
+        model: From ``accelerate``, after its first batch.
+
+    Raises:
+        ValueError: It was not accelerated, or has seen no batch of ``pyg_graphzero.loader``.
+
+    Example:
+        >>> model = gz.nn.accelerate(GraphSAGE(8, 16, num_layers=2, out_channels=3))
+        >>> batch = next(iter(gz.loader.NeighborLoader(data, [4, 4], batch_size=10)))
+        >>> out = model(batch.x, batch.edge_index)
+        >>> print(gz.nn.explain(model))
+        convs.0 (SAGEConv)  <= 1 hop     trimmed; sums of rows
+        convs.1 (SAGEConv)  seeds        trimmed; sums of rows
+    """
+    forward = model.__dict__.get("forward")
+    if not isinstance(forward, Forward):
+        raise ValueError("model: was not accelerated; pass it through nn.accelerate() first")
+    if not forward.learned:
+        raise ValueError(
+            "model: has seen no batch of pyg_graphzero.loader yet that knows its hops; run it on "
+            "one first (those of subgraph_type='induced' or 'bidirectional' know none)"
+        )
+    learned = list(forward.learned.values())[-1]
+    if isinstance(learned, Refused):
+        return Explanation([], [], learned.reason)
+    return _explained(model, learned)
+
+
+def _explained(model: torch.nn.Module, program: Program) -> Explanation:
+    names = {module: name or "model" for name, module in model.named_modules()}
+    layers, whole = [], []
+    for step in program.steps:
+        if isinstance(step.func, MessagePassing):
+            hops = step.need if step.about.is_trimmed and step.need < ALL else None
+            how = step.about.what
+            if hops is None and step.about.is_trimmed:
+                how = "whole batch: a later step looks at all rows; " + how.removeprefix(
+                    "trimmed; "
+                )
+            layers.append(LayerExplanation(names[step.func], type(step.func).__name__, hops, how))
+        elif step.use == Use.ALL:
+            whole.append(_named(step.func, names))
+    return Explanation(layers, list(dict.fromkeys(whole)))
+
+
+def _named(func: Any, names: dict[torch.nn.Module, str]) -> str:
+    if isinstance(func, torch.nn.Module):
+        return f"{names[func]} ({type(func).__name__})"
+    name = getattr(func, "__name__", str(func))
+    if name == "batch_norm":
+        return "batch_norm (norms='trimmed' allows it to see fewer)"
+    owner = getattr(getattr(func, "__self__", None), "__name__", None)
+    return f"{owner} of a tensor" if name == "__get__" and owner else name

@@ -1,0 +1,130 @@
+"""What PyG's modules look at: how far, and at how many nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch_geometric.nn
+from torch_geometric.nn import (
+    APPNP,
+    EdgeConv,
+    FAConv,
+    GATConv,
+    GatedGraphConv,
+    GATv2Conv,
+    GCN2Conv,
+    GCNConv,
+    GINConv,
+    GINEConv,
+    GraphConv,
+    LGConv,
+    MessagePassing,
+    MFConv,
+    SAGEConv,
+    SimpleConv,
+    TAGConv,
+)
+
+#: Given (rows of sources, rows of destinations) they compute nothing for the sources alone.
+BIPARTITE = (SAGEConv, GATConv, GATv2Conv, GINConv, GINEConv, EdgeConv, GraphConv)
+#: They weight an edge by degrees of both ends, unless they are given weights.
+NORMALISING = (GCNConv, LGConv, GCN2Conv, FAConv)
+
+#: Whose message is the neighbour's row, times ``edge_weight`` if there is one. Not subclasses of
+#: theirs, which may say otherwise. Each is compared with the whole graph by the tests.
+FUSED = (
+    APPNP, GatedGraphConv, GCN2Conv, GCNConv, GINConv, GraphConv, LGConv, MFConv, SAGEConv,
+    SimpleConv, TAGConv,
+)  # fmt: skip
+# Not "min" and "max", of which torch has no product on a GPU.
+_REDUCTIONS = ("add", "sum", "mean")
+
+# Convolutions that may look further than one hop: how far.
+_HOPS = {
+    "SGConv": lambda m: m.K,
+    "SSGConv": lambda m: m.K,
+    "TAGConv": lambda m: m.K,
+    "ChebConv": lambda m: len(m.lins) - 1,
+    "ARMAConv": lambda m: m.num_layers,
+    "APPNP": lambda m: m.K,
+    "MixHopConv": lambda m: max(m.powers),
+    "GatedGraphConv": lambda m: m.num_layers,
+    "AntiSymmetricConv": lambda m: m.num_iters,
+    "PANConv": lambda m: m.filter_size,
+}
+# Those that weight an edge by degrees of its source.
+_BY_DEGREES = {
+    "SGConv": lambda m: True,
+    "SSGConv": lambda m: True,
+    "TAGConv": lambda m: m.normalize,
+    "ChebConv": lambda m: len(m.lins) > 1,
+    "ARMAConv": lambda m: True,
+    "APPNP": lambda m: m.normalize,
+    "MixHopConv": lambda m: True,
+    "PANConv": lambda m: True,
+    "DNAConv": lambda m: m.normalize,
+    "PDNConv": lambda m: m.normalize,
+    "EGConv": lambda m: "symnorm" in m.aggregators,
+}
+# What mixes rows of all nodes: when.
+_ALL_NODES = {
+    "GraphNorm": lambda m: True,
+    "PairNorm": lambda m: True,
+    "MeanSubtractionNorm": lambda m: True,
+    "GraphSizeNorm": lambda m: True,
+    "LayerNorm": lambda m: m.mode == "graph",
+    "InstanceNorm": lambda m: not m.track_running_stats,
+    "HANConv": lambda m: True,
+    "GPSConv": lambda m: True,
+    "HypergraphConv": lambda m: True,
+    "DirGNNConv": lambda m: True,
+    "DynamicEdgeConv": lambda m: True,
+    "GravNetConv": lambda m: True,
+    "XConv": lambda m: True,
+    "WLConv": lambda m: True,
+    "WLConvContinuous": lambda m: True,
+}
+
+
+def _applies(rules: dict[str, Callable[[Any], Any]], module: torch.nn.Module) -> Any:
+    for kind in type(module).__mro__:
+        name = kind.__name__
+        if name in rules and kind is getattr(torch_geometric.nn, name, None):
+            return rules[name](module)
+    return None
+
+
+def hops_of(module: torch.nn.Module) -> int:
+    """How many hops a convolution looks far."""
+    hops = _applies(_HOPS, module)
+    return 1 if hops is None else int(hops)
+
+
+def weighs_by_degrees(module: torch.nn.Module) -> bool:
+    """Whether it weights an edge by degrees of its source; those of ``NORMALISING`` aside."""
+    return bool(_applies(_BY_DEGREES, module))
+
+
+def looks_at_all_nodes(module: torch.nn.Module) -> bool:
+    """Whether a row depends on others than those of a node and its neighbours, always."""
+    return bool(_applies(_ALL_NODES, module)) or (
+        isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_mean is None
+    )
+
+
+def is_plain(module: MessagePassing) -> bool:
+    """Whether nothing but the sums of a convolution is looked at."""
+    return (
+        type(module) in FUSED
+        and module.fuse
+        and module.aggr in _REDUCTIONS
+        and module.node_dim in (-2, 0)
+        and not module.explain
+        and not any(
+            getattr(module, f"_{step}_forward{kind}_hooks")
+            for step in ("message", "aggregate")
+            for kind in ("_pre", "")
+        )
+    )

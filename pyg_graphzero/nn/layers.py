@@ -1,0 +1,318 @@
+"""PyG's convolutions over a block, without a message for each edge.
+
+Each gives what the convolution of its name gives for the same nodes, with gradients. Where a
+convolution multiplies all rows by a matrix and then sums them up, sums may come first: there are
+fewer of them than of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.typing
+from torch import Tensor
+from torch_geometric.nn import (
+    GATConv,
+    GCNConv,
+    RGCNConv,
+    SAGEConv,
+    TransformerConv,
+)
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+from torch_geometric.utils.sparse import index2ptr
+
+from pyg_graphzero.nn import kinds
+from pyg_graphzero.nn.block import Block, made_once
+from pyg_graphzero.nn.ops import neighbor_dot, neighbor_softmax, neighbor_sum
+from pyg_graphzero.sampling.hops import ALL
+
+# What adding up a number costs, in multiplications within a matrix product: it waits for memory.
+_SUM_COST = 16
+
+Compute = Callable[[Any, Tensor, Tensor, Block, dict[str, Any], bool], Tensor]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """How a convolution is computed over a block.
+
+    Attributes:
+        what: In words.
+        compute: Given the convolution, rows of sources and destinations, the block, its other
+            arguments, and whether rows of both were given apart.
+        why_not: Says what of the convolution's settings and arguments is not computed so.
+        reach: How many hops further than its own the edges lie of which it is given values.
+    """
+
+    what: str
+    compute: Compute
+    why_not: Callable[[Any, dict[str, Any]], str | None]
+    reach: int = 1
+
+    def __call__(
+        self, conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+    ) -> Tensor:
+        """Rows of the destinations."""
+        return self.compute(conv, src, dst, block, given, apart)
+
+
+def _has_hooks(conv: Any) -> bool:
+    return any(
+        getattr(conv, f"_{step}_forward{kind}_hooks", None)
+        for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+        for kind in ("_pre", "")
+    )
+
+
+def _propagated(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    """Everything as the convolution does it, but for the sums."""
+    is_square = not apart and type(conv) not in kinds.BIPARTITE
+
+    def propagate(edge_index: Any, size: Any = None, **values: Any) -> Tensor:
+        x = values["x"]
+        rows = x[0] if isinstance(x, tuple | list) else x
+        weight = values.get("edge_weight")
+        if weight is not None:
+            weight = weight.reshape(-1)
+        out = neighbor_sum(rows, block.src, block.bounds, weight, mean=conv.aggr == "mean")
+        return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
+
+    conv.__dict__["propagate"] = propagate
+    try:
+        return as_pyg_does(conv, src, dst, block, given, apart)
+    finally:
+        del conv.__dict__["propagate"]
+
+
+def as_pyg_does(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    """What the convolution computes of the nodes and edges of a block."""
+    is_square = not apart and type(conv) not in kinds.BIPARTITE
+    x = src if is_square else (src, dst)
+    out: Tensor = type(conv).forward(conv, x=x, edge_index=block.edge_index(), **given)
+    return out[: block.num_dst] if is_square else out
+
+
+def _sums_first(rows: Tensor, block: Block, width: int, sums: int = 1) -> bool:
+    """Whether sums of rows come before a product of ``width`` columns.
+
+    Args:
+        rows: That are summed, ``[num_src, columns]``.
+        block: Over what.
+        width: Columns of the product.
+        sums: How many sums of each row's neighbours there are, each with a product.
+    """
+    columns = rows.size(-1)
+    after = sums * columns * (block.num_dst * width / sums + _SUM_COST * block.num_edges)
+    before = width * (block.num_src * columns + _SUM_COST * block.num_edges)
+    return after <= before
+
+
+def _sage(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    if conv.project:
+        src = conv.lin(src).relu()
+    out = neighbor_sum(src, block.src, block.bounds, mean=conv.aggr == "mean")
+    out = conv.lin_l(out)
+    if conv.root_weight:
+        out = out + conv.lin_r(dst)
+    return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
+
+
+def _why_not_sage(conv: Any, given: dict[str, Any]) -> str | None:
+    if not kinds.is_plain(conv):
+        return f"aggr={conv.aggr!r}"
+    return None
+
+
+def _gcn(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    weight, loops = _normalized(conv, given.get("edge_weight"), block, src.dtype)
+    if weight is not None:
+        weight = weight[: block.num_edges]
+    first = _sums_first(src, block, conv.out_channels)
+    rows = src if first else conv.lin(src)
+    out = neighbor_sum(rows, block.src, block.bounds, weight)
+    if loops is not None:
+        out = out + loops[: block.num_dst].unsqueeze(-1) * rows[: block.num_dst]
+    if first:
+        out = conv.lin(out)
+    return out if conv.bias is None else out + conv.bias
+
+
+def _normalized(
+    conv: Any, weight: Tensor | None, block: Block, dtype: torch.dtype
+) -> tuple[Tensor | None, Tensor | None]:
+    """What edges of the batch weigh, and what each node's own row does."""
+    if not conv.normalize:
+        return weight, None
+
+    def make() -> tuple[Tensor, Tensor | None]:
+        edge_index = block.edges.plain()
+        count = block.num_nodes
+        _, found = gcn_norm(
+            edge_index, weight, count, conv.improved, conv.add_self_loops, conv.flow, dtype
+        )
+        if not conv.add_self_loops:
+            return found, None
+        values, loops = found[:-count], found[-count:]
+        if len(values) < edge_index.size(1):
+            kept = (edge_index[0] != edge_index[1]).nonzero().view(-1)
+            values = values.new_zeros(edge_index.size(1)).index_put((kept,), values)
+        return values, loops
+
+    if weight is not None and weight.requires_grad:
+        return make()
+    key = ("gcn", conv.improved, conv.add_self_loops, dtype, None if weight is None else id(weight))
+    return made_once(block.edges, key, lambda: (weight, make()))[1]
+
+
+def _gat(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    heads, width = conv.heads, conv.out_channels
+    edges = block.with_loops() if conv.add_self_loops else block
+    lin_src = conv.lin if conv.lin is not None else conv.lin_src
+    lin_dst = conv.lin if conv.lin is not None else conv.lin_dst
+    first = lin_src.bias is None and _sums_first(src, block, heads * width, heads)
+    if first:
+        from_src = src @ _folded(lin_src.weight, conv.att_src).t()
+        from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
+    else:
+        rows = lin_src(src).view(-1, heads, width)
+        from_src = (rows * conv.att_src).sum(-1)
+        from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
+    scores = from_src[edges.src] + _spread(from_dst, edges.bounds, len(edges.src))
+    scores = F.leaky_relu(scores, conv.negative_slope)
+    share = neighbor_softmax(scores, edges.bounds)
+    share = F.dropout(share, p=conv.dropout, training=conv.training)
+    if first:
+        sums = _sums_by_head(src, edges, share)  # [num_dst, heads, columns]
+        out = torch.einsum("nhi,hoi->nho", sums, lin_src.weight.view(heads, width, -1))
+    else:
+        out = neighbor_sum(rows, edges.src, edges.bounds, share)
+    out = out.flatten(1) if conv.concat else out.mean(dim=1)
+    if conv.res is not None:
+        out = out + conv.res(dst)
+    return out if conv.bias is None else out + conv.bias
+
+
+def _why_not_gat(conv: Any, given: dict[str, Any]) -> str | None:
+    if given.get("edge_attr") is not None:
+        return "edge_attr"
+    return _why_not_sum(conv)
+
+
+def _why_not_sum(conv: Any) -> str | None:
+    if conv.aggr not in ("add", "sum"):
+        return f"aggr={conv.aggr!r}"
+    if _has_hooks(conv):
+        return "it has hooks"
+    if conv.node_dim not in (0, -2):
+        return f"node_dim={conv.node_dim}"
+    return None
+
+
+def _folded(weight: Tensor, attention: Tensor) -> Tensor:
+    """``[heads, columns]``: times a row, what attention sees of its product with ``weight``."""
+    heads, width = attention.shape[-2:]
+    return torch.einsum("hoi,ho->hi", weight.view(heads, width, -1), attention.view(heads, width))
+
+
+def _spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
+    """A destination's row for each of its in-edges, ``[num_edges, ...]``."""
+    return rows.repeat_interleave(bounds.diff(), dim=0, output_size=count)
+
+
+def _sums_by_head(rows: Tensor, edges: Any, share: Tensor) -> Tensor:
+    sums = [
+        neighbor_sum(rows, edges.src, edges.bounds, share[:, head]) for head in range(share.size(1))
+    ]
+    return torch.stack(sums, dim=1)
+
+
+def _transformer(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    heads, width = conv.heads, conv.out_channels
+    query = conv.lin_query(dst).view(-1, heads, width)
+    key = conv.lin_key(src).view(-1, heads, width)
+    value = conv.lin_value(src).view(-1, heads, width)
+    scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(width)
+    share = neighbor_softmax(scores, block.bounds)
+    share = F.dropout(share, p=conv.dropout, training=conv.training)
+    out = neighbor_sum(value, block.src, block.bounds, share)
+    out = out.flatten(1) if conv.concat else out.mean(dim=1)
+    if conv.root_weight:
+        own = conv.lin_skip(dst)
+        if conv.lin_beta is not None:
+            beta = conv.lin_beta(torch.cat([out, own, out - own], dim=-1)).sigmoid()
+            return beta * own + (1 - beta) * out
+        out = out + own
+    return out
+
+
+def _rgcn(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    weight = conv.weight
+    if conv.num_bases is not None:
+        bases = weight.view(conv.num_bases, -1)
+        weight = (conv.comp @ bases).view(-1, conv.in_channels_l, conv.out_channels)
+    kinds_of = given["edge_type"]
+    ends = torch.arange(block.num_dst, device=src.device).repeat_interleave(
+        block.bounds.diff(), output_size=block.num_edges
+    )
+    out = src.new_zeros(block.num_dst, conv.out_channels)
+    for relation in range(conv.num_relations):
+        own = (kinds_of == relation).nonzero().view(-1)
+        bounds = index2ptr(ends[own], block.num_dst)
+        sums = neighbor_sum(src, block.src[own], bounds, mean=conv.aggr == "mean")
+        if conv.num_blocks is not None:
+            sums = sums.view(-1, *weight.shape[1:3])
+            out = out + torch.einsum("abc,bcd->abd", sums, weight[relation]).flatten(1)
+        else:
+            out = out + sums @ weight[relation]
+    if conv.root is not None:
+        out = out + dst @ conv.root
+    return out if conv.bias is None else out + conv.bias
+
+
+def _why_not_rgcn(conv: Any, given: dict[str, Any]) -> str | None:
+    x = given["x"]
+    x = x if isinstance(x, Tensor) else x[0]
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        return "rows are numbers of nodes"
+    if conv.aggr not in ("add", "sum", "mean"):
+        return f"aggr={conv.aggr!r}"
+    if torch_geometric.typing.WITH_SEGMM and conv.num_bases is None and conv.num_blocks is None:
+        return "pyg-lib's segment_matmul averages over all relations together, where PyG uses it"
+    return "it has hooks" if _has_hooks(conv) else None
+
+
+LAYERS: dict[type, Layer] = {
+    SAGEConv: Layer("trimmed; sums of rows", _sage, _why_not_sage),
+    GCNConv: Layer(
+        "trimmed; weighted sums of rows, by the degrees of the batch",
+        _gcn,
+        lambda conv, given: _why_not_sum(conv),
+        reach=ALL,
+    ),
+    RGCNConv: Layer("trimmed; sums of rows, by relation", _rgcn, _why_not_rgcn),
+    GATConv: Layer("trimmed; attention in one pass", _gat, _why_not_gat),
+    TransformerConv: Layer("trimmed; attention in one pass", _transformer, _why_not_gat),
+}
+#: Those whose message is the neighbour's row.
+propagated = Layer("trimmed; sums of rows", _propagated, lambda conv, given: None)
+#: All others.
+messages = Layer("trimmed; a message for each edge", as_pyg_does, lambda conv, given: None)

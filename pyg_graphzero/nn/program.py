@@ -1,0 +1,374 @@
+"""What a model's forward pass does with rows, learned from one run and repeated with fewer.
+
+The run is one of the model itself on a small graph, watched through torch's function modes: every
+call of a function, and of a convolution, is a step. From the last step back to the first it is then
+known how many hops of rows each step has to make for the seeds. Later runs are again of the model
+itself; its tensors are cut to that before each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from pyg_graphzero.nn.rules import (
+    Call,
+    Space,
+    Use,
+    Value,
+    is_prefix_of,
+    is_reshape,
+    row_dim,
+    same_before,
+    use_of,
+)
+from pyg_graphzero.sampling.hops import ALL, Hops
+
+# Where a tensor lies in the arguments of a call: position or name, and place within a list or dict.
+Path = tuple[Any, Any]
+
+
+class DivergedError(Exception):
+    """A forward pass took another way than the one that was learned."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A tensor that has more rows than a step needs."""
+
+    path: Path
+    value: Value
+    hop: int
+    is_picked: bool
+
+
+@dataclass
+class Step:
+    """One call.
+
+    Attributes:
+        func: The function; a module where it is called whole.
+        inputs: Tensors with rows among its arguments.
+        use: What it makes of their rows.
+        outputs: Of them, those that have rows.
+        reach: How many hops further than its outputs it looks, by input; of modules.
+        about: What a module is to do.
+        cuts: What is cut before it, known when all steps are.
+    """
+
+    func: Any
+    inputs: list[tuple[Path, Value]]
+    use: str
+    outputs: list[Value]
+    reach: list[int] = field(default_factory=list)
+    about: Any = None
+    cuts: list[Cut] = field(default_factory=list)
+
+    @property
+    def need(self) -> int:
+        """How many hops of its outputs are used."""
+        return max((value.need for value in self.outputs), default=0)
+
+
+@dataclass
+class Program:
+    """The steps of a forward pass.
+
+    Attributes:
+        steps: In order.
+        outputs: What the model returns, ``None`` for what has no rows.
+    """
+
+    steps: list[Step]
+    outputs: list[Value | None]
+
+    def settle(self) -> None:
+        """Finds out how much of every step is used."""
+        for value in self.outputs:
+            if value is not None:
+                value.need = ALL if value.space.of_edges else value.need
+        for step in reversed(self.steps):
+            need = step.need
+            for value in step.outputs:
+                value.need = need
+            for number, (_, value) in enumerate(step.inputs):
+                if step.use == Use.ALL:
+                    wanted = ALL
+                elif step.use == Use.ROWS:
+                    wanted = min(ALL, need + (step.reach[number] if step.reach else 0))
+                else:
+                    wanted = 0
+                value.need = max(value.need, wanted)
+        for step in self.steps:
+            step.cuts = []
+            for number, (path, value) in enumerate(step.inputs):
+                has = value.need if value.is_made else ALL
+                wanted = ALL if step.use == Use.ALL else 0
+                if step.use == Use.ROWS:
+                    wanted = min(ALL, step.need + (step.reach[number] if step.reach else 0))
+                if step.use != Use.FREE and wanted < has:
+                    step.cuts.append(Cut(path, value, wanted, step.use == Use.PICK))
+
+
+def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Path, Tensor]]:
+    """The tensors among the arguments of a call, in lists and dictionaries too."""
+    for key, arg in [*enumerate(args), *kwargs.items()]:
+        if isinstance(arg, Tensor):
+            yield (key, None), arg
+        elif isinstance(arg, list | tuple):
+            for place, item in enumerate(arg):
+                if isinstance(item, Tensor):
+                    yield (key, place), item
+        elif isinstance(arg, dict):
+            for place, item in arg.items():
+                if isinstance(item, Tensor):
+                    yield (key, place), item
+
+
+def replace(
+    args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[tuple[Path, Tensor]]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same arguments with other tensors."""
+    out, named = list(args), dict(kwargs)
+    for (key, place), tensor in tensors:
+        at: Any = named if isinstance(key, str) else out
+        if place is None:
+            at[key] = tensor
+            continue
+        if isinstance(at[key], dict):
+            at[key] = {**at[key], place: tensor}
+        else:
+            items = list(at[key])
+            items[place] = tensor
+            kind = type(at[key])
+            at[key] = kind(*items) if hasattr(kind, "_fields") else kind(items)
+    return tuple(out), named
+
+
+class Watching(TorchFunctionMode):
+    """Sees every function of torch that a forward pass calls, and modules that are called whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._paused = 0
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._paused:
+            return func(*args, **kwargs)
+        return self.function(func, args, kwargs)
+
+    def function(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Calls a function of torch."""
+        raise NotImplementedError
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether calls are no steps just now."""
+        return self._paused > 0
+
+    def paused(self, run: Callable[[], Any]) -> Any:
+        """Calls ``run``, whose own calls are no steps."""
+        self._paused += 1
+        try:
+            return run()
+        finally:
+            self._paused -= 1
+
+
+class Recorder(Watching):
+    """Writes down the steps of a forward pass.
+
+    Args:
+        num_rows: How many rows each space has in this run; no other dimension has that size.
+        may_cut_norms: Whether norms over a batch may see fewer rows.
+    """
+
+    def __init__(self, num_rows: dict[Space, int], may_cut_norms: bool) -> None:
+        super().__init__()
+        self.num_rows = num_rows
+        self.spaces = {count: space for space, count in num_rows.items()}
+        self.steps: list[Step] = []
+        self._values: dict[int, Value] = {}
+        self._alive: list[Any] = []  # so that no two tensors have one id()
+        self._may_cut_norms = may_cut_norms
+
+    def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
+        """From now on, rows of a tensor are followed."""
+        if dim is None:
+            dim = row_dim(tensor, self.num_rows[space])
+        assert dim is not None
+        self._alive.append(tensor)
+        value = self._values[id(tensor)] = Value(space, dim, is_made)
+        return value
+
+    def value_of(self, tensor: Any) -> Value | None:
+        """What is known of a tensor; one that came from elsewhere with all rows is followed."""
+        if not isinstance(tensor, Tensor):
+            return None
+        found = self._values.get(id(tensor))
+        if found is None and tensor.dim() and type(tensor).__name__ != "SampledEdgeIndex":
+            for size in tensor.shape:
+                space = self.spaces.get(size)
+                if space is not None and row_dim(tensor, size) is not None:
+                    return self.track(tensor, space, False)
+        return found
+
+    def function(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Calls a function and writes it down."""
+        inputs = []
+        others = []
+        for path, tensor in tensors_of(args, kwargs):
+            value = self.value_of(tensor)
+            if value is None:
+                others.append(tensor)
+            else:
+                inputs.append((path, tensor, value))
+        if not inputs:
+            out = func(*args, **kwargs)
+            self._alive.append(out)
+            self.steps.append(Step(func, [], Use.FREE, []))
+            return out
+        space = inputs[0][2].space
+        call = Call(
+            func, args, kwargs, [(tensor, value) for _, tensor, value in inputs], others,
+            self.num_rows[space], self._may_cut_norms,
+        )  # fmt: skip
+        use = use_of(call) if all(value.space == space for *_, value in inputs) else Use.ALL
+        out = func(*args, **kwargs)
+        outputs = self._outputs(out, call) if use == Use.ROWS else []
+        if outputs is None:
+            use, outputs = Use.ALL, []
+        self._alive.append(out)
+        self.steps.append(Step(func, [(path, value) for path, _, value in inputs], use, outputs))
+        return out
+
+    def _outputs(self, out: Any, call: Call) -> list[Value] | None:
+        """What is known of the results of a call that treats each row by itself."""
+        tensors = list(out) if isinstance(out, tuple | list) else [out]
+        (tensor, value), found = call.first, []
+        for item in tensors:
+            if not isinstance(item, Tensor):
+                return None
+            known = self._values.get(id(item))
+            if known is not None:  # in place
+                found.append(known)
+                continue
+            dim = row_dim(item, call.num_rows)
+            if dim is None and is_prefix_of(item, tensor, call):
+                dim = 0
+            if dim is not None and is_reshape(call.func) and not same_before(tensor, item, dim):
+                dim = None
+            if dim is None:
+                return None
+            found.append(self.track(item, value.space, True, dim))
+        return found
+
+    def module(
+        self,
+        module: torch.nn.Module,
+        inputs: list[tuple[Path, Value, int]],
+        use: str,
+        outputs: list[tuple[Tensor, Space]],
+        about: Any,
+    ) -> None:
+        """Writes down a module that was called whole.
+
+        Args:
+            module: Which.
+            inputs: Where they lie, what is known of them, and how many hops further than the
+                outputs they are looked at.
+            use: What it makes of rows.
+            outputs: With a row for each node or edge of a space.
+            about: What the module is to do.
+        """
+        made = [self.track(tensor, space, True) for tensor, space in outputs]
+        self.steps.append(
+            Step(
+                module,
+                [(path, value) for path, value, _ in inputs],
+                use,
+                made if use == Use.ROWS else [],
+                [reach for *_, reach in inputs],
+                about,
+            )
+        )
+        if use != Use.ROWS:
+            for value in made:
+                value.is_made = False
+
+    def finish(self, outputs: list[Any]) -> Program:
+        """The program, given what the model returned."""
+        program = Program(self.steps, [self.value_of(tensor) for tensor in outputs])
+        program.settle()
+        return program
+
+
+class Runner(Watching):
+    """Has a forward pass make only what is needed.
+
+    Args:
+        program: What was learned of it.
+        hops: Of the batch at hand.
+    """
+
+    def __init__(self, program: Program, hops: Hops) -> None:
+        super().__init__()
+        self._steps = program.steps
+        self._at = 0
+        self.hops = hops
+
+    def next_step(self, func: Any) -> Step:
+        """The next step.
+
+        Raises:
+            DivergedError: It is another one.
+        """
+        if self._at == len(self._steps) or self._steps[self._at].func != func:
+            raise DivergedError
+        self._at += 1
+        return self._steps[self._at - 1]
+
+    def count(self, value: Value, hop: int) -> int:
+        """Rows of what is at most ``hop`` hops away."""
+        space = value.space
+        count = self.hops.num_edges if space.of_edges else self.hops.num_nodes
+        return count(space.name, hop)
+
+    def cut(self, tensor: Tensor, value: Value, hop: int) -> Tensor:
+        """The first rows of a tensor."""
+        count = self.count(value, hop)
+        return tensor.narrow(value.dim, 0, count) if tensor.size(value.dim) > count else tensor
+
+    def function(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Calls a function with no more rows than it needs."""
+        step = self.next_step(func)
+        if step.cuts:
+            found = dict(tensors_of(args, kwargs))
+            cut = []
+            for item in step.cuts:
+                if item.path not in found:
+                    raise DivergedError
+                tensor = self.cut(found[item.path], item.value, item.hop)
+                if item.is_picked:
+                    self._check_picked(tensor.size(item.value.dim), item.path, found)
+                cut.append((item.path, tensor))
+            args, kwargs = replace(args, kwargs, cut)
+        return func(*args, **kwargs)
+
+    def _check_picked(self, count: int, path: Path, found: dict[Path, Tensor]) -> None:
+        for other, index in found.items():
+            if other != path and index.numel():
+                least, most = index.aminmax()
+                if int(least) < 0 or int(most) >= count:
+                    raise DivergedError  # not of a seed
+
+    def finish(self) -> None:
+        """Checks that the forward pass is over."""
+        if self._at != len(self._steps):
+            raise DivergedError

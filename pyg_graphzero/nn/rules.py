@@ -1,0 +1,336 @@
+"""What a function of torch does with the rows of nodes and edges: one by one, or all at once.
+
+A rule looks at one call, in which some tensors have a row for each node (or edge), and says whether
+a row of the result depends on the same row of these alone. Whatever has no rule depends on all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+class Space(NamedTuple):
+    """What the rows of a tensor stand for.
+
+    Attributes:
+        of_edges: Edges, or nodes.
+        name: Their type; None in a homogeneous graph.
+    """
+
+    of_edges: bool
+    name: Any
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of a forward pass with a row for each node or edge.
+
+    Attributes:
+        space: What of.
+        dim: In which dimension.
+        is_made: By a step of the forward pass; otherwise it comes with all rows.
+        need: How many hops of its rows are used.
+    """
+
+    space: Space
+    dim: int
+    is_made: bool
+    need: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function.
+
+    Attributes:
+        func: Which.
+        args: Its arguments.
+        kwargs: Likewise.
+        tracked: Tensors among them with rows, and what is known of these.
+        others: Other tensors among them.
+        num_rows: How many rows.
+        may_cut_norms: Whether the user lets norms over a batch see fewer rows.
+    """
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    tracked: list[tuple[Tensor, Value]]
+    others: list[Tensor]
+    num_rows: int
+    may_cut_norms: bool
+
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
+        """An argument, wherever it was given."""
+        return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
+
+    @property
+    def first(self) -> tuple[Tensor, Value]:
+        """The first tensor with rows."""
+        return self.tracked[0]
+
+    def is_first(self) -> bool:
+        """Whether the first argument has rows, and no other one."""
+        given = self.args[0] if self.args else self.kwargs.get("input")
+        return len(self.tracked) == 1 and given is self.tracked[0][0]
+
+
+class Use:
+    """What a call makes of rows."""
+
+    ROWS = "rows"  # each row by itself
+    PICK = "pick"  # some rows, by their numbers
+    FREE = "free"  # does not look at rows
+    ALL = "all"
+
+
+Rule = Callable[[Call], str]
+
+
+def _always(use: str) -> Rule:
+    return lambda call: use
+
+
+def _elementwise(call: Call) -> str:
+    ends = {tensor.dim() - value.dim for tensor, value in call.tracked}
+    if len(ends) != 1:
+        return Use.ALL
+    end = ends.pop()
+    if any(other.dim() >= end and other.size(-end) != 1 for other in call.others):
+        return Use.ALL
+    return Use.ROWS
+
+
+def _product(call: Call) -> str:
+    """Of rows and a matrix."""
+    if not call.is_first():
+        return Use.ALL
+    tensor, value = call.first
+    return Use.ROWS if value.dim < tensor.dim() - 1 else Use.ALL
+
+
+def _dims(call: Call, position: int, name: str, default: Any) -> list[int] | None:
+    dims = call.argument(position, name, default)
+    if dims is None or isinstance(dims, bool):
+        return None
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if not dims or not all(isinstance(dim, int) for dim in dims):
+        return None
+    return [dim % call.first[0].dim() for dim in dims]
+
+
+def _along(position: int, name: str = "dim", default: Any = None) -> Rule:
+    """Works along dimensions; they must not be that of the rows."""
+
+    def rule(call: Call) -> str:
+        if isinstance(call.argument(position, name), Tensor):
+            return _elementwise(call)  # torch.max(a, b)
+        if len(call.tracked) != 1:
+            return Use.ALL
+        dims = _dims(call, position, name, default)
+        return Use.ALL if dims is None or call.first[1].dim in dims else Use.ROWS
+
+    return rule
+
+
+def _cat(call: Call) -> str:
+    dims = _dims(call, 1, "dim", 0)
+    same = all(value.dim == call.first[1].dim for _, value in call.tracked)
+    if call.others or not same or dims is None or call.first[1].dim in dims:
+        return Use.ALL
+    return Use.ROWS
+
+
+def _stack(call: Call) -> str:
+    same = all(value.dim == call.first[1].dim for _, value in call.tracked)
+    return Use.ROWS if same and not call.others else Use.ALL
+
+
+def _layer_norm(call: Call) -> str:
+    shape = call.argument(1, "normalized_shape", ())
+    tensor, value = call.first
+    fits = call.is_first() and value.dim < tensor.dim() - len(tuple(shape))
+    return Use.ROWS if fits else Use.ALL
+
+
+def _batch_norm(call: Call) -> str:
+    if call.argument(5, "training", False) and not call.may_cut_norms:
+        return Use.ALL
+    return Use.ROWS if call.is_first() and call.first[1].dim == 0 else Use.ALL
+
+
+def _reshape(call: Call) -> str:
+    sizes = [n for arg in call.args[1:] for n in (arg if isinstance(arg, tuple | list) else [arg])]
+    _, value = call.first
+    # A number of rows that was asked for does not hold where there are fewer.
+    return Use.ROWS if value.dim == 0 and call.num_rows not in sizes else Use.ALL
+
+
+def _getitem(call: Call) -> str:
+    index = call.args[1]
+    tensor, value = call.first
+    if not call.is_first():
+        return Use.ALL
+    if isinstance(index, Tensor):
+        is_number = index.dtype in (torch.int64, torch.int32) and value.dim == 0
+        return Use.PICK if is_number else Use.ALL
+    items = list(index) if isinstance(index, tuple) else [index]
+    if any(not isinstance(item, int | slice | type(None) | type(...)) for item in items):
+        return Use.ALL
+    if ... in items:
+        at = items.index(...)
+        missing = tensor.dim() - sum(item is not None for item in items) + 1
+        items[at : at + 1] = [slice(None)] * missing
+    dim = 0
+    for item in items:
+        if item is None:
+            continue
+        if dim == value.dim and item != slice(None):
+            return Use.ROWS if _is_prefix(item) else Use.ALL
+        dim += 1
+    return Use.ROWS
+
+
+def _is_prefix(item: Any) -> bool:
+    return (
+        isinstance(item, slice)
+        and item.start in (None, 0)
+        and item.step in (None, 1)
+        and isinstance(item.stop, int)
+        and item.stop >= 0
+    )
+
+
+def _index_select(call: Call) -> str:
+    dims = _dims(call, 1, "dim", None)
+    if not call.is_first() or dims is None:
+        return Use.ALL
+    return Use.PICK if call.first[1].dim in dims else Use.ROWS
+
+
+def _size(call: Call) -> str:
+    dims = _dims(call, 1, "dim", None)
+    return Use.ALL if dims is None or call.first[1].dim in dims else Use.FREE
+
+
+def _one_hot(call: Call) -> str:
+    return Use.ROWS if call.argument(1, "num_classes", -1) != -1 else Use.ALL
+
+
+_ELEMENTWISE = """
+    abs add addcdiv addcmul atan ceil celu clamp clamp_max clamp_min clip clone contiguous cos cosh
+    deg2rad detach div divide dropout elu eq erf erfc exp exp2 expm1 fill float_power floor
+    floor_divide fmax fmin fmod ge gelu glu gt hardsigmoid hardswish hardtanh heaviside hypot
+    isfinite isinf isnan le leaky_relu lerp log log10 log1p log2 logaddexp logical_and logical_not
+    logical_or logical_xor logit logsigmoid lt masked_fill maximum minimum mish mul multiply
+    nan_to_num ne neg negative ones_like positive pow prelu reciprocal relu relu6 remainder round
+    rrelu rsqrt rsub selu sigmoid sign silu sin sinh softplus softshrink softsign sqrt square sub
+    subtract tan tanh tanhshrink threshold true_divide trunc where xlogy zeros_like alpha_dropout
+    to type type_as float double half bfloat16 long int bool cpu cuda requires_grad_
+    __add__ __radd__ __iadd__ __sub__ __rsub__ __isub__ __mul__ __rmul__ __imul__ __truediv__
+    __rtruediv__ __itruediv__ __pow__ __rpow__ __ipow__ __neg__ __pos__ __abs__ __and__ __or__
+    __xor__ __invert__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __floordiv__ __mod__
+"""
+_FREE = (
+    "dim ndimension is_floating_point is_complex is_signed element_size get_device is_contiguous"
+)
+_FREE_PROPERTIES = """
+    ndim dtype device layout is_cuda is_cpu is_sparse is_quantized is_meta is_nested is_leaf names
+    requires_grad grad_fn is_mkldnn is_xpu is_mps
+"""
+_ALONG_SECOND = """
+    sum mean prod max min amax amin aminmax std var median logsumexp softmax log_softmax argmax
+    argmin any all cumsum cumprod unbind softmin sort argsort flip
+"""
+# Where the dimension is given, and what it is where it is not.
+_ALONG: dict[str, tuple[int, Any]] = {
+    **dict.fromkeys(_ALONG_SECOND.split(), (1, None)),
+    "norm": (2, None),
+    "vector_norm": (2, None),
+    "normalize": (2, 1),
+    "topk": (2, -1),
+    "chunk": (2, 0),
+    "split": (2, 0),
+    "tensor_split": (2, 0),
+}
+_RESHAPES = ("view", "reshape", "flatten", "unflatten")
+_MOVES = ("unsqueeze", "squeeze", "transpose", "permute", "movedim", "swapaxes")
+
+
+def _rules() -> dict[Any, Rule]:
+    found: dict[Any, Rule] = {}
+
+    def add(names: Iterable[str], rule: Rule, *places: Any) -> None:
+        for name in names:
+            for place in places or (torch, Tensor, F):
+                for spelled in (name, name + "_"):
+                    func = getattr(place, spelled, None)
+                    if callable(func):
+                        found.setdefault(func, rule)
+
+    for name, (position, default) in _ALONG.items():
+        add([name], _along(position, default=default), torch, Tensor, F, torch.linalg)
+    found[torch.linalg.vector_norm] = found[torch.linalg.norm] = _along(2)
+    add(["linear"], _product, F)
+    add(["matmul", "mm", "__matmul__"], _product)
+    add(["cat", "concat", "concatenate"], _cat, torch)
+    add(["stack"], _stack, torch)
+    add(["layer_norm", "rms_norm"], _layer_norm)
+    add(["batch_norm"], _batch_norm, F)
+    add(_RESHAPES, _reshape)
+    add(_MOVES, _always(Use.ROWS))
+    add(["__getitem__"], _getitem, Tensor)
+    add(["index_select"], _index_select)
+    add(["embedding"], lambda call: Use.ROWS if call.is_first() else Use.ALL, F)
+    add(["one_hot"], _one_hot, F)
+    add(["size"], _size, Tensor)
+    add(_FREE.split(), _always(Use.FREE), Tensor)
+    add(_ELEMENTWISE.split(), _elementwise)
+    for name in _FREE_PROPERTIES.split():
+        getter = getattr(getattr(Tensor, name, None), "__get__", None)
+        if getter is not None:
+            found[getter] = _always(Use.FREE)
+    return found
+
+
+RULES = _rules()
+
+
+def use_of(call: Call) -> str:
+    """What a call makes of the rows that it is given."""
+    rule = RULES.get(call.func)
+    return Use.ALL if rule is None else rule(call)
+
+
+def row_dim(tensor: Tensor, num_rows: int) -> int | None:
+    """The one dimension of a given size; None where there is none, or several."""
+    dims = [dim for dim, size in enumerate(tensor.shape) if size == num_rows]
+    return dims[0] if len(dims) == 1 else None
+
+
+def is_reshape(func: Any) -> bool:
+    """Whether it only divides a tensor into other dimensions."""
+    return RULES.get(func) is _reshape
+
+
+def same_before(tensor: Tensor, out: Tensor, dim: int) -> bool:
+    """Whether dimension ``dim`` of a reshaped tensor has the rows of the other's first one."""
+    return math.prod(out.shape[:dim]) == 1 and out.numel() == tensor.numel()
+
+
+def is_prefix_of(item: Tensor, tensor: Tensor, call: Call) -> bool:
+    """Whether ``item`` is ``tensor[:n]``."""
+    return (
+        call.func is Tensor.__getitem__
+        and item.dim() == tensor.dim()
+        and item.shape[1:] == tensor.shape[1:]
+        and isinstance(call.args[1], slice)
+        and call.first[1].dim == 0
+    )

@@ -1,0 +1,177 @@
+"""A small graph with the hops of a batch, on which a forward pass is learned.
+
+Its numbers of nodes and edges are unlike any other size that occurs in the model, so that rows are
+known by them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data.data import BaseData
+
+from pyg_graphzero.nn.rules import Space
+from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+
+_SEED = 12345
+# Of each node type: seeds, and how many more nodes each hop has.
+_FIRST, _MORE = 5, 7
+_LEAST = 101
+
+
+class AmbiguousError(Exception):
+    """Which rows a tensor has cannot be told from this batch."""
+
+
+def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None) -> Any:
+    """A copy of nested arguments with every tensor replaced.
+
+    Args:
+        obj: Tensors, and lists, tuples, dictionaries and PyG's ``Data`` of them.
+        change: Given a tensor and the key of the dictionary or storage it lies in.
+        key: Of ``obj``.
+    """
+    if isinstance(obj, Tensor):
+        return change(obj, key)
+    if isinstance(obj, dict):
+        return type(obj)((k, map_tensors(v, change, k)) for k, v in obj.items())
+    if isinstance(obj, list | tuple):
+        items = [map_tensors(item, change, key) for item in obj]
+        return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
+    if isinstance(obj, BaseData):
+        out = copy.copy(obj)
+        for store in out.stores:
+            for name, value in list(store.items()):
+                store[name] = map_tensors(value, change, store._key)
+        return out
+    return obj
+
+
+def tensors_in(obj: Any) -> Iterator[tuple[Any, Tensor]]:
+    """The tensors of nested arguments, with the keys of what they lie in."""
+    found: list[tuple[Any, Tensor]] = []
+    map_tensors(obj, lambda tensor, key: found.append((key, tensor)))
+    return iter(found)
+
+
+def hops_in(obj: Any) -> Hops | None:
+    """The hops of the batch that arguments belong to; None where none knows them."""
+    for _, tensor in tensors_in(obj):
+        if isinstance(tensor, SampledEdgeIndex):
+            return tensor.hops
+    return None
+
+
+def plain(obj: Any) -> Any:
+    """Arguments whose edges know nothing of hops."""
+    return map_tensors(
+        obj, lambda tensor, _: tensor.plain() if isinstance(tensor, SampledEdgeIndex) else tensor
+    )
+
+
+def space_of(tensor: Tensor, key: Any, hops: Hops) -> Space | None:
+    """What the rows of an argument stand for; None: neither nodes nor edges.
+
+    Raises:
+        AmbiguousError: There are as many nodes as edges, or as those of another type.
+    """
+    if not tensor.dim() or isinstance(tensor, SampledEdgeIndex):
+        return None
+    size = tensor.size(0)
+    fits = [
+        Space(of_edges, name)
+        for of_edges, counts in ((False, hops.nodes), (True, hops.edges))
+        for name, by_hop in counts.items()
+        if by_hop[-1] == size
+    ]
+    own = [space for space in fits if space.name == key and key is not None]
+    if own:
+        return own[0]
+    if len(fits) > 1:
+        raise AmbiguousError
+    return fits[0] if fits else None
+
+
+class SmallGraph:
+    """A graph of some hundred nodes.
+
+    Args:
+        hops: Of the batch it stands for.
+        taken: Sizes that its numbers of rows are not to have.
+        device: Where.
+    """
+
+    def __init__(self, hops: Hops, taken: set[int], device: torch.device) -> None:
+        sizes = (n for n in range(_LEAST, 1 << 20) if n not in taken and _is_prime(n))
+        depth = hops.depth
+        nodes: dict[Any, tuple[int, ...]] = {}
+        for name, counts in hops.nodes.items():
+            first = _FIRST if counts[0] else 0
+            fresh = [first + hop * _MORE for hop in range(depth + 1)]
+            fresh[-1] = next(size for size in sizes if size >= fresh[-1])
+            nodes[name] = tuple(fresh)
+        generator = torch.Generator().manual_seed(_SEED)
+        self.edge_index: dict[Any, Tensor] = {}
+        edges: dict[Any, tuple[int, ...]] = {}
+        for edge_type in hops.edges:
+            src, dst = (None, None) if edge_type is None else (edge_type[0], edge_type[2])
+            total = next(size for size in sizes if size > 2 * nodes[dst][-1])
+            pairs, ends_by_hop = [], [0]
+            for hop in range(1, depth + 1):
+                begin = 0 if hop == 1 else nodes[dst][hop - 2]
+                ends = torch.arange(begin, nodes[dst][hop - 1]).repeat_interleave(2)
+                if hop == depth and len(ends):
+                    missing = total - ends_by_hop[-1] - len(ends)
+                    ends = torch.cat((ends, ends[-1:].expand(missing)))
+                from_ = torch.randint(max(1, nodes[src][hop]), (len(ends),), generator=generator)
+                pairs.append(torch.stack((from_, ends)))
+                ends_by_hop.append(ends_by_hop[-1] + len(ends))
+            self.edge_index[edge_type] = torch.cat(pairs, 1).to(device)
+            edges[edge_type] = tuple(ends_by_hop)
+        self.hops = Hops(nodes, edges)
+        self.num_rows = {
+            Space(of_edges, name): by_hop[-1]
+            for of_edges, counts in ((False, nodes), (True, edges))
+            for name, by_hop in counts.items()
+            if by_hop[-1]
+        }
+
+    def arguments(self, obj: Any, hops: Hops) -> tuple[Any, list[tuple[Tensor, Space]]]:
+        """Arguments for this graph in place of those for a batch, and which of them have rows.
+
+        Args:
+            obj: The arguments.
+            hops: Of the batch.
+
+        Raises:
+            AmbiguousError: See ``space_of``.
+        """
+        rows: list[tuple[Tensor, Space]] = []
+
+        def change(tensor: Tensor, key: Any) -> Tensor:
+            if isinstance(tensor, SampledEdgeIndex):
+                name = tensor.edge_type
+                return SampledEdgeIndex.of(self.edge_index[name], self.hops, name)
+            space = space_of(tensor, key, hops)
+            if space is None:
+                # Numbers, perhaps of seeds; there are fewer here.
+                return tensor.remainder(_FIRST) if tensor.dtype == torch.int64 else tensor
+            count = self.num_rows.get(space, 0)
+            have = tensor.size(0)
+            if have:
+                out = tensor.detach()[torch.arange(count, device=tensor.device) % have]
+            else:
+                out = tensor.new_zeros(count, *tensor.shape[1:])
+            if count:
+                rows.append((out, space))
+            return out
+
+        return map_tensors(obj, change), rows
+
+
+def _is_prime(n: int) -> bool:
+    return all(n % factor for factor in range(2, int(n**0.5) + 1))

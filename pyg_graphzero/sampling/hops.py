@@ -1,0 +1,147 @@
+"""Edges of a batch that know how far from the seeds they were sampled.
+
+A batch of neighbours grows hop by hop: first come the seeds, then the nodes one hop away, and so
+on; edges likewise. So whatever a layer of a model needs is a prefix of the nodes and a prefix of
+the edges (as PyG's ``trim_to_layer`` uses it). A model that was accelerated
+(``pyg_graphzero.nn.accelerate``) finds the lengths of these prefixes in the ``edge_index`` that it
+is given, wherever the batch has gone since.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, HeteroData
+
+from pyg_graphzero.store.schema import EdgeType
+
+#: Of nodes or edges that are not as far as hop ``h``, all are within hop ``ALL``.
+ALL = 1 << 20
+
+# Whose result is the same edges, elsewhere.
+_KEEPING = frozenset(
+    (
+        Tensor.to,
+        Tensor.cpu,
+        Tensor.cuda,
+        Tensor.clone,
+        Tensor.contiguous,
+        Tensor.detach,
+        Tensor.pin_memory,
+        Tensor.share_memory_,
+    )
+)
+
+
+@dataclass(frozen=True)
+class Hops:
+    """How many nodes and edges of a batch lie within each hop.
+
+    Attributes:
+        nodes: By node type (None in a homogeneous graph): entry ``h`` counts nodes at most ``h``
+            hops from the seeds.
+        edges: By edge type: entry ``h`` counts edges that end less than ``h`` hops from them.
+    """
+
+    nodes: dict[str | None, tuple[int, ...]]
+    edges: dict[EdgeType | None, tuple[int, ...]]
+
+    @property
+    def depth(self) -> int:
+        """How many hops were sampled."""
+        return len(next(iter(self.nodes.values()))) - 1
+
+    def num_nodes(self, name: str | None, hop: int) -> int:
+        """Nodes of a type at most ``hop`` hops away."""
+        counts = self.nodes[name]
+        return counts[min(hop, len(counts) - 1)]
+
+    def num_edges(self, name: EdgeType | None, hop: int) -> int:
+        """Edges of a type that end less than ``hop`` hops away."""
+        counts = self.edges[name]
+        return counts[min(hop, len(counts) - 1)]
+
+
+class SampledEdgeIndex(Tensor):
+    """``edge_index`` of a sampled batch, ``int64 [2, num_edges]``, that knows its hops.
+
+    A copy elsewhere (``to``, ``pin_memory``, ``share_memory_``, ``clone``) knows them too; whatever
+    else is made of it is a plain tensor. It is pickled and saved as one.
+
+    Attributes:
+        hops: Of the batch.
+        edge_type: Which of its edges these are; None in a homogeneous graph.
+        made: What was computed of these edges, by name, for as long as they live.
+    """
+
+    hops: Hops
+    edge_type: EdgeType | None
+    made: dict[Any, Any]
+
+    @staticmethod
+    def of(edge_index: Tensor, hops: Hops, edge_type: EdgeType | None) -> SampledEdgeIndex:
+        """The same edges, that know their hops."""
+        out = edge_index.as_subclass(SampledEdgeIndex)
+        out.hops, out.edge_type, out.made = hops, edge_type, {}
+        return out
+
+    def plain(self) -> Tensor:
+        """The same edges, that know nothing."""
+        return self.as_subclass(Tensor)
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with torch._C.DisableTorchFunctionSubclass():
+            out = func(*args, **(kwargs or {}))
+        if func in _KEEPING and type(out) is Tensor and out.dtype == torch.int64:
+            return cls.of(out, args[0].hops, args[0].edge_type)
+        return out
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        out = memo[id(self)] = self.clone()
+        return out
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.plain().__reduce_ex__(protocol)
+
+
+_is_wanted = False
+
+
+def want_hops() -> None:
+    """Has the batches of this process know their hops from now on; before, they are as PyG's."""
+    global _is_wanted
+    _is_wanted = True
+
+
+def are_hops_wanted() -> bool:
+    """Whether somebody asked for them."""
+    return _is_wanted
+
+
+def attach_hops(batch: Data | HeteroData) -> None:
+    """Lets the edges of a batch know their hops; where they belong to none, nothing is changed.
+
+    Args:
+        batch: With ``num_sampled_nodes`` and ``num_sampled_edges``, as ``NeighborLoader`` and
+            ``LinkNeighborLoader`` give it for ``subgraph_type="directional"``.
+    """
+    is_hetero = isinstance(batch, HeteroData)
+    nodes: dict[Any, Any] = dict(batch.node_items()) if is_hetero else {None: batch._store}
+    edges: dict[Any, Any] = dict(batch.edge_items()) if is_hetero else {None: batch._store}
+    edges = {name: store._mapping for name, store in edges.items() if "edge_index" in store}
+    if not edges or not all("num_sampled_edges" in store for store in edges.values()):
+        return
+    hops = Hops(
+        {
+            name: tuple(accumulate(store._mapping["num_sampled_nodes"]))
+            for name, store in nodes.items()
+        },
+        {name: (0, *accumulate(store["num_sampled_edges"])) for name, store in edges.items()},
+    )
+    for name, store in edges.items():
+        store["edge_index"] = SampledEdgeIndex.of(store["edge_index"], hops, name)

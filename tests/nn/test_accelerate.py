@@ -1,0 +1,707 @@
+"""Models that compute what seeds need: the same outputs and gradients as before."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import SAGEConv
+
+import pyg_graphzero as gz
+from pyg_graphzero.nn.accelerate import Forward
+from pyg_graphzero.sampling.hops import SampledEdgeIndex
+
+NUM_NODES, NUM_EDGES, WIDTH, SEEDS = 300, 2400, 12, 16
+
+
+def graph(dtype=torch.float64):
+    random = torch.Generator().manual_seed(3)
+    edge_index = torch.randint(NUM_NODES - 20, (2, NUM_EDGES), generator=random)  # 20 isolated
+    edge_index[:, 1::7] = edge_index[:, ::7][:, : edge_index[:, 1::7].size(1)]  # parallel edges
+    edge_index[0, 5::50] = edge_index[1, 5::50]  # loops
+    weight = torch.rand(NUM_EDGES, generator=random, dtype=dtype)
+    weight[::9] = 0
+    return Data(
+        x=torch.randn(NUM_NODES, WIDTH, generator=random, dtype=dtype),
+        edge_index=edge_index,
+        edge_type=torch.randint(4, (NUM_EDGES,), generator=random),
+        edge_weight=weight,
+        edge_attr=torch.randn(NUM_EDGES, 5, generator=random, dtype=dtype),
+        time=torch.randint(100, (NUM_NODES,), generator=random),
+    )
+
+
+DATA = graph()
+
+
+def loader(data=DATA, num_neighbors=(4, 3, 3), **options):
+    options = {"batch_size": SEEDS, "shuffle": True, **options}
+    return gz.loader.NeighborLoader(
+        data, list(num_neighbors), generator=torch.Generator().manual_seed(5), **options
+    )
+
+
+def stock(batch):
+    """The same batch, whose edges know nothing."""
+    out = copy.copy(batch)
+    for store in out.stores:
+        if isinstance(store.get("edge_index"), SampledEdgeIndex):
+            store["edge_index"] = store["edge_index"].plain()
+    return out
+
+
+def compare(model, call, batches=None, seeds=SEEDS, count=3, **options):
+    """Trains both on batches; returns the accelerated one."""
+    fast = gz.nn.accelerate(copy.deepcopy(model), **options)
+    batches = loader() if batches is None else batches
+    seen = 0
+    for batch, _ in zip(batches, range(count), strict=False):
+        found = []
+        for each, given in ((model, stock(batch)), (fast, batch)):
+            each.zero_grad()
+            out = call(each, given)
+            out = out if seeds is None else out[: min(seeds, batch_size(batch))]
+            scale = torch.arange(1, out.numel() + 1, dtype=out.dtype).view_as(out)
+            (out * scale.sin()).sum().backward()
+            found.append((out, [p.grad for p in each.parameters()]))
+        (expected, gradients), (out, others) = found
+        torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+        size = max(float(g.abs().max()) for g in gradients if g is not None)
+        for one, other in zip(gradients, others, strict=True):
+            one = torch.zeros(()) if one is None else one
+            other = torch.zeros(()) if other is None else other
+            assert float((one - other).abs().max()) <= 1e-10 * size
+        seen += 1
+    assert seen
+    return fast
+
+
+def batch_size(batch):
+    if isinstance(batch, HeteroData):
+        return batch["paper"].batch_size
+    return getattr(batch, "batch_size", NUM_NODES)
+
+
+def hops(model):
+    return [layer.hops for layer in gz.nn.explain(model).layers]
+
+
+def plain(model, batch):
+    return model(batch.x, batch.edge_index)
+
+
+def weighted(model, batch):
+    return model(batch.x, batch.edge_index, edge_weight=batch.edge_weight)
+
+
+def with_attr(model, batch):
+    return model(batch.x, batch.edge_index, edge_attr=batch.edge_attr)
+
+
+@pytest.fixture(autouse=True)
+def _double():
+    torch.manual_seed(0)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+DEGREES = torch.tensor([3, 5, 8, 4])
+BASIC = {
+    "GraphSAGE": (pyg.GraphSAGE, {}, plain),
+    "GraphSAGE max": (pyg.GraphSAGE, {"aggr": "max"}, plain),
+    "GraphSAGE cat": (pyg.GraphSAGE, {"jk": "cat"}, plain),
+    "GraphSAGE max jk": (pyg.GraphSAGE, {"jk": "max"}, plain),
+    "GraphSAGE lstm jk": (pyg.GraphSAGE, {"jk": "lstm"}, plain),
+    "GraphSAGE last": (pyg.GraphSAGE, {"jk": "last"}, plain),
+    "GraphSAGE act_first": (pyg.GraphSAGE, {"act_first": True, "norm": "layer_norm",
+                                           "norm_kwargs": {"mode": "node"}}, plain),
+    "GraphSAGE project": (pyg.GraphSAGE, {"project": True, "normalize": True}, plain),
+    "GCN": (pyg.GCN, {}, plain),
+    "GCN weights": (pyg.GCN, {}, weighted),
+    "GCN improved": (pyg.GCN, {"improved": True}, weighted),
+    "GCN without loops": (pyg.GCN, {"add_self_loops": False}, weighted),
+    "GCN as given": (pyg.GCN, {"normalize": False}, weighted),
+    "GIN": (pyg.GIN, {}, plain),
+    "GIN eps": (pyg.GIN, {"train_eps": True}, plain),
+    "GAT": (pyg.GAT, {"heads": 2}, plain),
+    "GAT residual": (pyg.GAT, {"heads": 4, "residual": True}, plain),
+    "GAT edges": (pyg.GAT, {"edge_dim": 5}, with_attr),
+    "GATv2": (pyg.GAT, {"v2": True, "heads": 2}, plain),
+    "GATv2 edges": (pyg.GAT, {"v2": True, "edge_dim": 5}, with_attr),
+    "PNA": (pyg.PNA, {"aggregators": ["mean", "max", "std"], "scalers": ["identity", "linear"],
+                      "deg": DEGREES}, plain),
+    "EdgeCNN": (pyg.EdgeCNN, {}, plain),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BASIC)
+def test_basic_models(name):
+    kind, options, call = BASIC[name]
+    fast = compare(kind(WIDTH, 16, 3, 7, **options), call)
+    assert fast.forward.num_stock == 0
+    assert hops(fast) == [2, 1, 0]
+
+
+@pytest.mark.parametrize("num_layers", [2, 4])
+def test_more_or_fewer_layers_than_hops(num_layers):
+    fast = compare(pyg.GraphSAGE(WIDTH, 16, num_layers, 7), plain)
+    assert hops(fast) == list(range(num_layers))[::-1]
+
+
+class Stack(nn.Module):
+    """Two convolutions of a kind."""
+
+    def __init__(self, make, width=16):
+        super().__init__()
+        self.first, self.second = make(WIDTH, width), make(width, width)
+
+    def forward(self, x, edge_index, *rest):
+        return self.second(self.first(x, edge_index, *rest).relu(), edge_index, *rest)
+
+
+def of(*names):
+    return lambda model, batch: model(batch.x, batch.edge_index, *(batch[name] for name in names))
+
+
+def mlp(ins, outs):
+    return nn.Sequential(nn.Linear(ins, outs), nn.ReLU(), nn.Linear(outs, outs))
+
+
+TRIMMED = {
+    "RGCNConv": (lambda i, o: pyg.RGCNConv(i, o, 4), of("edge_type")),
+    "RGCNConv bases": (lambda i, o: pyg.RGCNConv(i, o, 4, num_bases=2), of("edge_type")),
+    "RGCNConv blocks": (lambda i, o: pyg.RGCNConv(i, o, 4, num_blocks=4, aggr="add"),
+                        of("edge_type")),
+    "FastRGCNConv": (lambda i, o: pyg.FastRGCNConv(i, o, 4, num_bases=2), of("edge_type")),
+    "RGATConv": (lambda i, o: pyg.RGATConv(i, o, 4), of("edge_type")),
+    "GINEConv": (lambda i, o: pyg.GINEConv(mlp(i, o), edge_dim=5), of("edge_attr")),
+    "ResGatedGraphConv": (pyg.ResGatedGraphConv, of()),
+    "MFConv": (pyg.MFConv, of()),
+    "FeaStConv": (pyg.FeaStConv, of()),
+    "LEConv": (pyg.LEConv, of()),
+    "ClusterGCNConv": (pyg.ClusterGCNConv, of()),
+    "GeneralConv": (pyg.GeneralConv, of()),
+    "NNConv": (lambda i, o: pyg.NNConv(i, o, nn.Linear(5, i * o)), of("edge_attr")),
+    "SuperGATConv": (pyg.SuperGATConv, of()),
+    "GENConv": (lambda i, o: pyg.GENConv(i, o, norm="layer"), of()),
+    "FiLMConv": (pyg.FiLMConv, of()),
+    "TransformerConv": (lambda i, o: pyg.TransformerConv(i, o // 2, heads=2), of()),
+    "TransformerConv beta": (lambda i, o: pyg.TransformerConv(i, o, beta=True), of()),
+    "TransformerConv edges": (lambda i, o: pyg.TransformerConv(i, o, edge_dim=5), of("edge_attr")),
+    "GATConv mean": (lambda i, o: pyg.GATConv(i, o, heads=3, concat=False), of()),
+    "GATv2Conv shared": (lambda i, o: pyg.GATv2Conv(i, o, share_weights=True), of()),
+    "SAGEConv sets": (lambda i, o: SAGEConv(i, o, aggr=["mean", "max"]), of()),
+    "SAGEConv alone": (lambda i, o: SAGEConv(i, o, root_weight=False), of()),
+    "GraphConv": (lambda i, o: pyg.GraphConv(i, o, aggr="mean"), of("edge_weight")),
+    "EdgeConv": (lambda i, o: pyg.EdgeConv(mlp(2 * i, o)), of()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRIMMED)
+def test_convolutions_that_are_trimmed(name):
+    make, call = TRIMMED[name]
+    fast = compare(Stack(make), call)
+    assert hops(fast) == [1, 0]
+
+
+WHOLE = {
+    "TAGConv": (lambda i, o: pyg.TAGConv(i, o, K=2), of(), "2 hops"),
+    "SGConv": (lambda i, o: pyg.SGConv(i, o, K=2), of(), "2 hops"),
+    "ChebConv": (lambda i, o: pyg.ChebConv(i, o, 2), of(), "degrees"),
+    "ARMAConv": (pyg.ARMAConv, of(), "degrees"),
+    "LGConv": (lambda i, o: pyg.Sequential("x, e", [(pyg.LGConv(), "x, e -> x"),
+                                                    nn.Linear(i, o)]), of(), "degrees"),
+    "EGConv": (lambda i, o: pyg.EGConv(i, o, num_heads=2), of(), "degrees"),
+    "GINConv": (lambda i, o: pyg.GINConv(nn.Sequential(nn.Linear(i, o), nn.BatchNorm1d(o))), of(),
+                "BatchNorm1d"),
+    "GATConv cached": (lambda i, o: pyg.GCNConv(i, o, cached=False, flow="target_to_source"), of(),
+                       "flow"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_convolutions_that_need_the_whole_batch(name):
+    make, call, reason = WHOLE[name]
+    fast = compare(Stack(make), call)
+    assert hops(fast) == [None, None]
+    assert reason in str(gz.nn.explain(fast))
+
+
+def test_an_aggregation_over_the_whole_batch_is_found_by_trying_it():
+    """Neighbourhoods are padded to the largest of a batch, and the padding is looked at."""
+    fast = compare(Stack(lambda i, o: SAGEConv(i, o, aggr="lstm")), of(), count=1)
+    assert "outputs are others" in gz.nn.explain(fast).as_it_is
+    assert fast.forward.num_stock == 1
+
+
+class Sines(pyg.MessagePassing):
+    """A convolution of a user's own."""
+
+    def __init__(self, ins, outs):
+        super().__init__(aggr="add")
+        self.lin = nn.Linear(ins, outs)
+
+    def forward(self, x, edge_index):
+        return self.propagate(edge_index, x=self.lin(x))
+
+    def message(self, x_j):
+        return x_j.sin()
+
+
+def test_own_convolutions_are_trimmed_on_request():
+    fast = compare(Stack(Sines), of())
+    assert hops(fast) == [None, None]
+    assert "local=(Sines,)" in str(gz.nn.explain(fast))
+    fast = compare(Stack(Sines), of(), local=(Sines,))
+    assert hops(fast) == [1, 0]
+
+
+class Skips(nn.Module):
+    """Residuals, norms and all layers' rows at the end, as in PyG's examples."""
+
+    def __init__(self, norm):
+        super().__init__()
+        ins = (WIDTH, 16, 16)
+        self.convs = nn.ModuleList([SAGEConv(ins[0], 16), pyg.GATConv(16, 16), SAGEConv(16, 16)])
+        self.lins = nn.ModuleList([nn.Linear(i, 16) for i in ins])
+        self.norms = nn.ModuleList([norm(16) for _ in ins])
+
+    def forward(self, x, edge_index):
+        xs = []
+        for conv, lin, norm in zip(self.convs, self.lins, self.norms, strict=True):
+            x = F.dropout(F.relu(norm(conv(x, edge_index) + lin(x))), 0.0, self.training)
+            xs.append(x)
+        return torch.cat(xs, -1).view(-1, 3, 16).max(dim=1).values
+
+
+def test_skip_connections_are_trimmed_with_the_layers():
+    fast = compare(Skips(nn.LayerNorm), plain)
+    assert hops(fast) == [2, 1, 0]
+    assert gz.nn.explain(fast).whole == []
+
+
+def test_norms_over_the_batch_are_trimmed_on_request_alone():
+    fast = compare(Skips(nn.BatchNorm1d), plain)
+    assert hops(fast) == [None, None, None]
+    assert "norms='trimmed'" in str(gz.nn.explain(fast))
+    assert hops(compare(Skips(nn.BatchNorm1d).eval(), plain)) == [2, 1, 0]
+    fast = gz.nn.accelerate(Skips(nn.BatchNorm1d), norms="trimmed")
+    batch = next(iter(loader()))
+    mean = fast.norms[0].running_mean.clone()
+    assert plain(fast, batch).shape == (SEEDS, 16)
+    assert hops(fast) == [2, 1, 0]
+    rows = sum(batch.num_sampled_nodes[:3])
+    first = fast.convs[0].forward.module
+    edges = batch.edge_index.plain()[:, : sum(batch.num_sampled_edges)]
+    seen = (type(first).forward(first, batch.x, edges) + fast.lins[0](batch.x))[:rows]
+    torch.testing.assert_close(fast.norms[0].running_mean, 0.9 * mean + 0.1 * seen.mean(0))
+
+
+@pytest.mark.parametrize("norm", [pyg.GraphNorm, pyg.PairNorm, pyg.InstanceNorm])
+def test_norms_over_all_nodes_are_left_whole(norm):
+    make = norm if norm is not pyg.PairNorm else lambda width: pyg.PairNorm()
+    fast = compare(Skips(make), plain)
+    assert hops(fast) == [None, None, 0] or hops(fast) == [None, None, None]
+
+
+class Takes(nn.Module):
+    """Models take what they like."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.embedding = kind, nn.Embedding(NUM_NODES, WIDTH)
+        self.net = Stack(SAGEConv)
+
+    def forward(self, *given):
+        if self.kind == "batch":
+            (batch,) = given
+            return self.net(batch.x, batch.edge_index)[: batch.batch_size]
+        if self.kind == "numbers":
+            n_id, edge_index = given
+            return self.net(self.embedding(n_id), edge_index)
+        if self.kind == "size":
+            x, edge_index = given
+            return self.net(x / x.size(0), edge_index) / x.size(0)
+        if self.kind == "middle":
+            x, edge_index = given
+            x = self.net.first(x, edge_index)
+            return self.net.second(x - x.mean(0), edge_index)
+        x, edge_index, pairs = given
+        z = self.net(x, edge_index)
+        return (z[pairs[0]] * z[pairs[1]]).sum(-1)
+
+
+def test_models_that_take_a_batch():
+    assert hops(compare(Takes("batch"), lambda model, batch: model(batch))) == [1, 0]
+
+
+def test_models_of_embeddings():
+    fast = compare(Takes("numbers"), lambda model, batch: model(batch.n_id, batch.edge_index))
+    assert hops(fast) == [1, 0]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("size", [1, 0]), ("middle", [None, 0])])
+def test_numbers_and_means_of_all_rows_stay_what_they_are(kind, expected):
+    assert hops(compare(Takes(kind), plain)) == expected
+
+
+LINKS = {"edge_label_index": DATA.edge_index[:, :200], "neg_sampling_ratio": 1.0}
+
+
+def links(**options):
+    options = {**LINKS, **options}
+    return gz.loader.LinkNeighborLoader(DATA, [4, 3], batch_size=SEEDS, **options)
+
+
+def test_link_prediction_within_the_model():
+    fast = compare(
+        Takes("pairs"),
+        lambda model, batch: model(batch.x, batch.edge_index, batch.edge_label_index),
+        links(),
+        seeds=None,
+    )
+    assert hops(fast) == [1, 0]
+
+
+@pytest.mark.parametrize("negatives", ["binary", "triplet"])
+def test_link_prediction_beside_the_model(negatives):
+    def call(model, batch):
+        z = plain(model, batch)
+        if negatives == "binary":
+            src, dst = batch.edge_label_index
+        else:
+            src, dst = batch.src_index, batch.dst_pos_index
+        return (z[src] * z[dst]).sum(-1)
+
+    fast = compare(
+        Stack(SAGEConv), call, links(neg_sampling=negatives, neg_sampling_ratio=None), seeds=None
+    )
+    assert hops(fast) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"disjoint": True},
+        {"replace": True},
+        {"weight_attr": "edge_weight"},
+        {"time_attr": "time", "input_time": torch.full((NUM_NODES,), 60)},
+        {"method": "labor"},
+        {"num_neighbors": (-1, 0, 2)},
+        {"num_neighbors": (0, 0, 0)},
+        {"input_nodes": torch.tensor([1, 1, 290, 5, 290, 1]), "batch_size": 6},
+        {"input_nodes": torch.tensor([299]), "batch_size": 1},
+        {"num_workers": 2},
+    ],
+    ids=str,
+)
+def test_ways_to_sample(options):
+    fast = compare(pyg.GCN(WIDTH, 16, 3, 7), weighted, loader(**options))
+    assert fast.forward.num_stock <= 2  # as many nodes as edges: it cannot be told which is which
+
+
+@pytest.mark.parametrize("kind", ["induced", "bidirectional"])
+def test_batches_without_hops_run_as_they_are(kind):
+    batches = loader(subgraph_type=kind)
+    fast = compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), plain, batches)
+    batch = next(iter(batches))
+    assert plain(fast, batch).size(0) == batch.num_nodes
+    with pytest.raises(ValueError, match="induced"):
+        gz.nn.explain(fast)
+
+
+def test_a_store_on_disk(tmp_path):
+    gz.convert(DATA, tmp_path / "store")
+    with gz.open(tmp_path / "store") as store:
+        fast = compare(pyg.GAT(WIDTH, 16, 3, 7, heads=2), plain, loader(store.data()))
+    assert hops(fast) == [2, 1, 0]
+
+
+# ---- heterogeneous --------------------------------------------------------------------------
+
+
+def papers():
+    random = torch.Generator().manual_seed(7)
+    counts = {"paper": 200, "author": 150, "place": 40}
+    data = HeteroData()
+    for number, (name, count) in enumerate(counts.items()):
+        data[name].x = torch.randn(count, 6 + 2 * number, generator=random, dtype=torch.float64)
+    for src, name, dst, edges in (
+        ("paper", "cites", "paper", 1200),
+        ("author", "writes", "paper", 600),
+        ("paper", "by", "author", 600),
+        ("author", "at", "place", 160),
+        ("place", "of", "author", 160),
+    ):
+        data[src, name, dst].edge_index = torch.stack(
+            [torch.randint(counts[end], (edges,), generator=random) for end in (src, dst)]
+        )
+    return data
+
+
+PAPERS = papers()
+
+
+def typed(model, batch):
+    return model(batch.x_dict, batch.edge_index_dict)
+
+
+def of_papers(model, batch):
+    return typed(model, batch)["paper"]
+
+
+class Typed(nn.Module):
+    """As ``hetero_conv_dblp.py`` and ``hgt_dblp.py`` have it."""
+
+    def __init__(self, make, num_layers=3):
+        super().__init__()
+        self.lins = nn.ModuleDict({name: pyg.Linear(-1, 16) for name in PAPERS.node_types})
+        self.convs = nn.ModuleList([make() for _ in range(num_layers)])
+        self.lin = nn.Linear(16, 5)
+
+    def forward(self, x_dict, edge_index_dict):
+        x_dict = {name: self.lins[name](x).relu_() for name, x in x_dict.items()}
+        for conv in self.convs:
+            x_dict = conv(x_dict, edge_index_dict)
+            x_dict = {name: F.leaky_relu(x) for name, x in x_dict.items()}
+        return self.lin(x_dict["paper"])
+
+
+def by_type(make, **options):
+    return lambda: pyg.HeteroConv({name: make() for name in PAPERS.edge_types}, **options)
+
+
+HETERO = {
+    "SAGE": by_type(lambda: SAGEConv((-1, -1), 16)),
+    "SAGE mean": by_type(lambda: SAGEConv((-1, -1), 16), aggr="mean"),
+    "SAGE max": by_type(lambda: SAGEConv((-1, -1), 16), aggr="max"),
+    "GAT": by_type(lambda: pyg.GATConv((-1, -1), 8, heads=2, add_self_loops=False)),
+    "GraphConv": by_type(lambda: pyg.GraphConv((-1, -1), 16)),
+    "HGT": lambda: pyg.HGTConv(16, 16, PAPERS.metadata(), 2),
+}
+
+
+def hetero_batches(**options):
+    return loader(PAPERS, (3, 2, 2), input_nodes="paper", **options)
+
+
+def initialized(model, call):
+    with torch.no_grad():
+        call(model, stock(next(iter(hetero_batches()))))
+    return model
+
+
+@pytest.mark.parametrize("name", HETERO)
+def test_heterogeneous_models(name):
+    fast = compare(initialized(Typed(HETERO[name]), typed), typed, hetero_batches())
+    assert fast.forward.num_stock == 0
+    assert set(hops(fast)) == {2, 1, 0}
+
+
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GAT])
+def test_to_hetero(kind):
+    options = {"add_self_loops": False} if kind is pyg.GAT else {}
+    model = pyg.to_hetero(kind((-1, -1), 16, 3, 5, **options), PAPERS.metadata())
+    fast = compare(initialized(model, typed), of_papers, hetero_batches())
+    assert fast.forward.num_stock == 0
+    assert set(hops(fast)) == {2, 1, 0}
+
+
+def test_types_that_a_batch_lacks():
+    data = papers()
+    data["author", "writes", "paper"].edge_index = torch.empty(2, 0, dtype=torch.int64)
+    batches = loader(data, (3, 2, 2), input_nodes="paper")
+    fast = compare(initialized(Typed(HETERO["SAGE"]), typed), typed, batches)
+    assert set(hops(fast)) == {2, 1, 0}
+
+
+# ---- the model stays what it was ------------------------------------------------------------
+
+
+def test_it_is_the_same_model():
+    model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert gz.nn.accelerate(model) is model
+    gz.nn.accelerate(model)
+    batch = next(iter(loader()))
+    out = plain(model, batch)
+    assert list(model.state_dict()) == list(before)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    # what knows no hops goes all the way
+    assert plain(model, DATA).size(0) == NUM_NODES
+    torch.testing.assert_close(plain(model, stock(batch))[:SEEDS], out)
+    # copies, pickles
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert isinstance(other.forward, Forward)
+        assert other.forward.module is other
+        torch.testing.assert_close(plain(other, batch), out)
+    saved = io.BytesIO()
+    torch.save(batch, saved)
+    saved.seek(0)
+    again = torch.load(saved, weights_only=False)
+    assert type(again.edge_index) is torch.Tensor
+
+
+def test_learning_leaves_no_trace():
+    """Neither random numbers nor running statistics."""
+    model = gz.nn.accelerate(Skips(nn.BatchNorm1d))
+    expected = copy.deepcopy(model)
+    batch = next(iter(loader()))
+    state = torch.get_rng_state()
+    model.forward._learn((batch.x, batch.edge_index), {}, batch.edge_index.hops)
+    assert torch.equal(torch.get_rng_state(), state)
+    for one, other in zip(model.buffers(), expected.buffers(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_lazy_layers_are_made_by_the_first_batch():
+    model = pyg.GraphSAGE(-1, 16, 2, 7)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batches = iter(loader())
+    batch = next(batches)
+    torch.manual_seed(1)
+    expected = plain(model, stock(batch))
+    torch.manual_seed(1)
+    torch.testing.assert_close(plain(fast, batch), expected)
+    assert plain(fast, next(batches)).size(0) == SEEDS
+
+
+class Fickle(nn.Module):
+    """Takes another way now and then."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.calls = Stack(SAGEConv), 0
+
+    def forward(self, x, edge_index):
+        self.calls += 1
+        x = self.net(x, edge_index)
+        x = F.dropout(x, 0.5, self.training)
+        return x.sin() if self.calls % 6 else x.cos()
+
+
+def test_a_forward_pass_that_differs_from_batch_to_batch_runs_as_it_is():
+    fast = gz.nn.accelerate(Fickle())
+    reference = Fickle()
+    reference.load_state_dict(fast.state_dict())
+    batches = loader()
+    for batch, _ in zip(batches, range(3), strict=False):
+        torch.manual_seed(3)
+        out = plain(fast, batch)
+        torch.manual_seed(3)
+        reference.calls = fast.calls - 1
+        expected = plain(reference, stock(batch))
+    assert "same for every batch" in gz.nn.explain(fast).as_it_is
+    assert fast.forward.num_stock == 1
+    torch.testing.assert_close(out, expected)
+
+
+def test_trim_to_layer_works_beside_it():
+    def call(model, batch):
+        return model(
+            batch.x,
+            batch.edge_index,
+            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+            num_sampled_edges_per_hop=batch.num_sampled_edges,
+        )
+
+    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
+
+
+def test_checkpointing_the_whole_model():
+    def call(model, batch):
+        return checkpoint(model, batch.x.requires_grad_(), batch.edge_index, use_reentrant=False)
+
+    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
+
+
+class Checkpointed(Stack):
+    def forward(self, x, edge_index):
+        x = checkpoint(self.first, x, edge_index, use_reentrant=False)
+        return self.second(x, edge_index)
+
+
+def test_checkpointing_within_the_model_is_refused():
+    fast = gz.nn.accelerate(Checkpointed(SAGEConv))
+    out = plain(fast, next(iter(loader())))
+    with pytest.raises(gz.UnsupportedError, match="the whole of it"):
+        out.sum().backward()
+
+
+def test_autocast():
+    model = pyg.GraphSAGE(WIDTH, 16, 3, 7).float()
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batch = next(iter(loader(graph(torch.float32))))
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, out = plain(model, stock(batch))[:SEEDS], plain(fast, batch)
+    assert out.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(out, expected, rtol=0.1, atol=0.1)
+
+
+def test_compiled_models_run_uncompiled():
+    model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
+    fast = torch.compile(gz.nn.accelerate(copy.deepcopy(model)))
+    batch = next(iter(loader()))
+    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
+
+
+def test_two_threads():
+    model = pyg.GraphSAGE(WIDTH, 16, 3, 7)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batches = [batch for batch, _ in zip(loader(), range(8), strict=False)]
+    found = {}
+
+    def run(numbers):
+        torch.set_default_dtype(torch.float64)
+        for number in numbers:
+            found[number] = plain(fast, batches[number]).detach()
+
+    threads = [threading.Thread(target=run, args=(range(n, 8, 2),)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, batch in enumerate(batches):
+        torch.testing.assert_close(found[number], plain(model, stock(batch))[:SEEDS])
+
+
+def test_edges_keep_their_hops_wherever_they_go():
+    edges = next(iter(loader())).edge_index
+    assert isinstance(edges, SampledEdgeIndex)
+    for moved in (edges.to("cpu", copy=True), edges.clone(), edges.contiguous(), edges.detach(),
+                  copy.deepcopy(edges), edges.share_memory_()):  # fmt: skip
+        assert isinstance(moved, SampledEdgeIndex)
+        assert moved.hops is edges.hops
+    for other in (edges[:, :2], edges + 1, edges.to(torch.int32), edges.flip(0), edges[0]):
+        assert type(other) is torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "error", "said"),
+    [
+        ("model", {}, TypeError, "found str"),
+        (nn.Linear(2, 2), {"norms": "some"}, ValueError, "expected 'whole' or 'trimmed'"),
+        (torch.jit.script(nn.Linear(2, 2)), {}, gz.UnsupportedError, "the module it was made from"),
+    ],
+)
+def test_what_cannot_be_accelerated(given, options, error, said):
+    with pytest.raises(error, match=said):
+        gz.nn.accelerate(given, **options)
+
+
+def test_explaining_needs_a_batch():
+    with pytest.raises(ValueError, match="was not accelerated"):
+        gz.nn.explain(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="no batch"):
+        gz.nn.explain(gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 2)))
