@@ -49,19 +49,17 @@ class Pool {
     {
       const std::lock_guard lock(mutex_);
       used_ += size;
-      // The newest first: it is in the caches still.
-      for (auto at = idle_.rbegin(); at != idle_.rend(); ++at) {
-        if (at->block.locked != locked) continue;
-        if (at->block.size < size || at->block.size > size + size / 4) continue;
-        const Block found = at->block;
-        idle_.erase(std::next(at).base());
-        idle_bytes_ -= found.size;
-        used_ += found.size - size;
+      const auto found = best_for(bytes, locked);
+      if (found != idle_.end()) {
+        const Block block = found->block;
+        idle_.erase(found);
+        idle_bytes_ -= block.size;
+        used_ += block.size - size;
         peak_ = std::max(peak_, used_);
-        return found;
+        return block;
       }
       peak_ = std::max(peak_, used_);
-      while (!idle_.empty() && used_ + idle_bytes_ > peak_) drop_oldest(unwanted);
+      while (!idle_.empty() && used_ + idle_bytes_ > peak_) drop(least_wanted(size), unwanted);
     }
     free_all(unwanted);
     try {
@@ -80,13 +78,15 @@ class Pool {
       used_ -= block.size;
       const Clock::time_point now = Clock::now();
       if (recyclers_ > 0) {
-        if (idle_.size() == kMaxIdle) drop_oldest(unwanted);
+        if (idle_.size() == kMaxIdle) drop(idle_.begin(), unwanted);
         idle_.push_back({block, now});
         idle_bytes_ += block.size;
       } else {
         unwanted.push_back(block);
       }
-      while (!idle_.empty() && now - idle_.front().since > kIdleTime) drop_oldest(unwanted);
+      while (!idle_.empty() && now - idle_.front().since > kIdleTime) {
+        drop(idle_.begin(), unwanted);
+      }
     }
     free_all(unwanted);
   }
@@ -101,7 +101,7 @@ class Pool {
     {
       const std::lock_guard lock(mutex_);
       if (--recyclers_ > 0) return;
-      while (!idle_.empty()) drop_oldest(unwanted);
+      while (!idle_.empty()) drop(idle_.begin(), unwanted);
     }
     free_all(unwanted);
   }
@@ -117,11 +117,37 @@ class Pool {
     Clock::time_point since;
   };
 
-  // REQUIRES the lock, and idle_ not empty.
-  void drop_oldest(std::vector<Block>& unwanted) {
-    unwanted.push_back(idle_.front().block);
-    idle_bytes_ -= idle_.front().block.size;
-    idle_.erase(idle_.begin());
+  using Place = std::vector<Idle>::iterator;
+
+  // REQUIRES the lock. The smallest block that will do, so that larger ones are left for who needs
+  // them; of equal ones the newest, which may be in the caches still. The end where there is none.
+  Place best_for(std::size_t bytes, bool locked) {
+    Place best = idle_.end();
+    for (Place at = idle_.begin(); at != idle_.end(); ++at) {
+      if (at->block.locked != locked) continue;
+      if (at->block.size < bytes || at->block.size > bytes + bytes / 2) continue;
+      if (best == idle_.end() || at->block.size <= best->block.size) best = at;
+    }
+    return best;
+  }
+
+  // REQUIRES the lock, and idle_ not empty. What to drop where `size` bytes are taken anew: the
+  // block that has become too small for that, not a large one which the same batch will ask for
+  // next. So blocks come to be as large as the largest batches need them, and stay.
+  Place least_wanted(std::size_t size) {
+    const auto is_worse = [size](const Idle& a, const Idle& b) {
+      const bool a_below = a.block.size < size, b_below = b.block.size < size;
+      if (a_below != b_below) return a_below;
+      return a_below ? a.block.size > b.block.size : a.block.size < b.block.size;
+    };
+    return std::min_element(idle_.begin(), idle_.end(), is_worse);
+  }
+
+  // REQUIRES the lock.
+  void drop(Place at, std::vector<Block>& unwanted) {
+    unwanted.push_back(at->block);
+    idle_bytes_ -= at->block.size;
+    idle_.erase(at);
   }
 
   // Without the lock: to unmap takes long.

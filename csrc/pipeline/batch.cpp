@@ -72,6 +72,9 @@ void take_sample(const Recipe& recipe, Sample sample, Batch& batch) {
   for (Sample::Edges& e : sample.edges) {
     const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
     batch.edges.push_back({stacked(src, dst, locked), std::move(e.slot)});
+    if (recipe.plan == nullptr) continue;
+    batch.spent.push_back(std::move(e.row));
+    batch.spent.push_back(std::move(e.col));
   }
   batch.nodes = std::move(sample.nodes);
   batch.trees = std::move(sample.trees);
@@ -182,6 +185,7 @@ void pack_batch(Batch& batch) {
   batch.nodes.clear();
   batch.trees.clear();
   batch.edges.clear();
+  batch.spent.clear();
   batch.packed = std::move(packed);
 }
 
@@ -198,6 +202,7 @@ void gather_batch(const Recipe& recipe, Batch& batch, int threads) {
   if (batch.window != nullptr) part = {batch.window->rows, batch.place_in_window};
   batch.gathered = gather(*recipe.plan, index_lists(batch), threads, part);
   batch.window.reset();
+  batch.spent.clear();
   batch.gather_time = Clock::now() - begin;
 }
 

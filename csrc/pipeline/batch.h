@@ -82,6 +82,10 @@ struct Batch {
   std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]
   Gathered gathered;
 
+  // What the sampler drew into, until rows are gathered: so it counts in what was most in use at
+  // once, which is what the pool keeps. Else the pool would drop a part of it for every batch.
+  std::vector<Buffer<std::int64_t>> spent;
+
   // While it waits to be read for, in place of nodes, trees and edges.
   struct Packed {
     std::vector<NarrowIds> nodes, trees;

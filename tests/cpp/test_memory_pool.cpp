@@ -72,6 +72,28 @@ TEST(no_more_is_kept_than_was_ever_used) {
   }
 }
 
+// One batch lives while the next is made, as in `for batch in loader`; each has a few small arrays
+// and a large one, of sizes that go up and down.
+TEST(batches_that_take_turns_soon_ask_for_no_new_memory) {
+  const Recycling recycling;
+  std::set<void*> seen;
+  std::vector<Block> last;
+  std::size_t fresh = 0;
+  for (std::size_t batch = 0; batch < 60; ++batch) {
+    const std::size_t size = 100 + batch * 7 % 13;  // per cent
+    std::vector<Block> made;
+    for (const std::size_t kib : {2100, 2100, 2100, 4200, 1000, 130, 62000}) {
+      made.push_back(take_block(kib * 1024 * size / 100));
+      const bool is_fresh = seen.insert(made.back().data).second;
+      if (batch >= 30 && is_fresh) ++fresh;
+    }
+    for (const Block& block : last) return_block(block);
+    last = std::move(made);
+  }
+  for (const Block& block : last) return_block(block);
+  CHECK(fresh == 0);
+}
+
 TEST(nothing_is_kept_unless_somebody_recycles) {
   {
     const Recycling recycling;

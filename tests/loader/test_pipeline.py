@@ -165,11 +165,12 @@ def test_live_batches_share_no_memory(homo, workers):
     assert all(torch.equal(rows, x[n_id]) for rows, n_id, *_ in kept[1:])
 
 
-def test_memory_goes_round(homo):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_memory_goes_round(homo, workers):
     data, store = homo
     d = store.data()
     d.x = torch.randn(data.num_nodes, 2000)
-    loader = NeighborLoader(d, [5, 5], batch_size=20, num_workers=2)
+    loader = NeighborLoader(d, [5, 5], batch_size=20, num_workers=workers)
     gc.collect()
     before = _core.pool_state()
     addresses, largest = set(), 0
