@@ -14,7 +14,8 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
-from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, split_key
+from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, is_settled, split_key
+from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
@@ -23,6 +24,7 @@ from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.pager import Pager, pager_of
 from pyg_graphzero.memory.quota import EpochQuota
 from pyg_graphzero.sampling.base import GraphSampler, Prepared
+from pyg_graphzero.store.columns import writes_to
 from pyg_graphzero.util.keys import batch_number, random_key
 from pyg_graphzero.util.system import free_memory
 
@@ -30,6 +32,19 @@ from pyg_graphzero.util.system import free_memory
 _SHARE_AHEAD = 0.25
 # How batches are put together of what is in memory whole; what is read is in `PagedFiles.made`.
 _plans_in_memory: WeakKeyDictionary[Any, BatchPlan] = WeakKeyDictionary()
+# Packages whose samplers and seeds may be asked when nobody asked for a batch: NoneType's, too.
+_KNOWN = ("pyg_graphzero", "torch_geometric", "builtins")
+# What says which seeds a batch has, of all kinds of loaders.
+_SEEDS = ("input_data", "node_idx", "neg_sampling", "exclude_edges")
+
+
+def _state(value: Any, depth: int = 1) -> Any:
+    """Equal as long as a value, and what it holds, are the same and not written to."""
+    if isinstance(value, Tensor):
+        return id(value), writes_to(value)
+    if depth > 0 and hasattr(value, "__dict__"):
+        return type(value), [(key, _state(held, depth - 1)) for key, held in vars(value).items()]
+    return value if isinstance(value, (bool, int, float, str, tuple)) else id(value)
 
 
 class EngineLoader(KeyedLoader):
@@ -41,6 +56,7 @@ class EngineLoader(KeyedLoader):
 
     data: Any
     num_workers: int
+    batch_sampler: Any
     prefetch_factor: int | None
     pin_memory: bool
     timeout: float
@@ -54,6 +70,14 @@ class EngineLoader(KeyedLoader):
     _locks_pages: bool = False
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
+
+    def _keep(self, device: Any, locality: int | None, arguments: dict[str, Any]) -> None:
+        """Takes what torch's constructor does not know, or would refuse, from its arguments."""
+        self.device = device
+        self.locality = check_locality(locality, arguments)
+        if arguments.get("prefetch_factor") == 0 and not arguments.get("num_workers"):
+            del arguments["prefetch_factor"]
+            self._prepares_none = True
 
     @property
     @abstractmethod
@@ -141,18 +165,38 @@ class EngineLoader(KeyedLoader):
         """Whether the epoch may ask for one more batch ahead now; always where none is pending."""
         return True
 
+    def _may_prepare(self, num_bytes: int) -> bool:
+        """Without workers: whether nothing but the clock tells if the next batch is made early.
+
+        Args:
+            num_bytes: Of a batch, which is one more in memory then.
+        """
+        asked = self.graph_sampler, self.__dict__.get("input_data")
+        roots = [type(part).__module__.partition(".")[0] for part in asked]
+        return (
+            self.prefetch_factor != 0
+            and is_settled(self.batch_sampler)
+            and all(root in _KNOWN for root in roots)
+            and num_bytes <= _SHARE_AHEAD * free_memory()
+        )
+
     def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
-        prepared = self._prepare(as_positions(index), key)
-        reading = None if plan is None else plan.reading
+        prepared, basis = self._prepare(as_positions(index), key), self._basis(plan)
+        reading, plan = None if plan is None else plan.reading, basis[0]
+        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
+        return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key), basis)
+
+    def _basis(self, plan: BatchPlan | None) -> tuple[Any, ...]:
+        """What a request is made from besides positions and key: first the plan it gathers by."""
         gathers = (
             self.graph_sampler.is_final
             and not self.transform_sampler_output
             and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
         )
         plan = plan if gathers else None
-        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
-        return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key))
+        seeds = [_state(value) for name, value in vars(self).items() if name in _SEEDS]
+        return plan, plan and plan.writes(), self.graph_sampler.basis, seeds
 
     def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
         """What the consumer gets, from what the engine made of a request."""
@@ -178,8 +222,8 @@ class EngineLoader(KeyedLoader):
             self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
             epoch = _Epoch(self)
             hooks = Hooks(
-                epoch.quota, self._take_pipeline, self._return_pipeline,
-                self._may_ask, epoch.request, self._finish,
+                epoch.quota, self._take_pipeline, self._return_pipeline, self._may_ask,
+                self._may_prepare, epoch.is_current, epoch.request, self._finish,
             )  # fmt: skip
             iterator = BatchIterator(self, hooks)
             self._stats, is_ready = iterator.stats, iterator.is_ready
@@ -211,7 +255,7 @@ class EngineLoader(KeyedLoader):
             return quota.pipeline
         pipeline, self._idle_pipeline = self._idle_pipeline, None
         if pipeline is None or pipeline.orphaned:
-            pipeline = start_pipeline(self.num_workers, int(_SHARE_AHEAD * free_memory()))
+            pipeline = start_pipeline(max(1, self.num_workers), int(_SHARE_AHEAD * free_memory()))
         return pipeline
 
     def _return_pipeline(self, pipeline: _core.Pipeline) -> None:
@@ -245,8 +289,14 @@ class _Epoch:
 
     def request(self, index: Any, key: int) -> Request:
         """How the batch of some positions is made."""
+        return self._loader._request(self._plan(), index, key)
+
+    def is_current(self, request: Request) -> bool:
+        """Whether that would be the same now."""
+        return bool(request.basis == self._loader._basis(self._plan()))
+
+    def _plan(self) -> BatchPlan | None:
         loader, files = self._loader, self._files
         if files is not None and files.is_foreign:
             files = self._files = loader._files()
-        plan = None if isinstance(loader.data, tuple) else loader._plan_by(files)
-        return loader._request(plan, index, key)
+        return None if isinstance(loader.data, tuple) else loader._plan_by(files)

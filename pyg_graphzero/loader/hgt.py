@@ -8,7 +8,6 @@ import torch_geometric.loader
 from torch_geometric.loader import NodeLoader
 
 from pyg_graphzero.loader.inputs import check_input_nodes
-from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.hgt import HGTSampler
@@ -71,9 +70,8 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
         locality: int | None = None,
         **kwargs: Any,
     ) -> None:
-        self.device = device
         self.edge_ids = edge_ids
-        self.locality = check_locality(locality, kwargs)
+        self._keep(device, locality, kwargs)
         data = resolve(data)
         # Not PyG's constructor, which asks for torch-sparse.
         NodeLoader.__init__(

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+)
 from torch_geometric.loader.base import DataLoaderIterator
 
 from pyg_graphzero.loader.locality import grouped_order
@@ -186,6 +193,8 @@ class KeyedLoader:
     _num_batches: int = 0
     _resumes: bool = False
     locality: int | None = None
+    # Without workers, where torch takes no prefetch_factor: it is to be 0.
+    _prepares_none: bool = False
 
     def _seed_rows(self) -> Tensor | None:
         """Where the seeds lie in the store; None: in the order of their positions."""
@@ -201,6 +210,8 @@ class KeyedLoader:
         # PyG hands DataLoader a range; DataLoader forbids changing it later.
         if name == "dataset" and isinstance(value, range):
             value = Positions(len(value))
+        if name == "prefetch_factor" and value is None and self._prepares_none:
+            value = 0
         # The class has it already; as an attribute it makes the loader refer to itself.
         if name == "collate_fn" and getattr(value, "__self__", None) is self:
             return
@@ -276,6 +287,19 @@ def index_batches(base: Any, shuffle: Shuffle = plain_shuffle) -> Iterator[Any]:
         type(sampler) is RandomSampler and not sampler.replacement and not sampler._num_samples
     )
     return Slices(base, shuffle if shuffled else None) if in_order or shuffled else iter(base)
+
+
+def is_settled(base: Any) -> bool:
+    """Whether all of an epoch is chosen when its first batch is.
+
+    So it does not matter when the others are asked for: torch's own samplers, but for those that
+    draw as they go, or read what is the user's.
+    """
+    if type(base) is not BatchSampler:
+        return False
+    at_once: Any = (WeightedRandomSampler.__iter__, DistributedSampler.__iter__)
+    own: Any = type(base.sampler).__iter__
+    return isinstance(index_batches(base), Slices) or own in at_once
 
 
 class Slices(Iterator[Tensor]):

@@ -14,7 +14,7 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Positions
-from pyg_graphzero.loader.locality import check_locality, store_rows
+from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import plain, resolve
@@ -123,7 +123,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
                 f"edge_label_time and time_attr={time_attr!r}: found one without the other, "
                 "expected both or neither"
             )
-        self.locality = check_locality(locality, kwargs)
+        self._keep(device, locality, kwargs)
         one_of("seed_order", seed_order, SEED_ORDERS)
         self.seed_order = seed_order
         data = resolve(data)
@@ -132,7 +132,6 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
             neighbor_sampler = NeighborSampler.of(data, num_neighbors, options)
         if neg_sampling_ratio is not None and neg_sampling_ratio != 0.0:
             neg_sampling = NegativeSampling("binary", neg_sampling_ratio)
-        self.device = device
         self.edge_ids = edge_ids
         self.data = data
         self.link_sampler = neighbor_sampler

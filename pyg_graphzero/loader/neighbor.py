@@ -8,7 +8,6 @@ import torch_geometric.loader
 from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
-from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.nodes import SeedNodeLoader
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -53,7 +52,8 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         locality: With ``shuffle=True``: seeds that lie next to each other in the store are shuffled
             in groups of this many; None shuffles them one by one.
         **kwargs: ``input_id`` (what ``batch.input_id`` shows for each seed), ``custom_cls``, and
-            the arguments of ``torch.utils.data.DataLoader``.
+            the arguments of ``torch.utils.data.DataLoader``. ``prefetch_factor=0`` without workers:
+            no batch is prepared before it is asked for.
 
     Raises:
         ValueError: An argument that does not fit the graph.
@@ -97,9 +97,8 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
         subgraph_type = subgraph_type if directed else "induced"
         check_given(neighbor_sampler, locals())
         options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
-        self.device = device
         self.edge_ids = edge_ids
-        self.locality = check_locality(locality, kwargs)
+        self._keep(device, locality, kwargs)
         data = resolve(data)
         if options is not None:
             neighbor_sampler = NeighborSampler.of(data, num_neighbors, options)

@@ -17,6 +17,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from pyg_graphzero import _core
 from pyg_graphzero.loader.keyed import KeyedIndex
+from pyg_graphzero.loader.pace import Pace
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.loader.steady import Steady, is_struck
 from pyg_graphzero.memory.quota import EpochQuota
@@ -63,6 +64,7 @@ class Request:
         key: The key of its randomness.
         context: What its loader needs to finish it.
         number: Which batch of its epoch it is.
+        basis: What it is made from besides, as that was: equal (``==``) as long as it is the same.
     """
 
     recipe: Any
@@ -70,6 +72,7 @@ class Request:
     key: int
     context: Any
     number: int
+    basis: Any = None
 
 
 @dataclass(eq=False)
@@ -84,6 +87,7 @@ class Turn:
         is_over: It was delivered, or its error raised.
         ticket: What the engine knows it by.
         is_joined: What it is made from may be a batch's already, and its transform's to change.
+        is_early: Its request, or the error, is of a time when nobody had asked for it.
     """
 
     index: KeyedIndex | None = None
@@ -93,6 +97,7 @@ class Turn:
     is_over: bool = False
     ticket: int = field(default_factory=_tickets.__next__)
     is_joined: bool = False
+    is_early: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +109,8 @@ class Hooks:
         take_pipeline: Threads that make batches, for as long as the quota lasts.
         return_pipeline: Gives them back where there is no quota.
         may_ask: Whether one more batch may be asked for ahead now.
+        may_prepare: Without workers: whether the next batch may be prepared, one of so many bytes.
+        is_current: Whether a request would be made the same now.
         request: How the batch of some positions is made, with its key.
         finish: What the consumer gets of what the engine made.
     """
@@ -112,6 +119,8 @@ class Hooks:
     take_pipeline: Callable[[EpochQuota | None], _core.Pipeline]
     return_pipeline: Callable[[_core.Pipeline], None]
     may_ask: Callable[[], bool]
+    may_prepare: Callable[[int], bool]
+    is_current: Callable[[Request], bool]
     request: Callable[[Any, int], Request]
     finish: Callable[[Any, Any], Any]
 
@@ -124,7 +133,10 @@ class Turns(Steady[KeyedIndex, Turn]):
 
 
 class BatchIterator(_BaseDataLoaderIter):
-    """One epoch of a loader: in-line with ``num_workers=0``, else ahead, in the same order.
+    """One epoch of a loader: ahead, or in-line when they are asked for, in the same order.
+
+    With ``num_workers=0`` one batch is ahead at most, and nobody can tell but by the clock: if what
+    it was prepared from has changed by the time it is asked for, it is made anew, in-line.
 
     The consumer's thread chooses seeds and finishes batches; what is between them is the engine's.
 
@@ -150,6 +162,8 @@ class BatchIterator(_BaseDataLoaderIter):
         self._is_exhausted = False
         self._pending: deque[Turn] = deque()
         self._pipeline: _core.Pipeline | None = None
+        self._pace: Pace | None = None  # where batches are prepared only if that pays
+        self._is_ahead = True  # the pipeline is asked for batches
         # Batches that wait for the disk are made ahead, with workers or without.
         with self._preparing:
             self._quota = hooks.quota()
@@ -160,6 +174,8 @@ class BatchIterator(_BaseDataLoaderIter):
             self._pipeline = hooks.take_pipeline(self._quota)
             with self._preparing:
                 self._fill()
+        else:
+            self._is_ahead, self._pace = False, Pace()
 
     @property
     def _ahead(self) -> int:
@@ -170,10 +186,14 @@ class BatchIterator(_BaseDataLoaderIter):
 
     def __next__(self) -> Any:
         # Not torch's own, in which something may strike when the batch is given up here.
+        if self._pace is not None:
+            self._pace.asked()
         with torch.autograd.profiler.record_function(self._profile_name):
             turn = self._oldest()
         if turn is None:
             raise StopIteration
+        if self._pace is not None:
+            self._pace.delivered()
         batch, error = turn.batch, turn.error
         turn.batch, turn.error, turn.is_over = None, None, True
         self._num_yielded += 1
@@ -189,12 +209,14 @@ class BatchIterator(_BaseDataLoaderIter):
         with self._preparing:
             if self._pipeline is not None and self._pipeline.orphaned:
                 # In a forked child: the threads are the parent's, the requests are known.
-                self._pipeline = self._hooks.take_pipeline(self._quota)
+                self._pipeline = self._hooks.take_pipeline(self._quota) if self._is_ahead else None
             self._fill()
         if not pending:
             self._end()
             return None
         turn = pending[0]
+        if turn.is_early:
+            turn.error = None
         if turn.batch is None and turn.error is None:
             try:
                 is_late = not self._finish(turn)
@@ -213,14 +235,20 @@ class BatchIterator(_BaseDataLoaderIter):
         assert turn.index is not None
         if turn.is_joined:
             turn.request, turn.is_joined = self._hooks.request(*turn.index), False
+        if turn.is_early:
+            with self._preparing:
+                self._confirm(turn)
         request = turn.request
         assert request is not None
+        is_ahead = self._pipeline is not None and self._pipeline.oldest == turn.ticket
         with self._waiting:
             batch = self._made(request, turn.ticket)
         if batch is None:
             return False
-        if self._pipeline is not None:
-            with self._preparing:
+        with self._preparing:
+            if self._pace is not None:
+                self._choose(self._pace, batch, is_ahead)
+            if self._is_ahead:
                 self._fill(made=1)
         with self._finishing:
             turn.is_joined = True
@@ -232,13 +260,45 @@ class BatchIterator(_BaseDataLoaderIter):
         self.stats.elapsed = perf_counter() - self._begun
         return True
 
+    def _confirm(self, turn: Turn) -> None:
+        """Gives up what was prepared unless it is what would be made now."""
+        assert turn.index is not None
+        is_current = False
+        try:
+            is_current = turn.request is not None and self._hooks.is_current(turn.request)
+        finally:
+            if not is_current:
+                self._is_ahead, self._pace = False, None
+                pipeline, self._pipeline = self._pipeline, None
+                if pipeline is not None:
+                    pipeline.close()
+        if not is_current:
+            turn.request = self._hooks.request(*turn.index)
+        turn.is_early = False
+
+    def _choose(self, pace: Pace, batch: _core.Batch, is_ahead: bool) -> None:
+        """Decides whether the next batch is prepared, now that this one is made."""
+        threads = 1 if is_ahead else self._threads
+        pays = pace.pays(batch.sample_seconds + batch.gather_seconds, threads)
+        if pays and self._pipeline is None:
+            if _is_ending or not self._hooks.may_prepare(batch.num_bytes):
+                self._pace = None
+                return
+            self._pipeline = self._hooks.take_pipeline(None)
+        self._is_ahead = pays
+
+    @property
+    def _threads(self) -> int:
+        """That make a batch in-line."""
+        return int(self.loader.graph_sampler.num_threads) or torch.get_num_threads()
+
     def is_ready(self) -> bool:
         """Whether the next batch is there, so that nobody would wait for it."""
         turn = next((turn for turn in self._pending if not turn.is_over), None)
         if turn is None or turn.batch is not None or turn.error is not None:
             return turn is not None
         pipeline = self._pipeline
-        if pipeline is None or pipeline.orphaned:
+        if pipeline is None or pipeline.orphaned or turn.is_early:
             return False
         return pipeline.oldest == turn.ticket and pipeline.is_ready
 
@@ -253,10 +313,9 @@ class BatchIterator(_BaseDataLoaderIter):
     def _made(self, request: Request, ticket: int) -> _core.Batch | None:
         """The batch of the oldest turn, as the engine gives it; None where it takes too long."""
         if self._pipeline is not None and self._pipeline.oldest == ticket:
-            return self._pipeline.next(self.loader.timeout)
+            return self._pipeline.next(self.loader.timeout if self._pace is None else 0.0)
         # No threads make it; or they did, and what they made was lost on its way.
-        threads = self.loader.graph_sampler.num_threads
-        return request.recipe.make(request.seeds, request.key, threads, request.number)
+        return request.recipe.make(request.seeds, request.key, self._threads, request.number)
 
     def _fill(self, made: int = 0) -> None:
         """Asks for batches as far ahead as the loader wants to be; in-line for the next one.
@@ -266,10 +325,10 @@ class BatchIterator(_BaseDataLoaderIter):
         """
         pending = self._pending
         while True:
-            if self._pipeline is not None:
-                self._submit(self._pipeline)
+            if self._is_ahead and self._pipeline is not None:
+                self._submit(self._pipeline, made)
             if pending and pending[-1].request is None and pending[-1].error is None:
-                self._prepare(pending[-1])
+                self._prepare(pending[-1], is_early=self._pace is not None and made > 0)
             elif (
                 self._is_exhausted
                 or len(pending) - made >= self._ahead
@@ -281,13 +340,13 @@ class BatchIterator(_BaseDataLoaderIter):
         if self._pipeline is not None and self._is_exhausted:
             self._pipeline.flush()
 
-    def _submit(self, pipeline: _core.Pipeline) -> None:
-        """Asks the engine for what it does not know of yet."""
+    def _submit(self, pipeline: _core.Pipeline, made: int) -> None:
+        """Asks the engine for what it does not know of yet, and is not made."""
         newest = pipeline.newest
         if not self._pending or self._pending[-1].ticket <= newest:
             return
         unknown = list(takewhile(lambda turn: turn.ticket > newest, reversed(self._pending)))
-        for turn in reversed(unknown):
+        for turn in reversed(unknown[: len(self._pending) - made]):
             request = turn.request
             if request is not None and turn.batch is None:
                 pipeline.submit(
@@ -306,8 +365,9 @@ class BatchIterator(_BaseDataLoaderIter):
             return
         self._is_exhausted = len(self._pending) == before
 
-    def _prepare(self, turn: Turn) -> None:
+    def _prepare(self, turn: Turn, is_early: bool) -> None:
         assert turn.index is not None
+        turn.is_early = is_early
         try:
             turn.request = self._hooks.request(*turn.index)
         except Exception as error:

@@ -24,6 +24,7 @@ from pyg_graphzero.store.columns import (
     gather,
     is_written,
     row_table,
+    writes_to,
 )
 from pyg_graphzero.store.schema import EdgeType
 
@@ -115,6 +116,7 @@ class BatchPlan:
         self.reading = reading
         self._files = files
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
+        self._gathered: list[Tensor] = []  # what the engine gathers from
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
@@ -135,6 +137,10 @@ class BatchPlan:
         """Whether it was made for these, and the graph's attributes are still what they were."""
         is_same = data is self.data and graph is self.graph
         return is_same and locks_pages == self.locks_pages and self._seen == _seen(data)
+
+    def writes(self) -> tuple[Any, ...]:
+        """Equal as long as nobody writes to what the engine gathers from, as far as torch knows."""
+        return tuple(map(writes_to, self._gathered))
 
     def gather(self, sampled: Sampled, num_threads: int) -> _core.Gathered:
         """What the engine gathers for a sample."""
@@ -286,6 +292,7 @@ class BatchPlan:
         table = row_table(value) if is_rows and not is_trained else None
         if table is None:
             return lambda part: _select(value, index(part), dim)
+        self._gathered.append(value.stored if isinstance(value, EncodedRows) else value)
         number = self.columns.add_column(by, table, self._page(value, by))
         dtype, shape = value.dtype, (-1, *value.shape[1:])
         if len(value.shape) == 2:

@@ -14,7 +14,7 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.keyed import Positions
-from pyg_graphzero.loader.locality import check_locality, store_rows
+from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -69,8 +69,7 @@ class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
         locality: int | None = None,
         **kwargs: Any,
     ) -> None:
-        self.device = device
-        self.locality = check_locality(locality, kwargs)
+        self._keep(device, locality, kwargs)
         data = resolve(data)
         if not isinstance(data, Data):
             raise TypeError(

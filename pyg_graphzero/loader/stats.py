@@ -26,7 +26,8 @@ class LoaderStats(Rates):
     """Counts and times of one epoch so far; all times in seconds.
 
     Attributes:
-        num_workers: Threads of the engine that worked ahead; 0: the consumer worked itself.
+        num_workers: Threads of the engine that worked ahead; 0: the consumer worked itself, or one
+            prepared the next batch meanwhile.
         batches: Batches delivered.
         nodes: Their sampled nodes.
         edges: Their sampled edges.

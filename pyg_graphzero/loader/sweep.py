@@ -116,6 +116,10 @@ class SweepLoader(NeighborLoader):
     def _may_ask(self) -> bool:
         return self._blocks is None or self._blocks.may_ask()
 
+    def _may_prepare(self, num_bytes: int) -> bool:
+        """No: to ask for a batch reads its block."""
+        return False
+
     def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
         if self._blocks is not None:
             self._blocks.enter(int(as_positions(index)[0]))

@@ -22,7 +22,7 @@ from pyg_graphzero.sampling.graph import (
     PagedNeighbours,
     SampledGraph,
 )
-from pyg_graphzero.store.columns import look_up
+from pyg_graphzero.store.columns import look_up, writes_to
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import batch_number, random_key
 
@@ -122,6 +122,13 @@ class GraphSampler(BaseSampler):
             plan: What it gathers; None: nothing.
             reading: Of neighbours; None: they are in memory, or mapped.
         """
+
+    @property
+    def basis(self) -> tuple[Any, ...]:
+        """What recipes depend on as it is now: equal as long as they make the same of a request."""
+        graph = self.graph
+        held = [*graph.node_times.values(), *(a for pair in graph.arrays.values() for a in pair)]
+        return self._mapped, *map(writes_to, held)
 
     @abstractmethod
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:

@@ -92,6 +92,11 @@ class HGTSampler(GraphSampler):
         hops = max(lengths.values(), default=0)
         self._num_samples = {name: list(given.get(name, [0] * hops)) for name in types}
 
+    @property
+    def basis(self) -> tuple[Any, ...]:
+        """What recipes depend on as it is now."""
+        return *super().basis, *map(tuple, self._num_samples.values())
+
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
     ) -> _core.Recipe:

@@ -157,6 +157,11 @@ class NeighborSampler(GraphSampler):
         self._fanouts = fan_outs(fanout, self.graph.edge_types, self.is_hetero)
         self._num_neighbors = fanout
 
+    @property
+    def basis(self) -> tuple[Any, ...]:
+        """What recipes depend on as it is now."""
+        return *super().basis, self.options, self._fanouts
+
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
     ) -> _core.Recipe:

@@ -115,6 +115,11 @@ def is_written(tensor: Tensor, version: int = 0) -> bool:
     return tensor.is_inference() or tensor._version > version
 
 
+def writes_to(tensor: Tensor) -> Any:
+    """Equal as long as torch counts no write to a tensor in place; see :func:`is_written`."""
+    return object() if tensor.is_inference() else tensor._version
+
+
 @torch.inference_mode(False)  # a view counts the writes to it, wherever it was made
 def view_column(column: _core.Column) -> Tensor:
     """The column as a tensor whose memory is the file, of what is stored.
