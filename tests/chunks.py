@@ -57,10 +57,8 @@ NO_CHUNKS: dict[str, set[str]] = {
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
     "util.system": {"_NO_LIMIT"},
     "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
-    "memory.profile": {
-        *("MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY", "_TIMED_BYTES"),
-        "_TIMED_ROWS",
-    },
+    "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY"},
+    "tune.forecast": {"_TIMED_BYTES", "_TIMED_ROWS"},
     "sampling.negatives": {"_ROUNDS"},
     "tune.optimize": {"_TOUCH_BATCH"},
     "tune.ranking": {"_AHEAD_BYTES"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,7 +19,10 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import how_many
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import raw_items
+from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
+
+_CPU = torch.device("cpu")
 
 
 def only(data: Any, inputs: Inputs, node_type: str | None, names: Sequence[EdgeType | None]) -> Any:
@@ -61,21 +65,51 @@ def batch_edges(memory: int, row_bytes: int) -> int:
     return how_many(memory, costs.LAYER_SHARE, row_bytes + costs.LAYER_EDGE, *bounds)
 
 
+@dataclass(frozen=True)
+class Task:
+    """One layer over the rows of one node type: what a pass is about, however it reads.
+
+    Attributes:
+        layer: What to compute.
+        inputs: Which attributes go in.
+        normalization: Is told of the batch under way.
+        device: Where the layer runs.
+        first: The row to begin at.
+        earlier: Columns whose rows of the destinations the layer wants.
+    """
+
+    layer: Layer
+    inputs: Inputs
+    normalization: Normalization | None = None
+    device: torch.device = _CPU
+    first: int = 0
+    earlier: Sequence[str] = ()
+
+    def earlier_rows(self, contents: StoreContents, node_type: str | None) -> list[RowFile]:
+        """Of the ``earlier`` columns."""
+        return [RowFile(contents, node_type, attr) for attr in self.earlier]
+
+    def compute(self, hop: Hop) -> Tensor:
+        """What the layer makes of a batch; on the CPU."""
+        if self.normalization is not None:
+            self.normalization.hop = hop
+        out = self.layer(hop)
+        if self.normalization is not None:
+            self.normalization.hop = None  # or it kept what is in there
+        assert out is not None, "it gave rows when it was tried"
+        return out.cpu()
+
+
 class LayerPass:
-    """A layer over the rows of one node type.
+    """A layer over the rows of one node type, by batches of them and their neighbours.
 
     Args:
-        layer: What to compute.
+        task: What to compute.
         data: ``store.data()``; is cut down to what the layer needs.
         node_type: Whose rows.
         names: The edge types that end there and are to be used.
-        inputs: Which attributes go in.
         max_edges: Bounds a batch.
-        first: The row to begin at.
-        earlier: Columns whose rows of the destinations the layer wants.
-        normalization: Is told of the batch under way.
         num_workers: Threads of the engine that work ahead.
-        device: Where the layer runs.
 
     Attributes:
         loader: What makes the batches.
@@ -86,29 +120,21 @@ class LayerPass:
 
     def __init__(
         self,
-        layer: Layer,
+        task: Task,
         data: Any,
         node_type: str | None,
         names: Sequence[EdgeType | None],
-        inputs: Inputs,
         *,
         max_edges: int,
-        first: int = 0,
-        earlier: Sequence[str] = (),
-        normalization: Normalization | None = None,
         num_workers: int = 0,
-        device: torch.device | None = None,
     ) -> None:
         contents = contents_of(data)
         assert contents is not None
-        only(data, inputs, node_type, names)
-        self.layer = layer
+        only(data, task.inputs, node_type, names)
+        self.task = task
         self.node_type = node_type
-        self.inputs = inputs
-        self.device = torch.device("cpu") if device is None else device
-        self._normalization = normalization
-        self._earlier = [RowFile(contents, node_type, attr) for attr in earlier]
-        bounds = sweep_bounds(data, node_type, max_edges, first)
+        self._earlier = task.earlier_rows(contents, node_type)
+        bounds = sweep_bounds(data, node_type, max_edges, task.first)
         self.loader = SweepLoader(data, node_type, bounds, num_workers)
 
     def stats(self) -> LoaderStats:
@@ -119,12 +145,8 @@ class LayerPass:
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         """The first row of each batch, and what the layer makes of it; on the CPU."""
         for batch in self.loader:
-            hop = Hop.of(batch, self.node_type, self.inputs, self.device)
+            hop = Hop.of(batch, self.node_type, self.task.inputs, self.task.device)
             hop.earlier = [
-                rows.read(hop.first_row, hop.num_dst).to(self.device) for rows in self._earlier
+                rows.read(hop.first_row, hop.num_dst).to(self.task.device) for rows in self._earlier
             ]
-            if self._normalization is not None:
-                self._normalization.hop = hop
-            out = self.layer(hop)
-            assert out is not None, "it gave rows when it was tried"
-            yield hop.first_row, out.cpu()
+            yield hop.first_row, self.task.compute(hop)

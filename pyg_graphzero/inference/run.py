@@ -20,7 +20,7 @@ from pyg_graphzero.inference.fused import Fusion
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
-from pyg_graphzero.inference.passes import LayerPass, batch_edges
+from pyg_graphzero.inference.passes import LayerPass, Task, batch_edges
 from pyg_graphzero.inference.stack import (
     Row,
     Stack,
@@ -256,35 +256,18 @@ class _Run:
         layer = stack.layers[number - 1]
         contents = StoreContents(self.store.path, memory=self.memory, drafts=made.drafts())
         contents.check_budget()
+        task = Task(layer, inputs, normalization, self.device, done.first_row, earlier)
         step: LayerPass | SummedPass
         if node_type is None and can_sum(layer, contents, inputs, self.device):
-            step = SummedPass(
-                layer,
-                contents,
-                inputs,
-                row_bytes,
-                max_rows=self.max_edges,
-                normalization=normalization,
-                device=self.device,
-                first=done.first_row,
-                earlier=earlier,
-            )
+            step = SummedPass(task, contents, row_bytes, self.max_edges)
         else:
             largest = max(_bytes_of(row) for row in rows[number - 1].values())
+            room = contents.memory - private_rss()
             step = LayerPass(
-                layer,
-                open_data(contents),
-                node_type,
-                names,
-                inputs,
-                max_edges=self.max_edges
-                or batch_edges(contents.memory - private_rss(), row_bytes + largest),
-                first=done.first_row,
-                earlier=earlier,
-                normalization=normalization,
+                task, open_data(contents), node_type, names,
+                max_edges=self.max_edges or batch_edges(room, row_bytes + largest),
                 num_workers=self.num_workers,
-                device=self.device,
-            )
+            )  # fmt: skip
         title = f"layer {number}/{len(stack.layers)}"
         title += "" if node_type is None else f" {node_type}"
         with self.progress.step(title, done.num_rows, "nodes") as bar:

@@ -10,7 +10,7 @@ destinations.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from time import perf_counter
 
 import torch
@@ -19,7 +19,7 @@ from torch_geometric.nn import GINConv, GraphConv, SAGEConv
 
 from pyg_graphzero import _core
 from pyg_graphzero.inference.hop import Hop, Inputs
-from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.passes import Task
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
@@ -51,45 +51,27 @@ class SummedPass:
     """A layer over all rows, by sums over their neighbours.
 
     Args:
-        layer: What to compute; see :func:`can_sum`.
+        task: What to compute; see :func:`can_sum`.
         contents: The store's files.
-        inputs: What goes in.
         row_bytes: Of what comes out.
         max_rows: Of a batch that goes through the layer; None: as many as there is room for.
-        first: The row to begin at.
-        earlier: Columns whose rows of the destinations the layer wants.
-        normalization: Is told of the batch under way.
-        device: Where the layer runs.
 
     Attributes:
         peak_memory: The most that was taken while there were sums.
     """
 
     def __init__(
-        self,
-        layer: Layer,
-        contents: StoreContents,
-        inputs: Inputs,
-        row_bytes: int,
-        *,
-        max_rows: int | None = None,
-        normalization: Normalization,
-        device: torch.device,
-        first: int = 0,
-        earlier: Sequence[str] = (),
+        self, task: Task, contents: StoreContents, row_bytes: int, max_rows: int | None = None
     ) -> None:
-        assert layer.conv is not None
-        self.layer = layer
-        self.device = device
+        assert task.layer.conv is not None
+        self.task = task
         self.peak_memory = 0
         self._contents = contents
-        self._first = first
-        self._is_mean = layer.conv.aggr == "mean"
-        self._normalization = normalization
-        file = contents.node_type(None).attrs[inputs.attr]
+        self._is_mean = task.layer.conv.aggr == "mean"
+        file = contents.node_type(None).attrs[task.inputs.attr]
         self._column, self._rows = contents.column(file), contents.rows(file)
-        self._dst = RowFile(contents, None, inputs.attr)
-        self._earlier = [RowFile(contents, None, attr) for attr in earlier]
+        self._dst = RowFile(contents, None, task.inputs.attr)
+        self._earlier = task.earlier_rows(contents, None)
         self._topology = contents.topology(None)
         self._stats = LoaderStats(num_workers=1)
         self.divide(row_bytes + sum(rows.row_bytes for rows in self._earlier), max_rows)
@@ -124,7 +106,7 @@ class SummedPass:
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         """The first row of each batch, and what the layer makes of it; on the CPU."""
         begun = perf_counter()
-        first, num_rows = self._first, self._column.shape[0]
+        first, num_rows = self.task.first, self._column.shape[0]
         while first < num_rows:
             bounds = self.bounds_of_block(first)
             stop = first + bounds.numel() - 1
@@ -188,19 +170,15 @@ class SummedPass:
         return sums
 
     def _layer_of(self, first: int, sums: Tensor) -> Tensor:
-        count = len(sums)
-        x = self._dst.read(first, count).to(self.device)
-        hop = Hop(
-            None,
-            count,
-            first,
-            {None: x},
-            {None: torch.empty(2, 0, dtype=torch.int64, device=self.device)},
-            earlier=[rows.read(first, count).to(self.device) for rows in self._earlier],
-            sums=sums.to(self.device),
+        count, device = len(sums), self.task.device
+        return self.task.compute(
+            Hop(
+                None,
+                count,
+                first,
+                {None: self._dst.read(first, count).to(device)},
+                {None: torch.empty(2, 0, dtype=torch.int64, device=device)},
+                earlier=[rows.read(first, count).to(device) for rows in self._earlier],
+                sums=sums.to(device),
+            )
         )
-        self._normalization.hop = hop
-        out = self.layer(hop)
-        self._normalization.hop = None  # or it kept the sums
-        assert out is not None, "it gave rows when it was tried"
-        return out.cpu()

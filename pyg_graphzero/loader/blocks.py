@@ -9,7 +9,6 @@ the order of the file. While batches of one block are computed, the next one is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -110,25 +109,19 @@ class Block:
     error: Exception | None = None
 
 
-class Blocks:
-    """The blocks of one epoch of a sweep, one ahead.
+class Source:
+    """Where blocks come from; as a plan of batches sees it, the rows that it gathers.
+
+    A thread that reads holds on to this, and to no loader.
 
     Args:
         contents: The store's files.
-        room: What its blocks may take.
+        room: What blocks may take.
         bounds: The rows of each batch, see :class:`~.sweep.SweepLoader`.
         node_type: Of these rows.
         graph: What is sampled.
-        plan_of: Makes the plan of the batches, given what it is to ask for rows.
-
-    Attributes:
-        plan: How its batches are put together; from which rows, :meth:`enter` says.
-        reads: Of all blocks until now, see :class:`Block`.
-        topology_bytes: Likewise.
-        waited: Seconds, for blocks that were not read.
     """
 
-    # As the plan sees it, which asks this as it asks a pager.
     is_loaded = True
 
     def __init__(
@@ -138,27 +131,17 @@ class Blocks:
         bounds: Tensor,
         node_type: str | None,
         graph: SampledGraph,
-        plan_of: Callable[[Blocks], BatchPlan],
     ) -> None:
         self.contents = contents
         self.room = room
         self.bounds = bounds
-        self.node_type = node_type
         self.graph = graph
-        self.reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
-        self.merge_gap = probe(contents.path).merge_gap
         self.is_cancelled = threading.Event()
-        self.reads = _core.ReadStats()
-        self.topology_bytes = 0
-        self.waited = 0.0
-        self._none: dict[str, _core.PagedRows] = {}  # by number of the plan's paged rows
-        self.plan = plan_of(self)
-        self._columns = self.plan.columns
-        self._block: Block | None = None
-        self._next: tuple[threading.Thread, Block] | None = None
-        self._asked = 0
-        self._mapped = 0
-        self._read_ahead(0)
+        self.none: dict[str, _core.PagedRows] = {}  # by number of the plan's paged rows
+        self._types = list(graph.node_types)
+        self._dst_type = self._types.index(node_type)
+        self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+        self._merge_gap = probe(contents.path).merge_gap
 
     def file_of(self, value: Any) -> str | None:
         """As :meth:`PagedFiles.file_of`."""
@@ -169,14 +152,96 @@ class Blocks:
         if file in self.room.held:
             return None
         column = self.contents.column(file)
-        none = _core.PagedRows(column.shape[0], [_core.ColumnFile.of(column)], self.reader)
-        self._none[file] = none
+        none = _core.PagedRows(column.shape[0], [_core.ColumnFile.of(column)], self._reader)
+        self.none[file] = none
         return none
 
-    def columns_of(self, record: NodeTypeSchema | EdgeTypeSchema | None) -> list[str]:
-        """Which of a type's attributes batches gather from blocks: their files."""
+    def read(self, block: Block) -> None:
+        """Reads a block, from its first batch on; an error is left to who asks for that batch."""
+        try:
+            self._read_nodes(block)
+            self._read_edges(block)
+        except Exception as error:
+            block.error = error
+            block.stop = max(block.stop, block.first + 1)
+
+    def _files(self, record: NodeTypeSchema | EdgeTypeSchema | None) -> list[str]:
+        """Which of a type's attributes batches gather from blocks."""
         attrs = {} if record is None else record.attrs
-        return [file for file in attrs.values() if file in self._none]
+        return [file for file in attrs.values() if file in self.none]
+
+    def _read_nodes(self, block: Block) -> None:
+        schema, column = self.contents.schema, self.contents.column
+        columns = [self._files(schema.node_type(name)) for name in self._types]
+        edges = [self._files(schema.edge_type(name)) for name in self.graph.edge_types]
+        row_bytes, edge_bytes = (
+            [sum(column(file).row_bytes for file in files) for files in parts]
+            for parts in (columns, edges)
+        )
+        if not any(row_bytes) and not any(edge_bytes):
+            block.stop = self.bounds.numel() - 1
+            return
+        found = _core.reach(
+            self.graph.builder({}), self._dst_type, engine_array(self.bounds), block.first,
+            row_bytes, edge_bytes, self.room.block, self.room.mapped // 2,
+        )  # fmt: skip
+        block.stop = found.stop
+        for reached, files in zip(found.rows, columns, strict=True):
+            for file in files:
+                self._load(block, file, _core.PagedRows.of_reached(
+                    reached, _core.ColumnFile.of(column(file)), self._reader, self._merge_gap
+                ))  # fmt: skip
+
+    def _read_edges(self, block: Block) -> None:
+        contents = self.contents
+        first, stop = (int(self.bounds[at]) for at in (block.first, block.stop))
+        for name in self.graph.edge_types:
+            if name is not None and name[2] != self._types[self._dst_type]:
+                continue
+            topology = contents.topology(name)
+            begin, end = contents.bounds_at(name, torch.tensor([first, stop])).tolist()
+            block.topology_bytes += (end - begin) * topology.index_bytes + (stop - first) * 8
+            groups = engine_array(torch.arange(begin >> _SLOT_BITS, -(-end // (1 << _SLOT_BITS))))
+            for file in self._files(contents.schema.edge_type(name)):
+                self._load(block, file, _core.PagedRows(
+                    topology.num_edges, [_core.ColumnFile.of(contents.column(file))],
+                    self._reader, 0, groups, _SLOT_BITS, self._merge_gap,
+                ))  # fmt: skip
+
+    def _load(self, block: Block, file: str, rows: _core.PagedRows) -> None:
+        group = 0
+        while group >= 0 and not self.is_cancelled.is_set():
+            group, read = rows.load(group, self.room.rows_at_once)
+            block.reads += read
+        block.rows[file] = rows
+
+
+class Blocks:
+    """The blocks of one epoch of a sweep, one ahead.
+
+    Args:
+        source: Where they come from.
+        plan: Of the batches, made for that source.
+
+    Attributes:
+        plan: How its batches are put together; from which rows, :meth:`enter` says.
+        reads: Of all blocks until now, see :class:`Block`.
+        topology_bytes: Likewise.
+        waited: Seconds, for blocks that were not read.
+    """
+
+    def __init__(self, source: Source, plan: BatchPlan) -> None:
+        self.source = source
+        self.plan = plan
+        self.reads = _core.ReadStats()
+        self.topology_bytes = 0
+        self.waited = 0.0
+        self._columns = plan.columns
+        self._block: Block | None = None
+        self._next: tuple[threading.Thread, Block] | None = None
+        self._asked = 0
+        self._mapped = 0
+        self._read_ahead(0)
 
     def may_ask(self) -> bool:
         """Whether the next batch may be asked for: memory has two blocks, and three never."""
@@ -204,7 +269,7 @@ class Blocks:
             columns = self.plan.columns
             if block.error is None:
                 # Of edges that end elsewhere, there are none.
-                columns = self._columns.with_loaded(list((self._none | block.rows).values()))
+                columns = self._columns.with_loaded(list((self.source.none | block.rows).values()))
             reads = self.reads + block.reads
             # At once: an exception that strikes before finds all of it to be done again.
             self.plan.columns, self.reads = columns, reads
@@ -218,98 +283,26 @@ class Blocks:
         """A batch was: those before it are nobody's any more."""
         block = self._block
         assert block is not None
-        if self._next is None and first_row >= int(self.bounds[block.first]):
+        if self._next is None and first_row >= int(self.source.bounds[block.first]):
             self._read_ahead(block.stop)
         self._mapped += num_edges * 8
-        if self._mapped >= self.room.mapped // 2:
+        if self._mapped >= self.source.room.mapped // 2:
             self._mapped = 0
-            for name in self.graph.edge_types:
-                self.contents.topology(name).forget_pages()
+            for name in self.source.graph.edge_types:
+                self.source.contents.topology(name).forget_pages()
 
     def close(self) -> None:
         """Has what is under way end soon."""
-        self.is_cancelled.set()
+        self.source.is_cancelled.set()
 
     def __del__(self) -> None:
         self.close()
 
     def _read_ahead(self, first: int) -> None:
-        if first < self.bounds.numel() - 1:
+        if first < self.source.bounds.numel() - 1:
             block = Block(first)
-            thread = threading.Thread(target=_Reading(self, block).run, name="graphzero-sweep")
+            thread = threading.Thread(
+                target=self.source.read, args=(block,), name="graphzero-sweep"
+            )
             thread.start()
             self._next = thread, block
-
-
-class _Reading:
-    """One block on its way from the disk; holds on to no loader."""
-
-    def __init__(self, blocks: Blocks, block: Block) -> None:
-        self.block = block
-        self.contents = blocks.contents
-        self.room = blocks.room
-        self.bounds = blocks.bounds
-        self.graph = blocks.graph
-        self.reader = blocks.reader
-        self.merge_gap = blocks.merge_gap
-        self.is_cancelled = blocks.is_cancelled
-        schema = self.contents.schema
-        self.types = list(self.graph.node_types)
-        self.dst_type = self.types.index(blocks.node_type)
-        self.columns = [blocks.columns_of(schema.node_type(name)) for name in self.types]
-        self.edge_columns = [
-            blocks.columns_of(schema.edge_type(name)) for name in self.graph.edge_types
-        ]
-
-    def run(self) -> None:
-        try:
-            self._run()
-        except Exception as error:  # raised where the first of its batches is asked for
-            self.block.error = error
-            self.block.stop = max(self.block.stop, self.block.first + 1)
-
-    def _run(self) -> None:
-        block, contents = self.block, self.contents
-        for reached, files in zip(self._reach(), self.columns, strict=False):
-            for file in files:
-                column = _core.ColumnFile.of(contents.column(file))
-                rows = _core.PagedRows.of_reached(reached, column, self.reader, self.merge_gap)
-                self._read(file, rows)
-        first, stop = (int(self.bounds[at]) for at in (block.first, block.stop))
-        for name, files in zip(self.graph.edge_types, self.edge_columns, strict=True):
-            if name is not None and name[2] != self.types[self.dst_type]:
-                continue
-            topology = contents.topology(name)
-            begin, end = contents.bounds_at(name, torch.tensor([first, stop])).tolist()
-            block.topology_bytes += (end - begin) * topology.index_bytes + (stop - first) * 8
-            for file in files:
-                groups = torch.arange(begin >> _SLOT_BITS, -(-end // (1 << _SLOT_BITS)))
-                rows = _core.PagedRows(
-                    topology.num_edges, [_core.ColumnFile.of(contents.column(file))], self.reader,
-                    0, engine_array(groups), _SLOT_BITS, self.merge_gap,
-                )  # fmt: skip
-                self._read(file, rows)
-
-    def _reach(self) -> list[_core.ReachedRows]:
-        """How far the block goes, and which rows of each node type it needs."""
-        block = self.block
-        row_bytes, edge_bytes = (
-            [sum(self.contents.column(file).row_bytes for file in files) for files in columns]
-            for columns in (self.columns, self.edge_columns)
-        )
-        if not any(row_bytes) and not any(edge_bytes):
-            block.stop = self.bounds.numel() - 1
-            return []
-        found = _core.reach(
-            self.graph.builder({}), self.dst_type, engine_array(self.bounds), block.first,
-            row_bytes, edge_bytes, self.room.block, self.room.mapped // 2,
-        )  # fmt: skip
-        block.stop = found.stop
-        return found.rows
-
-    def _read(self, file: str, rows: _core.PagedRows) -> None:
-        group = 0
-        while group >= 0 and not self.is_cancelled.is_set():
-            group, read = rows.load(group, self.room.rows_at_once)
-            self.block.reads += read
-        self.block.rows[file] = rows

@@ -54,24 +54,12 @@ class LoaderStats(Rates):
     """
 
     num_workers: int
-    batches: int = 0
-    nodes: int = 0
-    edges: int = 0
     bytes: int = 0
-    rows: int = 0
-    hits: int = 0
-    reads: int = 0
-    read_bytes: int = 0
-    useful_bytes: int = 0
     topology_rows: int = 0
     topology_hits: int = 0
     topology_reads: int = 0
     topology_bytes: int = 0
     topology_useful_bytes: int = 0
-    elapsed: float = 0.0
-    sample: float = 0.0
-    gather: float = 0.0
-    read: float = 0.0
     topology_read: float = 0.0
     prepare: float = 0.0
     wait: float = 0.0
@@ -85,18 +73,16 @@ class LoaderStats(Rates):
         self.nodes += batch.num_nodes
         self.edges += batch.num_edges
         self.bytes += batch.num_bytes
-        read = batch.read
-        if read is not None:
-            self.add_read(read)
+        if batch.read is not None:
+            self.add_read(batch.read)
         read = batch.topology_read
-        if read is None:
-            return
-        self.topology_rows += read.rows
-        self.topology_hits += read.hits
-        self.topology_reads += read.reads
-        self.topology_bytes += read.bytes
-        self.topology_useful_bytes += read.useful_bytes
-        self.topology_read += read.seconds
+        if read is not None:
+            self.topology_rows += read.rows
+            self.topology_hits += read.hits
+            self.topology_reads += read.reads
+            self.topology_bytes += read.bytes
+            self.topology_useful_bytes += read.useful_bytes
+            self.topology_read += read.seconds
 
     def add_read(self, read: _core.ReadStats) -> None:
         """Counts what was read of columns."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero import _core
-from pyg_graphzero.loader.blocks import Blocks, plan_sweep
+from pyg_graphzero.loader.blocks import Blocks, Source, plan_sweep
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.pipeline import Request
@@ -107,11 +107,9 @@ class SweepLoader(NeighborLoader):
             prefetch_files(contents, [file.name for file in files])
             return None
         prefetch_files(contents, room.held)
-
-        def plan_of(blocks: Blocks) -> BatchPlan:
-            return BatchPlan(self.data, self.graph_sampler, self._locks_pages, False, blocks, False)
-
-        return Blocks(contents, room, bounds, self.node_type, graph, plan_of)
+        source = Source(contents, room, bounds, self.node_type, graph)
+        plan = BatchPlan(self.data, self.graph_sampler, self._locks_pages, False, source, False)
+        return Blocks(source, plan)
 
     def _may_ask(self) -> bool:
         return self._blocks is None or self._blocks.may_ask()

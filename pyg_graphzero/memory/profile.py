@@ -17,7 +17,7 @@ from pyg_graphzero.memory.plan import BatchSize
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading, Seeds
 from pyg_graphzero.sampling.graph import SampledGraph
-from pyg_graphzero.store.columns import engine_array, row_table
+from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.schema import EdgeType
 
 #: An epoch's beginning is delayed by no more than this many seconds, and one batch.
@@ -33,9 +33,6 @@ _AHEAD_BYTES = 64 << 20
 _SHUFFLED = 16
 # Keys of batches that are kept: none of those that are counted, or that a store is ordered by.
 _KEPT_KEY = 1 << 40
-# The table that a copy is timed with: larger than caches are.
-_TIMED_BYTES = 64 << 20
-_TIMED_ROWS = 20_000
 
 
 @dataclass
@@ -282,22 +279,3 @@ def sampled_batches(
 def larger(a: BatchSize, b: BatchSize) -> BatchSize:
     """One that is as large as both in every respect."""
     return BatchSize(max(a.sampled, b.sampled), max(a.whole, b.whole), max(a.nodes, b.nodes))
-
-
-def gather_seconds(num_rows: int, row_bytes: int) -> float:
-    """What one thread takes to copy one row of so many out of memory into a batch."""
-    table = torch.ones(
-        (min(num_rows, _TIMED_BYTES // max(1, row_bytes)), row_bytes), dtype=torch.uint8
-    )
-    rows = row_table(table)
-    if rows is None:  # no rows, or rows of no bytes
-        return 0.0
-    generator = torch.Generator().manual_seed(0)
-    index = engine_array(torch.randint(len(table), (_TIMED_ROWS,), generator=generator))
-    out = engine_array(torch.empty((_TIMED_ROWS, row_bytes), dtype=torch.uint8))
-    took = []
-    for _ in range(6):  # the first one makes the memory that is written to
-        begun = perf_counter()
-        _core.gather_rows(rows, index, out, 1)
-        took.append(perf_counter() - begun)
-    return min(took) / _TIMED_ROWS  # other work on the machine only slows it down

@@ -1,17 +1,26 @@
-"""Figures that a forecast and the loaders have in common."""
+"""What is counted of an epoch, predicted or measured, and what follows from that."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
+
+@dataclass(kw_only=True)
 class Rates:
-    """What follows from the counts of an epoch, measured or predicted."""
+    """Counts and times of one epoch, as in :class:`~pyg_graphzero.loader.stats.LoaderStats`."""
 
-    batches: int
-    rows: int
-    hits: int
-    reads: int
-    read_bytes: int
-    elapsed: float
+    batches: int = 0
+    nodes: int = 0
+    edges: int = 0
+    rows: int = 0
+    hits: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    useful_bytes: int = 0
+    elapsed: float = 0.0
+    sample: float = 0.0
+    gather: float = 0.0
+    read: float = 0.0
 
     @property
     def batches_per_second(self) -> float:

@@ -1,4 +1,4 @@
-"""What an epoch will read, and how long it will take: training's decisions, rehearsed.
+"""What an epoch will read: training's decisions, rehearsed.
 
 The budget is divided, rows are chosen and reads are planned by the same functions as for training
 (:mod:`.plan`, :mod:`.hot_rows`, ``_core.ReadForecast``); only that nothing is read.
@@ -26,58 +26,10 @@ from pyg_graphzero.memory.plan import (
     divide,
 )
 from pyg_graphzero.memory.profile import Profile
-from pyg_graphzero.memory.rates import Rates
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import DiskSpeed
-
-#: What an epoch may be bound by.
-RANDOM_READS = "disk (random reads)"
-BANDWIDTH = "disk (bandwidth)"
-SAMPLING = "CPU (sampling)"
-GATHERING = "CPU (gathering)"
-TRAINING = "training"
-
-
-@dataclass
-class Forecast(Rates):
-    """One epoch, in the terms of :class:`~pyg_graphzero.loader.stats.LoaderStats`.
-
-    Attributes:
-        batches: Of the epoch.
-        nodes: Sampled nodes of all batches.
-        edges: Sampled edges.
-        rows: Asked for of columns that are not in memory whole; the next fields are of these, too.
-        hits: Of those rows, found in memory.
-        reads: Requests to the disk.
-        read_bytes: What they read.
-        useful_bytes: Of that, in rows asked for.
-        sample: Seconds spent sampling, summed over threads.
-        gather: Seconds spent gathering rows, summed over threads.
-        read: Seconds during which rows are read.
-        elapsed: Wall time, in seconds.
-        binds: What decides it: ``"disk (random reads)"``, ``"disk (bandwidth)"``,
-            ``"CPU (sampling)"``, ``"CPU (gathering)"`` or ``"training"``.
-    """
-
-    batches: int
-    nodes: int
-    edges: int
-    rows: int = 0
-    hits: int = 0
-    reads: int = 0
-    read_bytes: int = 0
-    useful_bytes: int = 0
-    sample: float = 0.0
-    gather: float = 0.0
-    read: float = 0.0
-    elapsed: float = 0.0
-    binds: str = SAMPLING
-
-
-# What is counted of the reads of an epoch.
-_COUNTS = ("rows", "hits", "reads", "bytes", "useful_bytes")
 
 
 @dataclass
@@ -108,8 +60,6 @@ class Case:
         batch: Size of one.
         baseline: Bytes the process holds already.
         disk: Its speed.
-        gather: Seconds to gather one batch, on one thread.
-        train: Seconds the consumer takes for one batch.
     """
 
     contents: StoreContents
@@ -118,8 +68,6 @@ class Case:
     batch: BatchSize
     baseline: int
     disk: DiskSpeed
-    gather: float = 0.0
-    train: float = 0.0
 
     def divide(
         self, memory: int, files: Sequence[FileSize], split: Split = DEFAULT_SPLIT
@@ -277,80 +225,3 @@ def _fills(case: Case, chosen: Mapping[str, Tensor | int]) -> tuple[float, float
             rate = span / max(1, case.profile.accesses.num_batches)
             found[i] += sum(n * -math.expm1(-count * rate) for count, n in enumerate(levels))
     return found[0], found[1]
-
-
-def forecast(case: Case, simulation: Simulation, num_workers: int, is_first: bool) -> Forecast:
-    """One epoch, from what was rehearsed of it.
-
-    Args:
-        case: What was rehearsed with.
-        simulation: What is read.
-        num_workers: Threads of the loader.
-        is_first: The epoch that begins with an empty memory; rehearsed ``with_first``.
-    """
-    profile = case.profile
-    epoch, sampled = profile.epoch, max(1, len(profile.batches))
-    scale = epoch / sampled
-    sample = profile.sample * scale
-    found = Forecast(
-        epoch, round(profile.nodes * scale), round(profile.edges * scale),
-        sample=sample, gather=case.gather * epoch,
-    )  # fmt: skip
-    steady = simulation.steady
-    if simulation.plan.is_whole or not steady or epoch == 0:
-        threads = num_workers or torch.get_num_threads()
-        cpu = (sample + found.gather) / threads
-        found.elapsed = max(cpu, case.train * epoch)
-        found.binds = _cpu_bound(found) if cpu >= case.train * epoch else TRAINING
-        return found
-    batches = sum(window.count for window in steady)
-    counts = {
-        name: sum(getattr(w.read, name) for w in steady) * epoch / batches for name in _COUNTS
-    }
-    planning = sum(w.planning for w in steady) * epoch / batches
-    if is_first:
-        counts = _with_fills(simulation, counts)
-    found.rows, found.hits = round(counts["rows"]), round(counts["hits"])
-    found.reads, found.read_bytes = round(counts["reads"]), round(counts["bytes"])
-    found.useful_bytes = round(counts["useful_bytes"])
-    reading = case.disk.seconds(found.reads, found.read_bytes)
-    streaming = found.read_bytes / case.disk.bytes_per_second
-    found.read = planning + reading
-    threads = max(1, num_workers)
-    cpu, train = (sample + found.gather) / threads, case.train * epoch
-    # While one window trains, the next is read and a third sampled; the first one waits for each
-    # stage in turn.
-    windows = max(1.0, epoch / (batches / len(steady)))
-    slowest = max(found.read, cpu, train)
-    first = (sample / threads + found.read + max(found.gather / threads, train)) / windows
-    found.elapsed = first + (windows - 1) / windows * slowest
-    if slowest == found.read:
-        found.binds = RANDOM_READS if reading >= 2 * streaming else BANDWIDTH
-    else:
-        found.binds = _cpu_bound(found) if slowest == cpu else TRAINING
-    return found
-
-
-def _cpu_bound(found: Forecast) -> str:
-    return SAMPLING if found.sample >= found.gather else GATHERING
-
-
-def _with_fills(simulation: Simulation, steady: dict[str, float]) -> dict[str, float]:
-    """A first epoch's counts: a steady one's, and what is read once to stay in memory."""
-    pairs = list(zip(simulation.first, simulation.steady, strict=False))
-    extra = [
-        {name: getattr(first.read, name) - getattr(later.read, name) for name in _COUNTS}
-        for first, later in pairs
-    ]
-    whole_extra = {name: sum(counts[name] for counts in extra) for name in _COUNTS}
-    filled = -whole_extra["hits"]  # a row that is filled in was a hit less
-    seen, whole = simulation.fills
-    if filled <= 0 or seen <= 0:
-        return steady
-    missing = filled * max(0.0, whole / seen - 1)
-    # Fills thin out: what one costs towards the end is what those to come cost.
-    last = extra[-1] if extra[-1]["hits"] < 0 else whole_extra
-    return {
-        name: count + whole_extra[name] + missing * last[name] / -last["hits"]
-        for name, count in steady.items()
-    }

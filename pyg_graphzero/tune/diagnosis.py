@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan
-from pyg_graphzero.memory.simulate import BANDWIDTH, RANDOM_READS, Forecast
+from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS, Forecast
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.sizes import format_bytes
 

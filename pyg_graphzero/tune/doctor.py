@@ -21,16 +21,12 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_rows, files_of
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.planner import choose_plan
-from pyg_graphzero.memory.profile import SECONDS, AccessCounts, gather_seconds, profile
-from pyg_graphzero.memory.simulate import (
-    Case,
-    Forecast,
-    forecast,
-    simulate,
-)
+from pyg_graphzero.memory.profile import SECONDS, AccessCounts, profile
+from pyg_graphzero.memory.simulate import Case, simulate
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
+from pyg_graphzero.tune.forecast import Forecast, Pace, forecast, gather_seconds
 from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.util.disk import DiskSpeed, probe
 from pyg_graphzero.util.machine import machine
@@ -139,6 +135,7 @@ class _Examination:
             keeps_edges=any(file.kind == "edge" for file in self.files),
             num_threads=num_workers or torch.get_num_threads(),
         )
+        self.pace = Pace(num_workers, _gather_seconds(loader, found.batches), train_seconds)
         self.case = Case(
             contents,
             loader.graph_sampler.graph,
@@ -146,8 +143,6 @@ class _Examination:
             found.accesses.batch_size(bytes_of_rows(loader.data)),
             baseline,
             disk,
-            _gather_seconds(loader, found.batches),
-            train_seconds,
         )
 
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
@@ -155,7 +150,7 @@ class _Examination:
         memory = self.contents.memory
         division = choose_plan(self.case, memory, self.files)
         simulation = simulate(self.case, division, self.files, with_first=True)
-        epoch = forecast(self.case, simulation, self.num_workers, is_first=False)
+        epoch = forecast(self.case, simulation, self.pace)
         profile = self.case.profile
         found = Diagnosis(
             path=self.contents.path,
@@ -174,7 +169,7 @@ class _Examination:
             sampled_batches=len(profile.batches),
             division=simulation.plan,
             epoch=epoch,
-            first_epoch=forecast(self.case, simulation, self.num_workers, is_first=True),
+            first_epoch=forecast(self.case, simulation, self.pace, is_first=True),
         )
         found.notes = self._notes(found)
         found.advice = self._advise(memory, epoch)
@@ -213,7 +208,7 @@ class _Examination:
         ) -> None:
             division = choose_plan(self.case, memory, files, order)
             simulation = simulate(self.case, division, files, order)
-            after = forecast(self.case, simulation, num_workers, is_first=False)
+            after = forecast(self.case, simulation, replace(self.pace, num_workers=num_workers))
             speedup = now.elapsed / after.elapsed if after.elapsed > 0 else 1.0
             if speedup >= _WORTH:
                 advice.append(Advice(change, after, speedup))

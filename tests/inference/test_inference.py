@@ -20,7 +20,7 @@ import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
 from pyg_graphzero.inference import run as run_module
 from pyg_graphzero.inference.hop import Inputs
-from pyg_graphzero.inference.passes import LayerPass, RowFile
+from pyg_graphzero.inference.passes import LayerPass, RowFile, Task
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.column_writer import Column
@@ -520,7 +520,9 @@ def test_more_memory_means_fewer_reads(wide):
     for extra in (65 * MB, 100 * MB):
         memory = tight(extra)
         data = gz.open(path, memory=memory).data()
-        step = LayerPass(layer, data, None, [None], Inputs("x"), max_edges=4000, num_workers=1)
+        step = LayerPass(
+            Task(layer, Inputs("x")), data, None, [None], max_edges=4000, num_workers=1
+        )
         most = 0
         for _ in step:
             most = max(most, private_rss())

@@ -50,7 +50,7 @@ from pyg_graphzero.inference.fused import Fusion, adjacency
 from pyg_graphzero.inference.hop import Hop, Inputs, is_grouped
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
-from pyg_graphzero.inference.passes import LayerPass, batch_edges
+from pyg_graphzero.inference.passes import LayerPass, Task, batch_edges
 from pyg_graphzero.inference.stack import fingerprint, reachable, stack_of, tried_rows
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.nn.kinds import FUSED
@@ -103,8 +103,8 @@ def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=
                         (data if name is None else data[name]).h = value
                 names = reachable(store.edge_types, node_type, rows[number])
                 run = LayerPass(
-                    layer, data, node_type, names, attr, max_edges=max_edges,
-                    normalization=normalization, num_workers=num_workers,
+                    Task(layer, attr, normalization), data, node_type, names,
+                    max_edges=max_edges, num_workers=num_workers,
                 )  # fmt: skip
                 if last and stack.keeps_all:
                     run._earlier = [InMemory(h[node_type], contents, node_type) for h in kept]

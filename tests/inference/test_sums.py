@@ -20,6 +20,7 @@ from pyg_graphzero.inference.fused import Fusion
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.passes import Task
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass, can_sum
 from pyg_graphzero.store.columns import EncodedRows, engine_array
@@ -275,10 +276,7 @@ def swept(model, path, memory):
     with gz.open(path, memory=memory) as store:
         normalization = Normalization(store.contents, Inputs("x"))
         Fusion(normalization, stack).teach(stack.layers[0].conv, modules)
-        step = SummedPass(
-            stack.layers[0], store.contents, Inputs("x"), 16, device=CPU,
-            normalization=normalization,
-        )  # fmt: skip
+        step = SummedPass(Task(stack.layers[0], Inputs("x"), normalization), store.contents, 16)
         sum_up, blocks = step._sums, []
         step._sums = lambda first, *more: (blocks.append(first), sum_up(first, *more))[1]
         for _, rows in step:
@@ -342,7 +340,4 @@ def test_too_little_memory_says_how_much(wide):
     with gz.open(path, memory=private_rss() + 100 * MB) as store:
         store.contents.memory = private_rss() + MB
         with pytest.raises(gz.MemoryBudgetError, match="MB or more to add up neighbours"):
-            SummedPass(
-                layer_of(GraphSAGE(512, 4, 1, 4)), store.contents, Inputs("x"), 16, device=CPU,
-                normalization=Normalization(store.contents, Inputs("x")),
-            )  # fmt: skip
+            SummedPass(Task(layer_of(GraphSAGE(512, 4, 1, 4)), Inputs("x")), store.contents, 16)

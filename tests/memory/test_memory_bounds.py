@@ -15,7 +15,7 @@ import pyg_graphzero as gz
 from graphs import random_edges
 from pyg_graphzero import _core
 from pyg_graphzero.inference.hop import Inputs
-from pyg_graphzero.inference.normalize import Normalization
+from pyg_graphzero.inference.passes import Task
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
 from pyg_graphzero.memory import costs
@@ -157,9 +157,10 @@ def test_blocks_of_sums_have_room_for_their_edges_too(tmp_path):
     model = GraphSAGE(1, 2, 1, 2)
     with gz.open(path) as store:
         step = SummedPass(
-            stack_of(model, None, False, Inputs("x")).layers[0], store.contents, Inputs("x"), 8,
-            device=torch.device("cpu"), normalization=Normalization(store.contents, Inputs("x")),
-        )  # fmt: skip
+            Task(stack_of(model, None, False, Inputs("x")).layers[0], Inputs("x")),
+            store.contents,
+            8,
+        )
         step._room = room = 200_000
         indptr = store.contents.csc(None)[0]
         blocks, first = [], 0

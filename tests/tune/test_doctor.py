@@ -22,8 +22,8 @@ from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.cli import main
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.profile import AccessCounts, profile
-from pyg_graphzero.memory.simulate import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.store.columns import write_column
+from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import private_rss
 
