@@ -551,6 +551,27 @@ def neighbor_softmax(given: Annotated[torch.Tensor, dict(shape=(None, None), ord
     Softmax of scores [edges, heads] over in-edges; or, where a gradient of what it made is given with that, the scores' gradient.
     """
 
+def neighbor_score(x_src: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], x_dst: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], attention: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], of_edges: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')] | None, slope: float, out: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], threads: int = 0) -> None:
+    """
+    For every edge and head the product of `attention` with a leaky ReLU of the sum of its rows: source's, destination's and, where there are some, the edge's own.
+    """
+
+def neighbor_score_backward(x_src: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], x_dst: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], attention: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], of_edges: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')] | None, slope: float, grad: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], grad_dst: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], grad_attention: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], grad_edges: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')] | None, threads: int = 0) -> None:
+    """Gradients of what scores are made of, but for the sources' rows."""
+
+def source_score_backward(x_src: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], x_dst: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], attention: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], of_edges: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')] | None, slope: float, grad: Annotated[torch.Tensor, dict(shape=(None, None), order='C', device='cpu')], grad_src: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], threads: int = 0) -> None:
+    """The gradient of the sources' rows."""
+
+def neighbor_max(x: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], is_min: bool, out: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], threads: int = 0) -> None:
+    """
+    For every destination the largest or smallest numbers of its sources' rows; 0 without.
+    """
+
+def neighbor_max_backward(x: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], src: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bounds: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], made: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], grad: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], out: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], threads: int = 0) -> None:
+    """
+    The gradient of x: sources with the same number share it, and a result of 0 counts as one more.
+    """
+
 class Recycling:
     """While one lives, memory of dead batches is kept."""
 

@@ -30,6 +30,11 @@ std::int64_t find_bad(std::int64_t n, int threads, const IsBad& is_bad) {
   return found.load(std::memory_order_relaxed);
 }
 
+// A destination counts as an edge: there may be many without any.
+std::int64_t work_of(const GroupedEdges& edges) {
+  return edges.bounds.back() - edges.bounds.front() + edges.num_dst();
+}
+
 std::string text(std::int64_t number) { return std::to_string(number); }
 
 }  // namespace
@@ -72,9 +77,11 @@ void check_edges(const GroupedEdges& edges) {
 
 EdgePieces::EdgePieces(const GroupedEdges& edges, std::int64_t piece_edges)
     : bounds_(edges.bounds), size_(std::max<std::int64_t>(piece_edges, 1)) {
-  // A destination counts as an edge: there may be many without any.
-  const std::int64_t work = bounds_.back() - bounds_.front() + edges.num_dst();
-  count_ = (work + size_ - 1) / size_;
+  count_ = (work_of(edges) + size_ - 1) / size_;
+}
+
+EdgePieces EdgePieces::in_parts(const GroupedEdges& edges, std::int64_t parts) {
+  return {edges, (work_of(edges) + parts - 1) / parts};
 }
 
 std::int64_t EdgePieces::first(std::int64_t piece) const noexcept {
@@ -114,8 +121,7 @@ EdgesBySource::EdgesBySource(const GroupedEdges& edges)
   while ((num_src_ >> run_bits_) > wanted) ++run_bits_;
   num_runs_ = (num_src_ >> run_bits_) + 1;
 
-  const EdgePieces slices(
-      edges, std::max(chunk_sizes.ordered_edges, (num_edges + edges.num_dst()) / kMaxSlices));
+  const EdgePieces slices(edges, std::max(chunk_sizes.ordered_edges, work_of(edges) / kMaxSlices));
   // Of each slice and run, how many edges there are, then where the next one goes.
   std::vector<std::int64_t> places(static_cast<std::size_t>(slices.count() * num_runs_));
   const auto for_slices = [&](const auto& visit) {

@@ -2,6 +2,7 @@
 // order, and in that of their sources.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -29,11 +30,20 @@ void check_bounds(const GroupedEdges& edges);
 // And std::out_of_range where an edge's source is none.
 void check_edges(const GroupedEdges& edges);
 
+// Zeros for the edges that are nobody's, of which `out` has `size` numbers each.
+template <class T>
+void clear_rest(const GroupedEdges& edges, std::int64_t size, T* out) {
+  std::fill_n(out, edges.bounds.front() * size, T{});
+  std::fill(out + edges.bounds.back() * size, out + std::ssize(edges.src) * size, T{});
+}
+
 // Destinations in pieces with about as many edges each, whatever their degrees and however many
 // threads there are.
 class EdgePieces {
  public:
   EdgePieces(const GroupedEdges& edges, std::int64_t piece_edges);
+  // As many as that, or fewer.
+  static EdgePieces in_parts(const GroupedEdges& edges, std::int64_t parts);
 
   std::int64_t count() const noexcept { return count_; }
   // The first destination of a piece; of number count(), how many destinations there are.
@@ -58,6 +68,8 @@ struct OutEdges {
   std::int64_t first, last;  // sources
   const std::uint32_t* ends;
   const OutEdge* edges;
+
+  std::int64_t count() const noexcept { return first < last ? ends[last - first - 1] : 0; }
 };
 
 // Edges by source. They are dealt to runs of sources first and ordered within these after that,

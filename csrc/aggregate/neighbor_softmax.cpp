@@ -36,13 +36,6 @@ GZ_INLINE float exp_below_zero(float x) {
 
 GZ_INLINE double exp_below_zero(double x) { return std::exp(x); }
 
-// Numbers of edges that are nobody's.
-template <class S>
-void clear_rest(const GroupedEdges& edges, std::int64_t heads, S* out) {
-  std::fill_n(out, edges.bounds.front() * heads, S{0});
-  std::fill(out + edges.bounds.back() * heads, out + std::ssize(edges.src) * heads, S{0});
-}
-
 }  // namespace
 
 template <class S>

@@ -7,11 +7,6 @@ namespace {
 
 constexpr std::int64_t kPrefetchAhead = 16;
 
-template <class T>
-GZ_INLINE void store_row(const Sum<T>* sums, std::int64_t size, Sum<T> divisor, T* out) {
-  for (std::int64_t c = 0; c < size; ++c) out[c] = narrow<T>(sums[c] / divisor);
-}
-
 }  // namespace
 
 template <class T>
@@ -38,8 +33,8 @@ void neighbor_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> sourc
             return weight == nullptr ? Sum<T>{1} : weight[e * shape.heads + h];
           };
           sum_rows<T>(begin, end, shape.channels, row, weight_of, sums.data());
-          store_row(sums.data(), shape.channels, degree,
-                    out + d * shape.size() + h * shape.channels);
+          store_row<T>(sums.data(), shape.channels, out + d * shape.size() + h * shape.channels,
+                       degree);
         }
       }
     });
@@ -55,9 +50,7 @@ void source_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> destina
     std::vector<Sum<T>> sums(static_cast<std::size_t>(shape.channels));
     run_widest(edges.is_portable, [&]() GZ_INLINED {
       std::int64_t begin = 0;
-      const std::int64_t last_edge =
-          (run.first < run.last ? std::int64_t{run.ends[run.last - run.first - 1]} : 0) -
-          kPrefetchAhead;
+      const std::int64_t last_edge = run.count() - kPrefetchAhead;
       for (std::int64_t s = run.first; s < run.last; ++s) {
         const std::int64_t end = run.ends[s - run.first];
         for (std::int64_t h = 0; h < shape.heads; ++h) {
@@ -73,8 +66,7 @@ void source_sum(const GroupedEdges& edges, RowShape shape, Rows<const T> destina
             return is_mean ? w / static_cast<Sum<T>>(bounds[edge.dst + 1] - bounds[edge.dst]) : w;
           };
           sum_rows<T>(begin, end, shape.channels, row, weight_of, sums.data());
-          store_row(sums.data(), shape.channels, Sum<T>{1},
-                    out + s * shape.size() + h * shape.channels);
+          store_row<T>(sums.data(), shape.channels, out + s * shape.size() + h * shape.channels);
         }
         begin = end;
       }
@@ -87,9 +79,7 @@ void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinati
               Rows<const T> sources, bool is_mean, Sum<T>* out) {
   const std::int64_t* const src = edges.src.data();
   const std::int64_t* const bounds = edges.bounds.data();
-  std::fill_n(out, bounds[0] * shape.heads, Sum<T>{0});
-  std::fill(out + edges.bounds.back() * shape.heads, out + std::ssize(edges.src) * shape.heads,
-            Sum<T>{0});
+  clear_rest(edges, shape.heads, out);
   for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
     run_widest(edges.is_portable, [&]() GZ_INLINED {
       const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
@@ -100,8 +90,12 @@ void edge_dot(const GroupedEdges& edges, RowShape shape, Rows<const T> destinati
           if (e < last_edge) prefetch_row(sources[src[e + kPrefetchAhead]], shape.size());
           for (std::int64_t h = 0; h < shape.heads; ++h) {
             const std::int64_t at = h * shape.channels;
-            out[e * shape.heads + h] =
-                dot(destinations[d] + at, sources[src[e]] + at, shape.channels) / degree;
+            const T* const a = destinations[d] + at;
+            const T* const b = sources[src[e]] + at;
+            const Sum<T> product = sum_over<Sum<T>>(shape.channels, [&](std::int64_t j) GZ_INLINED {
+              return widen(a[j]) * widen(b[j]);
+            });
+            out[e * shape.heads + h] = product / degree;
           }
         }
       }

@@ -115,16 +115,21 @@ GZ_INLINE void sum_rows(std::int64_t begin, std::int64_t end, std::int64_t chann
   }
 }
 
-// The sum over c of a[c] * b[c].
 template <class T>
-GZ_INLINE Sum<T> dot(const T* a, const T* b, std::int64_t channels) {
+GZ_INLINE void store_row(const Sum<T>* sums, std::int64_t size, T* out, Sum<T> divisor = 1) {
+  for (std::int64_t c = 0; c < size; ++c) out[c] = narrow<T>(sums[c] / divisor);
+}
+
+// The sum of term(0) … term(count - 1), in an order that does not depend on the instructions.
+template <class S, class Term>
+GZ_INLINE S sum_over(std::int64_t count, const Term& term) {
   constexpr std::int64_t kLanes = 16;
-  Sum<T> lanes[kLanes] = {};
+  S lanes[kLanes] = {};
   std::int64_t j = 0;
-  for (; j + kLanes <= channels; j += kLanes) {
-    for (std::int64_t c = 0; c < kLanes; ++c) lanes[c] += widen(a[j + c]) * widen(b[j + c]);
+  for (; j + kLanes <= count; j += kLanes) {
+    for (std::int64_t c = 0; c < kLanes; ++c) lanes[c] += term(j + c);
   }
-  for (std::int64_t c = 0; j + c < channels; ++c) lanes[c] += widen(a[j + c]) * widen(b[j + c]);
+  for (std::int64_t c = 0; j + c < count; ++c) lanes[c] += term(j + c);
   for (std::int64_t half = kLanes / 2; half > 0; half /= 2) {
     for (std::int64_t c = 0; c < half; ++c) lanes[c] += lanes[c + half];
   }

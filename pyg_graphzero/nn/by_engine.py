@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.nn.checks import check_dot, check_scores, check_sum, sum_type
+from pyg_graphzero.nn.checks import check_dot, check_score, check_scores, check_sum, sum_type
 
 _DENSE = torch.contiguous_format
 
@@ -19,6 +19,10 @@ def _array(tensor: Tensor) -> Any:
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.int16)
     return (tensor.detach() if tensor.requires_grad else tensor).numpy()
+
+
+def _edges(src: Tensor, bounds: Tensor) -> tuple[Any, Any]:
+    return _array(src.contiguous()), _array(bounds.contiguous())
 
 
 def _rows(x: Tensor, heads: int) -> Any:
@@ -44,9 +48,8 @@ def neighbor_sum(
 ) -> Tensor:
     num_dst, heads = check_sum("x", x, src, bounds, weight)
     out = x.new_empty((num_dst, *x.shape[1:]))
-    edges = _array(src.contiguous()), _array(bounds.contiguous())
     weights = _numbers(weight, x.dtype)
-    _core.neighbor_sum(_rows(x, heads), *edges, weights, mean, _rows(out, heads))
+    _core.neighbor_sum(_rows(x, heads), *_edges(src, bounds), weights, mean, _rows(out, heads))
     return out
 
 
@@ -55,9 +58,8 @@ def source_sum(
 ) -> Tensor:
     _, heads = check_sum("rows", rows, src, bounds, weight)
     out = rows.new_empty((num_src, *rows.shape[1:]))
-    edges = _array(src.contiguous()), _array(bounds.contiguous())
     weights = _numbers(weight, rows.dtype)
-    _core.source_sum(_rows(rows, heads), *edges, weights, mean, _rows(out, heads))
+    _core.source_sum(_rows(rows, heads), *_edges(src, bounds), weights, mean, _rows(out, heads))
     return out
 
 
@@ -65,9 +67,8 @@ def edge_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> T
     heads = check_dot(q, k, src, bounds)
     shape = (src.size(0), heads) if k.dim() == 3 else (src.size(0),)
     out = k.new_empty(shape, dtype=sum_type(k.dtype))
-    edges = _array(src.contiguous()), _array(bounds.contiguous())
     numbers = _numbers(out, out.dtype)
-    _core.edge_dot(_rows(q, heads), _rows(k, heads), *edges, mean, numbers)
+    _core.edge_dot(_rows(q, heads), _rows(k, heads), *_edges(src, bounds), mean, numbers)
     return out.to(k.dtype)
 
 
@@ -84,3 +85,85 @@ def neighbor_softmax_backward(made: Tensor, grad: Tensor, bounds: Tensor) -> Ten
     given, to = _numbers(made, made.dtype), _numbers(out, out.dtype)
     _core.neighbor_softmax(given, _array(bounds.contiguous()), _numbers(grad, made.dtype), to)
     return out.to(made.dtype)
+
+
+def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> Tensor:
+    num_dst, _ = check_sum("x", x, src, bounds, None)
+    out = x.new_empty((num_dst, *x.shape[1:]))
+    _core.neighbor_max(_rows(x, 1), *_edges(src, bounds), is_min, _rows(out, 1))
+    return out
+
+
+def neighbor_max_backward(
+    grad: Tensor, made: Tensor, x: Tensor, src: Tensor, bounds: Tensor
+) -> Tensor:
+    out = x.new_empty(x.shape)
+    given = _rows(x, 1), *_edges(src, bounds), _rows(made, 1), _rows(grad, 1)
+    _core.neighbor_max_backward(*given, _rows(out, 1))
+    return out
+
+
+def neighbor_score(
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+    slope: float,
+) -> Tensor:
+    check_score(x_src, x_dst, att, src, bounds, edge)
+    out = x_src.new_empty((src.size(0), x_src.size(1)), dtype=sum_type(x_src.dtype))
+    given = _scored(x_src, x_dst, att, src, bounds, edge)
+    _core.neighbor_score(*given, slope, _array(out))
+    return out.to(x_src.dtype)
+
+
+def neighbor_score_backward(
+    grad: Tensor,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    out_dst = x_dst.new_empty(x_dst.shape)
+    out_att = att.new_empty(att.shape, dtype=sum_type(x_src.dtype))
+    out_edge = x_src.new_empty((0 if edge is None else src.size(0), *x_src.shape[1:]))
+    given = _scored(x_src, x_dst, att, src, bounds, edge)
+    grads = _numbers(grad, x_src.dtype), _array(out_dst), _array(out_att)
+    _core.neighbor_score_backward(*given, slope, *grads, None if edge is None else _array(out_edge))
+    return out_dst, out_att, out_edge
+
+
+def source_score_backward(
+    grad: Tensor,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+    slope: float,
+) -> Tensor:
+    out = x_src.new_empty(x_src.shape)
+    given = _scored(x_src, x_dst, att, src, bounds, edge)
+    _core.source_score_backward(*given, slope, _numbers(grad, x_src.dtype), _array(out))
+    return out
+
+
+def _scored(
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """The memory of what scores are made of."""
+    heads = x_src.size(1)
+    of_edges = None if edge is None else _rows(edge, heads)
+    rows = _rows(x_src, heads), _rows(x_dst, heads)
+    return *rows, _numbers(att, x_src.dtype), *_edges(src, bounds), of_edges

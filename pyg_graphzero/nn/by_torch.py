@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import leaky_relu
 from torch_geometric.utils import softmax
 
-from pyg_graphzero.nn.checks import check_dot, check_scores, check_sum, sum_type
+from pyg_graphzero.nn.checks import check_dot, check_score, check_scores, check_sum, sum_type
 
 
 def neighbor_sum(
@@ -60,6 +61,101 @@ def neighbor_softmax_backward(made: Tensor, grad: Tensor, bounds: Tensor) -> Ten
     product = wide * grad
     sums = product.new_zeros((bounds.size(0), *made.shape[1:])).index_add_(0, dst, product)
     return (product - wide * sums[dst]).to(made.dtype)
+
+
+def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> Tensor:
+    num_dst, _ = check_sum("x", x, src, bounds, None)
+    out = x.new_zeros((num_dst + 1, *x.shape[1:]))
+    if x.size(0) > 0:
+        dst = destinations(src.size(0), bounds)
+        rows = x.index_select(0, src.where(dst < num_dst, 0))
+        to = dst.view(-1, *[1] * (x.dim() - 1)).expand_as(rows)
+        how = "amin" if is_min else "amax"
+        out.scatter_reduce_(0, to, rows, how, include_self=False)
+    return out[:num_dst]
+
+
+def neighbor_max_backward(
+    grad: Tensor, made: Tensor, x: Tensor, src: Tensor, bounds: Tensor
+) -> Tensor:
+    dst = destinations(src.size(0), bounds)
+    is_used = dst < made.size(0)
+    dtype = sum_type(x.dtype)
+    out = torch.zeros_like(x, dtype=dtype)
+    if made.size(0) > 0 and x.size(0) > 0:
+        src, dst = src.where(is_used, 0), dst.where(is_used, 0)
+        is_used = is_used.view(-1, *[1] * (x.dim() - 1))
+        wins = ((x.index_select(0, src) == made.index_select(0, dst)) & is_used).to(dtype)
+        winners = (made == 0).to(dtype).index_add_(0, dst, wins)
+        out.index_add_(0, src, wins * (grad / winners).index_select(0, dst))
+    return out.to(x.dtype)
+
+
+def neighbor_score(
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+    slope: float,
+) -> Tensor:
+    check_score(x_src, x_dst, att, src, bounds, edge)
+    sums, is_used = _edge_sums(x_src, x_dst, src, bounds, edge)
+    made = (leaky_relu(sums, slope) * att).sum(-1)
+    return torch.where(is_used.view(-1, 1), made, 0).to(x_src.dtype)
+
+
+def neighbor_score_backward(
+    grad: Tensor,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    sums, is_used = _edge_sums(x_src, x_dst, src, bounds, edge)
+    grad = torch.where(is_used.view(-1, 1), grad, 0).to(sums.dtype).unsqueeze(-1)
+    out_att = (grad * leaky_relu(sums, slope)).sum(0)
+    out_edge = grad * att * torch.where(sums > 0, sums.new_ones(()), slope)
+    out_dst = x_dst.new_zeros((bounds.size(0), *x_dst.shape[1:]), dtype=sums.dtype)
+    out_dst.index_add_(0, destinations(src.size(0), bounds), out_edge)
+    kept = out_edge if edge is not None else out_edge[:0]
+    return out_dst[:-1].to(x_dst.dtype), out_att, kept.to(x_src.dtype)
+
+
+def source_score_backward(
+    grad: Tensor,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+    slope: float,
+) -> Tensor:
+    sums, is_used = _edge_sums(x_src, x_dst, src, bounds, edge)
+    out_edge = (
+        grad.to(sums.dtype).unsqueeze(-1) * att * torch.where(sums > 0, sums.new_ones(()), slope)
+    )
+    out = x_src.new_zeros((x_src.size(0) + 1, *x_src.shape[1:]), dtype=sums.dtype)
+    out.index_add_(0, src.where(is_used, x_src.size(0)), out_edge)
+    return out[:-1].to(x_src.dtype)
+
+
+def _edge_sums(
+    x_src: Tensor, x_dst: Tensor, src: Tensor, bounds: Tensor, edge: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The sum of the rows of every edge's ends and its own, and whether it has ends."""
+    dst = destinations(src.size(0), bounds)
+    is_used = dst < x_dst.size(0)
+    sums = x_src.new_zeros((src.size(0), *x_src.shape[1:]), dtype=sum_type(x_src.dtype))
+    if x_src.size(0) > 0 and x_dst.size(0) > 0:
+        sums += x_src.index_select(0, src.where(is_used, 0))
+        sums += x_dst.index_select(0, dst.where(is_used, 0))
+    return sums if edge is None else sums + edge, is_used
 
 
 def destinations(num_edges: int, bounds: Tensor) -> Tensor:

@@ -87,3 +87,28 @@ def check_scores(scores: Tensor, bounds: Tensor) -> None:
     if scores.device != bounds.device:
         expect(False, "bounds", bounds.device, f"all arguments on {scores.device}")
     check_edges(bounds)
+
+
+def check_score(
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    src: Tensor,
+    bounds: Tensor,
+    edge: Tensor | None,
+) -> None:
+    """Checks what scores are made of."""
+    check_rows("x_src", x_src, x_dst, att, src, bounds, edge)
+    num_dst = check_edges(bounds, ("src", src))
+    expect(x_src.dim() == 3, "x_src", list(x_src.shape), "rows [sources, heads, channels]")
+    heads, channels = x_src.shape[1:]
+    wanted = {"x_dst": (x_dst, num_dst), "edge": (edge, src.size(0))}
+    for name, (rows, size) in wanted.items():
+        if rows is not None and (
+            rows.shape != (size, heads, channels) or rows.dtype != x_src.dtype
+        ):
+            shape = f"{rows.dtype} {list(rows.shape)}"
+            expect(False, name, shape, f"{x_src.dtype} [{size}, {heads}, {channels}]")
+    if att.shape != (heads, channels) or not att.is_floating_point():
+        shape = f"{att.dtype} {list(att.shape)}"
+        expect(False, "att", shape, f"[{heads}, {channels}], numbers with a fraction")

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "aggregate/edges.h"
+#include "aggregate/neighbor_max.h"
+#include "aggregate/neighbor_score.h"
 #include "aggregate/neighbor_softmax.h"
 #include "aggregate/neighbor_sum.h"
 #include "check.h"
@@ -178,7 +180,139 @@ void check_softmax(double tolerance) {
   }
 }
 
+// Scores of edges with rows of their own and without, and all gradients.
+template <class T>
+void check_scores(double tolerance) {
+  constexpr std::int64_t kHeads = 2;
+  constexpr double kSlope = 0.25;
+  for (const std::int64_t channels : {1, 13, 32}) {
+    for (const std::int64_t num_dst : {0, 1, 300}) {
+      const Batch batch(7, num_dst, num_dst == 1 ? 0 : 900);
+      const auto num_edges = std::ssize(batch.src);
+      const RowShape shape{kHeads, channels};
+      const auto size = static_cast<std::size_t>(shape.size());
+      const std::vector<T> x = numbers<T>(batch.num_src * shape.size());
+      const std::vector<T> y = numbers<T>(num_dst * shape.size(), 0.7);
+      const std::vector<T> z = numbers<T>(num_edges * shape.size(), 0.3), zeros(size);
+      const std::vector<Sum<T>> attention = numbers<Sum<T>>(shape.size(), 2);
+      const std::vector<Sum<T>> grad = numbers<Sum<T>>(num_edges * kHeads, 0.1);
+      for (const bool has_rows : {false, true}) {
+        ScoreInputs<T> inputs{shape,          {x.data(), shape.size()}, {y.data(), shape.size()},
+                              {zeros.data()}, attention.data(),         Sum<T>{kSlope}};
+        if (has_rows) inputs.of_edges = {z.data(), shape.size()};
+        std::vector<double> scores(static_cast<std::size_t>(num_edges * kHeads));
+        std::vector<double> to_src(x.size()), to_dst(y.size()), to_edges(z.size()), to_all(size);
+        batch.each([&](std::size_t d, std::size_t e) {
+          const auto s = static_cast<std::size_t>(batch.src[e]);
+          for (std::size_t j = 0; j < size; ++j) {
+            const std::size_t at = e * kHeads + j / static_cast<std::size_t>(channels);
+            const double sum = double{widen(x[s * size + j])} + double{widen(y[d * size + j])} +
+                               (has_rows ? double{widen(z[e * size + j])} : 0);
+            const double slope = sum > 0 ? 1 : kSlope;
+            scores[at] += double{attention[j]} * sum * slope;
+            const double back = double{grad[at]} * double{attention[j]} * slope;
+            to_src[s * size + j] += back;
+            to_dst[d * size + j] += back;
+            to_edges[e * size + j] = back;
+            to_all[j] += double{grad[at]} * sum * slope;
+          }
+        });
+        CHECK(near(ran<Sum<T>>(batch, std::ssize(scores),
+                               [&](const GroupedEdges& edges, Sum<T>* out) {
+                                 neighbor_score(edges, inputs, out);
+                               }),
+                   scores, 1e-4));
+        CHECK(near(ran<T>(batch, std::ssize(to_src),
+                          [&](const GroupedEdges& edges, T* out) {
+                            source_score_backward(edges, inputs, grad.data(), out);
+                          }),
+                   to_src, tolerance));
+        std::vector<Sum<T>> of_attention(size);
+        std::vector<T> of_dst(y.size()), of_edges(z.size());
+        CHECK(near(ran<T>(batch, std::ssize(to_dst),
+                          [&](const GroupedEdges& edges, T* out) {
+                            neighbor_score_backward(edges, inputs, grad.data(), out,
+                                                    of_attention.data(), static_cast<T*>(nullptr));
+                          }),
+                   to_dst, tolerance));
+        CHECK(near(ran<Sum<T>>(batch, shape.size(),
+                               [&](const GroupedEdges& edges, Sum<T>* out) {
+                                 neighbor_score_backward(edges, inputs, grad.data(), of_dst.data(),
+                                                         out, of_edges.data());
+                               }),
+                   to_all, 1e-4));
+        CHECK(near(of_edges, to_edges, tolerance));
+      }
+    }
+  }
+}
+
+template <class T>
+void check_largest(double tolerance) {
+  for (const std::int64_t size : {1, 13, 40}) {
+    for (const std::int64_t num_dst : {0, 1, 300}) {
+      const Batch batch(9, num_dst, num_dst == 1 ? 0 : 50);
+      std::vector<T> x = numbers<T>(batch.num_src * size, 3);
+      for (T& value : x) value = narrow<T>(std::round(widen(value)));  // several are alike
+      const std::vector<T> grad = numbers<T>(num_dst * size);
+      const RowShape shape{1, size};
+      const Rows<const T> rows{x.data(), size}, grads{grad.data(), size};
+      const auto at = [&](std::size_t row, std::size_t j) {
+        return row * static_cast<std::size_t>(size) + j;
+      };
+      for (const bool is_min : {false, true}) {
+        std::vector<double> largest(grad.size()), winners(grad.size()), to_src(x.size());
+        const auto each = [&](const auto& visit) {
+          batch.each([&](std::size_t d, std::size_t e) {
+            for (std::size_t j = 0; j < static_cast<std::size_t>(size); ++j) {
+              const std::size_t from = at(static_cast<std::size_t>(batch.src[e]), j);
+              visit(at(d, j), from, double{widen(x[from])},
+                    static_cast<std::int64_t>(e) == batch.bounds[d]);
+            }
+          });
+        };
+        each([&](std::size_t to, std::size_t, double value, bool is_first) {
+          const bool is_better = is_min ? value < largest[to] : value > largest[to];
+          if (is_first || is_better) largest[to] = value;
+        });
+        for (std::size_t i = 0; i < winners.size(); ++i) winners[i] = largest[i] == 0;
+        each([&](std::size_t to, std::size_t, double value, bool) {
+          winners[to] += value == largest[to];
+        });
+        each([&](std::size_t to, std::size_t from, double value, bool) {
+          if (value == largest[to]) to_src[from] += double{widen(grad[to])} / winners[to];
+        });
+        const std::vector<T> made =
+            ran<T>(batch, num_dst * size, [&](const GroupedEdges& edges, T* out) {
+              neighbor_max(edges, shape, rows, is_min, out);
+            });
+        CHECK(near(made, largest, 0));
+        const Rows<const T> winning{made.data(), size};
+        CHECK(near(ran<T>(batch, std::ssize(x),
+                          [&](const GroupedEdges& edges, T* out) {
+                            neighbor_max_backward(edges, shape, rows, winning, grads, out);
+                          }),
+                   to_src, tolerance));
+      }
+    }
+  }
+}
+
 }  // namespace
+
+TEST(scores_of_edges) {
+  check_scores<float>(1e-4);
+  check_scores<double>(1e-12);
+  check_scores<BFloat16>(1e-2);
+  check_scores<Float16>(2e-3);
+}
+
+TEST(the_largest_and_the_smallest_over_edges) {
+  check_largest<float>(1e-4);
+  check_largest<double>(1e-12);
+  check_largest<BFloat16>(1e-2);
+  check_largest<Float16>(2e-3);
+}
 
 TEST(sums_and_products_over_edges) {
   check_type<float>(1e-4);

@@ -6,10 +6,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import scatter, softmax
 
-from pyg_graphzero.nn import by_torch, ops
+from pyg_graphzero.nn import by_torch, operators, ops
 
 OPERATORS = torch.ops.pyg_graphzero
 HALVES = (torch.bfloat16, torch.float16)
@@ -149,10 +150,12 @@ def test_weights_may_have_another_type():
 def test_only_gradients_that_are_wanted_are_made(monkeypatch):
     edges = Edges()
     called = []
-    for name in ("_source_sum", "_edge_dot"):
-        made = getattr(ops, name)
-        monkeypatch.setattr(ops, name, lambda *a, n=name, f=made: (called.append(n), f(*a))[1])
-    for x_grad, weight_grad, expected in ((True, False, "_source_sum"), (False, True, "_edge_dot")):
+    for name in ("source_sum", "edge_dot"):
+        made = getattr(operators, name)
+        monkeypatch.setattr(
+            operators, name, lambda *a, n=name, f=made: (called.append(n), f(*a))[1]
+        )
+    for x_grad, weight_grad, expected in ((True, False, "source_sum"), (False, True, "edge_dot")):
         x, weight = edges.rows(4, grad=x_grad), edges.rows(of="edges", grad=weight_grad)
         out = ops.neighbor_sum(x, edges.src, edges.bounds, weight)
         kept = [each for each in out.grad_fn.saved_tensors if each is not None]
@@ -238,6 +241,79 @@ def test_halves_of_edges(dtype):
     assert torch.equal(shares, ops.neighbor_softmax(wide.to(dtype).float(), edges.bounds).to(dtype))
 
 
+# Scores, the largest and the smallest -------------------------------------------------------------
+
+
+@given(
+    num_dst=st.integers(0, 20),
+    num_src=st.integers(0, 20),
+    most=st.integers(0, 5),
+    channels=st.sampled_from([0, 1, 3, 16, 17, 40]),
+    heads=st.sampled_from([1, 3]),
+    has_rows=st.booleans(),
+)
+def test_scores(num_dst, num_src, most, channels, heads, has_rows):
+    edges = Edges(num_dst, num_src, most)
+    x_src, x_dst = edges.rows(heads, channels), edges.rows(heads, channels, of="dst")
+    edge = edges.rows(heads, channels, of="edges") if has_rows else None
+    att = torch.randn(1, heads, channels, dtype=torch.float64, requires_grad=True)
+    sums = x_src[edges.src[edges.used]] + x_dst[edges.dst]
+    sums = sums if edge is None else sums + edge[edges.used]
+    scores = (leaky_relu(sums, 0.3) * att).sum(-1)
+    places = (torch.arange(edges.num_edges)[edges.used],)
+    expected = scores.new_zeros(edges.num_edges, heads).index_put(places, scores)
+    given_edges = edges.src, edges.bounds
+    ours = ops.neighbor_score(x_src, x_dst, att, *given_edges, edge, 0.3)
+    assert_same(ours, expected, (x_src, x_dst, att, edge), **EXACT)
+    with torch.no_grad():
+        inputs = x_src, x_dst, att[0], *given_edges, edge, 0.3
+        torch.testing.assert_close(by_torch.neighbor_score(*inputs), expected, **EXACT)
+        grad = torch.rand_like(expected)
+        by_hand = by_torch.neighbor_score_backward(grad, *inputs)
+        for found, wanted in zip(
+            OPERATORS.neighbor_score_backward(grad, *inputs), by_hand, strict=True
+        ):
+            torch.testing.assert_close(found, wanted, **EXACT)
+        by_hand = by_torch.source_score_backward(grad, *inputs)
+        ours = OPERATORS.source_score_backward(grad, *inputs)
+        torch.testing.assert_close(ours, by_hand, **EXACT)
+
+
+@given(
+    num_dst=st.integers(0, 20),
+    num_src=st.integers(0, 20),
+    most=st.integers(0, 5),
+    shape=st.sampled_from([(0,), (1,), (17,), (2, 9)]),
+    ties=st.booleans(),
+    is_min=st.booleans(),
+)
+def test_the_largest_and_the_smallest(num_dst, num_src, most, shape, ties, is_min):
+    """As PyG's: also where several sources have the number, and where it is 0."""
+    edges = Edges(num_dst, num_src, most)
+    x = edges.rows(*shape, grad=False)
+    x = (x.round() if ties else x).requires_grad_()
+    rows = x[edges.src[edges.used]]
+    expected = scatter(rows, edges.dst, 0, num_dst, "min" if is_min else "max")
+    ours = (ops.neighbor_min if is_min else ops.neighbor_max)(x, edges.src, edges.bounds)
+    assert_same(ours, expected, (x,), **EXACT)
+    with torch.no_grad():
+        given_edges = edges.src, edges.bounds
+        assert torch.equal(by_torch.neighbor_max(x, *given_edges, is_min), expected)
+        grad = torch.rand_like(expected)
+        inputs = grad, expected, x, *given_edges
+        by_hand = by_torch.neighbor_max_backward(*inputs)
+        torch.testing.assert_close(OPERATORS.neighbor_max_backward(*inputs), by_hand, **EXACT)
+
+
+def test_the_largest_of_what_is_no_number():
+    x = torch.tensor([[1.0, float("nan"), 3.0, -float("inf")]]).t().contiguous()
+    src, bounds = torch.tensor([0, 1, 2, 1, 0, 3, 3]), torch.tensor([0, 3, 5, 6, 7])
+    found = ops.neighbor_max(x, src, bounds).flatten()
+    expected = scatter(x[src], torch.repeat_interleave(bounds.diff()), 0, 4, "max").flatten()
+    assert torch.equal(found.isnan(), expected.isnan())
+    assert torch.equal(found[2:], expected[2:])
+
+
 # All of them --------------------------------------------------------------------------------------
 
 
@@ -247,8 +323,10 @@ def attention(edges, *inputs):
 
 
 def attention_of(src, bounds, q, k, weight):
-    shares = ops.neighbor_softmax(ops.neighbor_dot(q, k, src, bounds) * weight, bounds)
-    return ops.neighbor_sum(k, src, bounds, shares, mean=True)
+    scores = ops.neighbor_dot(q, k, src, bounds) * weight
+    scores = scores + ops.neighbor_score(k, q, k[:1] + q[:1], src, bounds)
+    made = ops.neighbor_sum(k, src, bounds, ops.neighbor_softmax(scores, bounds), mean=True)
+    return made + ops.neighbor_max(k, src, bounds)
 
 
 def attention_inputs(edges, dtype=torch.float64, channels=5):
@@ -275,7 +353,7 @@ def test_gradients_of_gradients():
         lambda q, k: ops.neighbor_dot(q, k, edges.src, edges.bounds), (q, k)
     )
     (grad,) = torch.autograd.grad(attention(edges, q, k, weight).sum(), q, create_graph=True)
-    with pytest.raises(RuntimeError, match="neighbor_softmax was differentiated twice"):
+    with pytest.raises(RuntimeError, match="gradient of a gradient of neighbor_softmax"):
         grad.sum().backward()
 
 
@@ -347,6 +425,7 @@ def test_operators_are_what_torch_expects_of_them():
     edges = Edges(6, 9, 3)
     q, k, weight = attention_inputs(edges)
     shares = torch.rand(edges.num_edges, 2, dtype=torch.float64)
+    scored = k, q, q[0].detach(), edges.src, edges.bounds, None
     tests = "test_schema", "test_autograd_registration", "test_faketensor"
     for name, inputs in {
         "neighbor_sum": (k, edges.src, edges.bounds, weight, True),
@@ -354,6 +433,11 @@ def test_operators_are_what_torch_expects_of_them():
         "edge_dot": (q, k, edges.src, edges.bounds, False),
         "neighbor_softmax": (weight, edges.bounds),
         "neighbor_softmax_backward": (shares, shares, edges.bounds),
+        "neighbor_max": (k, edges.src, edges.bounds, False),
+        "neighbor_max_backward": (q, q, k, edges.src, edges.bounds),
+        "neighbor_score": (*scored, 0.2),
+        "neighbor_score_backward": (weight, *scored, 0.2),
+        "source_score_backward": (weight, *scored, 0.2),
     }.items():
         operator = getattr(OPERATORS, name).default
         torch.library.opcheck(operator, inputs, test_utils=tests)
@@ -457,5 +541,17 @@ def test_bad_input_of_edges():
         ops.neighbor_softmax(X.view(3, 2, 1)[:, :1], BOUNDS)
     with pytest.raises(ValueError, match="the 2 edges"):
         ops.neighbor_softmax(torch.zeros(2), BOUNDS)
+    heads = X.view(3, 1, 2)
+    for words, changed in (
+        (r"x_src: found \[3, 2\], expected rows", {"x_src": X}),
+        (r"x_dst: found torch.float32 \[3, 1, 2\], expected .* \[2, 1, 2\]", {"x_dst": heads}),
+        (r"att: found torch.float32 \[2\], expected \[1, 2\]", {"att": torch.ones(2)}),
+        (r"edge: found torch.float64 \[3, 1, 2\]", {"edge": heads.double()}),
+    ):
+        given = {"x_src": heads, "x_dst": heads[:2], "att": torch.ones(1, 2), "edge": None}
+        with pytest.raises(ValueError, match=words):
+            ops.neighbor_score(**(given | changed), src=SRC, bounds=BOUNDS)
+    with pytest.raises(IndexError, match=r"src\[1\]: found 2, expected a row of the 1"):
+        ops.neighbor_max(X[:1], SRC, BOUNDS)
     with pytest.raises(IndexError, match=r"src\[0\]: found 7"):
         OPERATORS.source_sum(X[:2], SRC + 7, BOUNDS, None, False, 3)

@@ -1,0 +1,152 @@
+#include "aggregate/neighbor_score.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace gz {
+namespace {
+
+constexpr std::int64_t kPrefetchAhead = 16;
+// Sums over all edges are taken in so many parts, however many threads there are.
+constexpr std::int64_t kParts = 64;
+
+// For every number of an edge's rows visit(its place in the row, its head, the sum of the three).
+template <class T, class Visit>
+GZ_INLINE void for_sums(const ScoreInputs<T>& inputs, std::int64_t source, std::int64_t dst,
+                        std::int64_t edge, const Visit& visit) {
+  const T* const a = inputs.sources[source];
+  const T* const b = inputs.destinations[dst];
+  const T* const c = inputs.of_edges[edge];
+  for (std::int64_t h = 0; h < inputs.shape.heads; ++h) {
+    const std::int64_t end = (h + 1) * inputs.shape.channels;
+    for (std::int64_t j = h * inputs.shape.channels; j < end; ++j) {
+      visit(j, h, widen(a[j]) + widen(b[j]) + widen(c[j]));
+    }
+  }
+}
+
+}  // namespace
+
+template <class T>
+void neighbor_score(const GroupedEdges& edges, const ScoreInputs<T>& inputs, Sum<T>* out) {
+  const std::int64_t* const src = edges.src.data();
+  const std::int64_t* const bounds = edges.bounds.data();
+  const auto [heads, channels] = inputs.shape;
+  clear_rest(edges, heads, out);
+  for_destinations(edges, [&](std::int64_t first, std::int64_t last) {
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
+      for (std::int64_t d = first; d < last; ++d) {
+        for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
+          if (e < last_edge) {
+            prefetch_row(inputs.sources[src[e + kPrefetchAhead]], inputs.shape.size());
+          }
+          for (std::int64_t h = 0; h < heads; ++h) {
+            const T* const a = inputs.sources[src[e]] + h * channels;
+            const T* const b = inputs.destinations[d] + h * channels;
+            const T* const c = inputs.of_edges[e] + h * channels;
+            const Sum<T>* const weight = inputs.attention + h * channels;
+            out[e * heads + h] = sum_over<Sum<T>>(channels, [&](std::int64_t j) GZ_INLINED {
+              const Sum<T> sum = widen(a[j]) + widen(b[j]) + widen(c[j]);
+              return weight[j] * (sum > 0 ? sum : sum * inputs.slope);
+            });
+          }
+        }
+      }
+    });
+  });
+}
+
+template <class T>
+void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
+                             const Sum<T>* grad, T* destinations, Sum<T>* attention, T* of_edges) {
+  using S = Sum<T>;
+  const std::int64_t* const src = edges.src.data();
+  const std::int64_t* const bounds = edges.bounds.data();
+  const std::int64_t heads = inputs.shape.heads, size = inputs.shape.size();
+  const auto row_size = static_cast<std::size_t>(size);
+  if (of_edges != nullptr) clear_rest(edges, size, of_edges);
+  const EdgePieces parts = EdgePieces::in_parts(edges, kParts);
+  std::vector<double> of_parts(static_cast<std::size_t>(parts.count()) * row_size);
+  parallel_for(parts.count(), 1, edges.threads, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<S> of_dst(row_size), of_attention(row_size), of_edge(row_size);
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      S* const __restrict to_dst = of_dst.data();
+      S* const __restrict to_attention = of_attention.data();
+      S* const __restrict to_edge = of_edge.data();
+      for (std::int64_t part = begin; part < end; ++part) {
+        double* const sums = of_parts.data() + part * size;
+        const std::int64_t last = parts.first(part + 1);
+        const std::int64_t last_edge = bounds[last] - kPrefetchAhead;
+        for (std::int64_t d = parts.first(part); d < last; ++d) {
+          std::fill_n(to_dst, size, S{0});
+          std::fill_n(to_attention, size, S{0});
+          for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
+            if (e < last_edge) prefetch_row(inputs.sources[src[e + kPrefetchAhead]], size);
+            for_sums(inputs, src[e], d, e, [&](std::int64_t j, std::int64_t h, S sum) GZ_INLINED {
+              const S weight = grad[e * heads + h];
+              const S slope = sum > 0 ? S{1} : inputs.slope;
+              to_edge[j] = weight * inputs.attention[j] * slope;
+              to_dst[j] += to_edge[j];
+              to_attention[j] += weight * (sum * slope);
+            });
+            if (of_edges != nullptr) store_row<T>(to_edge, size, of_edges + e * size);
+          }
+          store_row<T>(to_dst, size, destinations + d * size);
+          for (std::int64_t j = 0; j < size; ++j) sums[j] += double{to_attention[j]};
+        }
+      }
+    });
+  });
+  for (std::int64_t j = 0; j < size; ++j) {
+    double sum = 0;
+    for (std::size_t at = static_cast<std::size_t>(j); at < of_parts.size(); at += row_size) {
+      sum += of_parts[at];
+    }
+    attention[j] = static_cast<S>(sum);
+  }
+}
+
+template <class T>
+void source_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
+                           const Sum<T>* grad, T* sources) {
+  using S = Sum<T>;
+  const std::int64_t heads = inputs.shape.heads, size = inputs.shape.size();
+  EdgesBySource(edges).for_sources([&](const OutEdges& run) {
+    std::vector<S> of_source(static_cast<std::size_t>(size));
+    run_widest(edges.is_portable, [&]() GZ_INLINED {
+      S* const __restrict to = of_source.data();
+      std::int64_t at = 0;
+      const std::int64_t last_edge = run.count() - kPrefetchAhead;
+      for (std::int64_t s = run.first; s < run.last; ++s) {
+        std::fill_n(to, size, S{0});
+        for (; at < run.ends[s - run.first]; ++at) {
+          const auto [dst, edge] = run.edges[at];
+          if (at < last_edge) {
+            const OutEdge ahead = run.edges[at + kPrefetchAhead];
+            prefetch_row(inputs.destinations[ahead.dst], size);
+            prefetch_row(inputs.of_edges[ahead.edge], size);
+          }
+          for_sums(inputs, s, dst, edge, [&](std::int64_t j, std::int64_t h, S sum) GZ_INLINED {
+            const S weight = grad[edge * heads + h] * inputs.attention[j];
+            to[j] += weight * (sum > 0 ? S{1} : inputs.slope);
+          });
+        }
+        store_row<T>(to, size, sources + s * size);
+      }
+    });
+  });
+}
+
+#define GZ_NEIGHBOR_SCORE(T)                                                            \
+  template void neighbor_score<T>(const GroupedEdges&, const ScoreInputs<T>&, Sum<T>*); \
+  template void neighbor_score_backward<T>(const GroupedEdges&, const ScoreInputs<T>&,  \
+                                           const Sum<T>*, T*, Sum<T>*, T*);             \
+  template void source_score_backward<T>(const GroupedEdges&, const ScoreInputs<T>&,    \
+                                         const Sum<T>*, T*);
+GZ_NEIGHBOR_SCORE(float)
+GZ_NEIGHBOR_SCORE(double)
+GZ_NEIGHBOR_SCORE(Float16)
+GZ_NEIGHBOR_SCORE(BFloat16)
+
+}  // namespace gz
