@@ -1,9 +1,10 @@
 """What a sweep over a store reads ahead: the rows that a run of batches needs, all at once.
 
-A window of a training epoch is made of batches that were sampled. A sweep takes all neighbours, so
-that what its batches need is known from the topology alone: batches that wait take no memory, and
-what is read for them is as large as the budget allows. Each row is read once for such a block, in
-the order of the file. While batches of one block are computed, the next one is read.
+A training epoch reads for a window of batches that were sampled. A sweep takes all neighbours, so
+the topology alone says what its batches need: they are not sampled before their rows are there, and
+take no memory until then. So a block has as many batches as there is room for rows. Each row is
+read once for a block, in the order of the file. While the batches of one block are computed, the
+next block is read.
 """
 
 from __future__ import annotations
@@ -110,9 +111,9 @@ class Block:
 
 
 class Source:
-    """Where blocks come from; as a plan of batches sees it, the rows that it gathers.
+    """Reads blocks; and is what a plan of batches asks which rows it is to gather.
 
-    A thread that reads holds on to this, and to no loader.
+    The thread that reads keeps this alive, and no loader.
 
     Args:
         contents: The store's files.
@@ -137,7 +138,8 @@ class Source:
         self.bounds = bounds
         self.graph = graph
         self.is_cancelled = threading.Event()
-        self.none: dict[str, _core.PagedRows] = {}  # by number of the plan's paged rows
+        # What the plan is made with: no rows of these files, in the order in which it asked.
+        self.none: dict[str, _core.PagedRows] = {}
         self._types = list(graph.node_types)
         self._dst_type = self._types.index(node_type)
         self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
@@ -268,19 +270,19 @@ class Blocks:
             self.waited += perf_counter() - begun
             columns = self.plan.columns
             if block.error is None:
-                # Of edges that end elsewhere, there are none.
+                # A block has no rows of edges that end elsewhere; those stay empty.
                 columns = self._columns.with_loaded(list((self.source.none | block.rows).values()))
             reads = self.reads + block.reads
-            # At once: an exception that strikes before finds all of it to be done again.
+            # All at once: if an exception strikes before, all of it is done again.
             self.plan.columns, self.reads = columns, reads
             self.topology_bytes += block.topology_bytes
             self._block, self._next = block, None
-            block.rows.clear()  # when the last of its batches is made, they are gone
+            block.rows.clear()  # the plan has them, until the last of its batches is made
         if self._block.error is not None:
             raise self._block.error
 
     def delivered(self, first_row: int, num_edges: int) -> None:
-        """A batch was: those before it are nobody's any more."""
+        """A batch was delivered, so that those before it are not used any more."""
         block = self._block
         assert block is not None
         if self._next is None and first_row >= int(self.source.bounds[block.first]):

@@ -280,11 +280,12 @@ class _Epoch:
         """What it may use of a budget of memory; None where all is in memory."""
         loader = self._loader
         files = self._files = loader._files()
-        if files is None or files.quotas is None:
+        plan = self._plan()
+        if plan is None or files is None or files.quotas is None:
             return None
         size = loader._size_in(files)
         window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
-        loader._plan_by(files).columns.read_into(files.quotas.windows, window)
+        plan.columns.read_into(files.quotas.windows, window)
         return files.quotas.begin(loader.num_workers, size)
 
     def request(self, index: Any, key: int) -> Request:

@@ -86,7 +86,8 @@ class KeyedIndices(Steady[tuple[Any, int], KeyedIndex]):
         self._indices = indices
         self._done = done
         self._generator = generator
-        self._drawn = torch.full((), -1)  # in place: an exception finds the key drawn or not
+        # Drawn in place, so that it is either drawn or not, whenever an exception strikes.
+        self._drawn = torch.full((), -1)
         self._epoch_key: int | None = None
         self._is_cut = False
 
@@ -94,8 +95,8 @@ class KeyedIndices(Steady[tuple[Any, int], KeyedIndex]):
         try:
             super()._take()
         except BaseException as error:
-            # An exception that leaves a generator ends it: whoever goes on is not to take that for
-            # the end of the epoch.
+            # An exception ends a generator for good. That is not the end of the epoch, and must
+            # not be taken for it.
             is_over = getattr(self._indices, "gi_frame", self) is None
             self._is_cut = self._is_cut or (is_over and is_struck(error))
             raise
@@ -212,7 +213,7 @@ class KeyedLoader:
             value = Positions(len(value))
         if name == "prefetch_factor" and value is None and self._prepares_none:
             value = 0
-        # The class has it already; as an attribute it makes the loader refer to itself.
+        # The class has this method. As an attribute it would make the loader refer to itself.
         if name == "collate_fn" and getattr(value, "__self__", None) is self:
             return
         super().__setattr__(name, value)

@@ -1,9 +1,10 @@
-"""Iterating although exceptions strike from outside: Ctrl-C, whatever a signal handler raises.
+"""Iterating on after an exception from outside: Ctrl-C, or what a signal handler raises.
 
-Python runs signal handlers between its own instructions, also after a call has returned and before
-what it returned is kept. Nothing strikes inside one call of a C function, nor between plain stores
-and the ``return`` behind them. What is handed from one iterator to the next is therefore taken by
-one such call, ``deque.extend(islice(iterator, 1))``, and given up by such a store.
+Python runs signal handlers between its own instructions. So an exception may strike after a call
+has returned and before the result is stored, and the result would be lost. It cannot strike within
+one call of a C function, nor between plain stores and the ``return`` behind them. Therefore an item
+is taken from an iterator by one C call, ``deque.extend(islice(iterator, 1))``, and removed from the
+deque by a plain store.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ Made = TypeVar("Made")
 
 
 class Steady(Iterator[Made], Generic[Item, Made]):
-    """What is made of each of some items, of which none is lost and none comes twice.
+    """Makes something of each item; none is lost and none comes twice, whatever strikes.
 
-    An item stays here until what was made of it is returned: who iterates on after an exception
-    gets what it would have got.
+    An item stays here until what was made of it is returned. Whoever iterates on after an exception
+    gets what would have come without it.
 
     Args:
         items: To be taken one by one.
@@ -54,10 +55,10 @@ class Steady(Iterator[Made], Generic[Item, Made]):
 
 
 def is_struck(error: BaseException) -> bool:
-    """Whether an exception is not the fault of what it left: a signal handler raised it.
+    """Whether a signal handler raised an exception, and not the code that it went through.
 
-    All but ``Exception`` are taken to be such (``KeyboardInterrupt``, ``SystemExit``). A handler is
-    known by its argument: the frame that it was called from.
+    What is no ``Exception`` (``KeyboardInterrupt``, ``SystemExit``) counts as such. A handler is
+    recognised by its argument, the frame that it was called from.
     """
     if not isinstance(error, Exception):
         return True

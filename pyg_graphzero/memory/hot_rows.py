@@ -20,7 +20,8 @@ def choose_hot_rows(
 ) -> dict[str, Tensor | int]:
     """Which rows of each file stay in memory, or which groups of small ones.
 
-    The first ones, so many, where rows lie in the order of their use, and where nobody knows it.
+    A number stands for the first so many: where rows lie in the order of their use, or where it is
+    not known how often each is used.
     """
     owners: dict[str, str | None] = {}
     for t in contents.schema.node_types:

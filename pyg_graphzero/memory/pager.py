@@ -38,18 +38,19 @@ from pyg_graphzero.util.system import private_rss
 
 log = logging.getLogger("pyg_graphzero")
 
-# So few batches tell how large they are.
+# So many batches are enough to tell how large they are.
 _FEW_BATCHES = 4
-# How long batches are kept that tell which plan reads fastest, and what they may take of the budget
-# meanwhile.
+# Plans are compared by what they would read for some batches: how long these are sampled, and what
+# share of the budget they may take meanwhile.
 _KEEP_SECONDS = 1.0
 _KEEP_SHARE = 0.1
-# What neighbours may take that are read for a few batches at once, until there is a plan.
+# Until there is a plan: what neighbours may take that are read for a few batches at once.
 _TRIAL_BYTES = 64 << 20
-# An epoch has a say in what stays in memory if it has so many times the batches of the one that
-# decided; so loaders that alternate do not take turns, and few decisions are ever made.
+# The plan is made anew for an epoch of so many times the batches of the one that it was made for.
+# So loaders that alternate do not change it in turn, and few plans are ever made.
 _LONGER = 2
-# Batches that are larger by less have to do with fewer at a time: a few samples say no more.
+# And for batches that are larger by this; of others that are larger there are fewer at a time. A
+# few samples are no more exact than that.
 _LARGER = 1.25
 
 
@@ -91,7 +92,7 @@ class Pager:
         return None if self.files is None else self.files.plan
 
     def use(self, files: PagedFiles) -> None:
-        """Has epochs begin with another plan from now on; for who wants to compare some."""
+        """Has epochs go by another plan from now on, to compare it with the one that was chosen."""
         self.files = files
 
     def files_for(self, loader: BatchSource) -> PagedFiles:

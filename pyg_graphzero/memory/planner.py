@@ -1,4 +1,4 @@
-"""Which way to divide a budget reads fastest: some are tried on batches, and nothing is read.
+"""Which way to divide a budget reads fastest: some are simulated for a few batches.
 
 What stays in memory is a hit in every epoch; what windows are read into makes them longer, so that
 batches share more reads. Which of the two is worth more depends on the graph, the seeds, the rows'
@@ -21,14 +21,16 @@ from pyg_graphzero.memory.plan import (
 )
 from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 
-#: Shares of rows that stay in memory: from the default one as far up, or else down, as it gets
-#: better.
+#: Shares of rows that stay in memory, in the order in which they are tried: upwards from the
+#: default while it gets better; if the first is no better, downwards.
 UP, DOWN = (0.6, 0.75, 0.9), (0.2,)
-#: No further one is tried after so many seconds.
+#: After so many seconds no further one is tried.
 SECONDS = 1.0
-# Another way must be so much faster: the batches at hand are not those to come.
+# Another share is taken if it needs less than this part of the time: the batches at hand are not
+# those to come, so that a small gain says nothing.
 _WORTH = 0.98
-# A window that uses less of its memory, or is so much shorter than meant, was guessed wrongly.
+# How many rows a window reads was guessed wrongly if it uses less than this share of its memory, or
+# has less than this share of the batches that were meant for it.
 _OFF = 0.85
 
 

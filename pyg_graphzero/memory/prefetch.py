@@ -1,8 +1,8 @@
 """Files that are to be in memory, read into the page cache at the disk's full speed.
 
-What is mapped comes page by page where it is touched: some thousand random reads a second, of a
-disk that reads on at a gigabyte a second. A store that fits is read once, from front to back, while
-the first batches are made.
+A mapped file is read page by page as it is touched, at some ten thousand pages a second, by a disk
+that reads a gigabyte a second in a row. So a store that fits is read once, from front to back,
+while the first batches are made.
 """
 
 from __future__ import annotations

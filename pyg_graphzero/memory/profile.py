@@ -24,14 +24,16 @@ from pyg_graphzero.store.schema import EdgeType
 SECONDS = 3.0
 #: Batches that are counted, at most.
 MOST_BATCHES = 512
-# Where a batch sampler of the user's decides.
+# Seeds of a batch, where the user's own batch sampler decides how many there are.
 _BATCH_SIZE = 1024
 # Batches asked for ahead, for each thread, and what those that wait may take.
 _AHEAD = 2
 _AHEAD_BYTES = 64 << 20
-# Seeds are shuffled, all of them, where they are no more than so many times those that are used.
+# All seeds are shuffled if they are at most this many times those that are used; else some are
+# drawn.
 _SHUFFLED = 16
-# Keys of batches that are kept: none of those that are counted, or that a store is ordered by.
+# Keys of the batches that are kept begin here: they must be other batches than those that are
+# counted, and than those that a store was ordered by.
 _KEPT_KEY = 1 << 40
 
 

@@ -1,9 +1,9 @@
 """What each of the epochs under way may use of a store's budget.
 
 One epoch has all that the budget leaves for windows and batches ahead. When a second one begins,
-the first gives up what it has read and not gathered, and from then on both have half; how far each
-is ahead follows as batches are consumed. Nobody waits for anybody, and no more is taken than there
-is: what is left to an epoch may be little for a while, never nothing.
+the first forgets what it has read and not gathered, and from then on each has half. An epoch that
+is further ahead than its half asks for no more batches until enough of them are consumed. Epochs do
+not wait for each other: one may have little for a while, but always enough for one batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import MemoryPlan
 
-# Of a window, what an epoch that is alone leaves for samples of one that may begin.
+# An epoch that is alone leaves this part of a window (one in so many) to one that may begin.
 _SPARE = 4
 
 
@@ -58,10 +58,10 @@ class EpochQuota:
 
 
 class EpochQuotas:
-    """Those of one store.
+    """The quotas of one store's epochs.
 
     Args:
-        plan: Of its budget; one that reads.
+        plan: By which its budget is divided; not all is in memory.
 
     Attributes:
         windows: Where rows are read into.
@@ -69,7 +69,7 @@ class EpochQuotas:
 
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
-        # Weakly: of an epoch that failed to begin, nobody is left to give it back.
+        # Weakly: nobody gives back the quota of an epoch that failed to begin.
         self._under_way: WeakSet[EpochQuota] = WeakSet()
         self.windows = _core.WindowRoom(plan.window, plan.windows)
 

@@ -84,8 +84,8 @@ class Simulation:
         plan: That way.
         steady: Windows once everything that stays in memory is there.
         first: Windows from an empty memory on; none unless asked for.
-        fills: Rows that stay in memory and are read once, of all batches that were rehearsed and
-            of a whole epoch.
+        fills: How many of the rows that stay in memory are asked for: by the batches at hand, and
+            by a whole epoch. Each is read once.
     """
 
     plan: MemoryPlan
@@ -144,7 +144,7 @@ def _paged(
     """The number of the list that a file's rows go by, and what would be read of it."""
     column = case.contents.column(file.name)
     bits = group_bits_of(file.row_bytes)
-    # Where rows are ordered by their use, or were, the first ones stay.
+    # The first ones stay where rows lie in the order of their use, or where they are said to.
     room = plan.hot[file.name] // max(1, file.row_bytes << bits)
     rows = chosen.get(file.name, room)
     forecast = _core.ReadForecast(
@@ -205,7 +205,7 @@ def _windows(
         window.planning = perf_counter() - begun
         at += window.count
         windows.append(window)
-    # The last one may be cut short where an epoch's would not be.
+    # The last window is shorter than in an epoch if batches end within it.
     is_cut = not is_whole and len(windows) > 1 and windows[-1].count < windows[0].count
     return windows[:-1] if is_cut else windows
 
