@@ -24,7 +24,7 @@ OTHERS = {
     "kCheckGrain",
     # They decide what comes out: which neighbours, which codes, how wide an id is.
     "results": "kNarrowNodes kMaxNeighbors kUnrolled kSampledRows kTileColumns kSpreadBins "
-    "kBinShift kOctavesBelow kExponentShift kLanes",
+    "kBinShift kOctavesBelow kExponentShift kLanes kParts",
     # How much there is at most, where nothing goes on after it.
     "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxPoolThreads kMaxIdle kLarge kTasks",
     # Reads that measure a disk, and how many are under way.
