@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sampling/neighbor_sampler.h"
@@ -27,6 +29,16 @@ inline Seen everything(const Sample& sample) {
     add(edges.slot);
   }
   return all;
+}
+
+// For one node type and one edge type.
+inline SampleRequest request(std::span<const std::int64_t> seeds,
+                             std::vector<std::int64_t> fanout) {
+  SampleRequest made;
+  made.seeds = {{0, seeds}};
+  made.num_neighbors = {std::move(fanout)};
+  made.key = 7;
+  return made;
 }
 
 // One node type, one edge type: the ring of scratch.h.

@@ -17,8 +17,7 @@
 #include "arrays/memory_pool.h"
 #include "base/errors.h"
 #include "check.h"
-#include "pipeline/pipeline.h"
-#include "sampling_support.h"
+#include "pipeline_support.h"
 #include "scratch.h"
 
 using namespace gz;
@@ -261,14 +260,12 @@ TEST(a_paged_topology_is_sampled_again_after_an_error) {
                                     std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
     const NeighborSampler sampler({ring.nodes}, {{0, 0, csc_of(topology, rows)}});
     const std::vector<std::int64_t> seeds{3, 200, 399};
-    SampleRequest request;
-    request.seeds = {{0, seeds}};
-    request.num_neighbors = {{3, 2}};
     {
       const CutShort cut(ring.path, topology->indices_offset() + 40);
-      CHECK_THROWS(OsError, "truncated", sampler.sample(request));
+      CHECK_THROWS(OsError, "truncated", sampler.sample(request(seeds, {3, 2})));
     }
-    CHECK(everything(sampler.sample(request)) == everything(ring.sampler().sample(request)));
+    CHECK(everything(sampler.sample(request(seeds, {3, 2}))) ==
+          everything(ring.sampler().sample(request(seeds, {3, 2}))));
   }
 }
 
@@ -282,16 +279,7 @@ TEST(a_pipeline_goes_on_after_rows_were_lost) {
   plan->paged.push_back({0, paged(make_files(dir, kRows, 1), ResidentRows::first(kRows, 0, 200))});
   plan->windows = std::make_shared<WindowRoom>(WindowLimits{4, 1 << 20});
   plan->columns.push_back({0, {nullptr, kRows, kRow, kRow}, 0, 0});
-  const auto recipe = std::make_shared<const Recipe>(
-      Recipe{[&](std::vector<Seeds> seeds, BatchKey key, int threads) {
-               SampleRequest request;
-               request.seeds = std::move(seeds);
-               request.num_neighbors = {{3, 3}};
-               request.key = key;
-               request.threads = threads;
-               return sampler.sample(request);
-             },
-             plan, false});
+  const auto recipe = recipe_of(sampler, plan);
   Pipeline pipeline(2, 1 << 30);
   const auto submit = [&] {
     for (std::int64_t k = 0; k < 8; ++k) {
@@ -320,11 +308,9 @@ TEST(a_hop_brings_many_new_nodes) {
   const Ring ring(5000, 400);
   const std::vector<std::int64_t> seeds{4990};
   for (const bool disjoint : {false, true}) {
-    SampleRequest request;
-    request.seeds = {{0, seeds}};
-    request.num_neighbors = {{-1, -1}};
-    request.disjoint = disjoint;
-    const Sample sample = ring.sampler().sample(request);
+    SampleRequest asked = request(seeds, {-1, -1});
+    asked.disjoint = disjoint;
+    const Sample sample = ring.sampler().sample(asked);
     CHECK(sample.num_sampled_nodes[0] == std::vector<std::int64_t>{1, 400, 400});
     CHECK(sample.num_sampled_edges[0] == std::vector<std::int64_t>{400, 160'000});
     for (std::int64_t i = 0; i < sample.nodes[0].size(); ++i) {

@@ -25,7 +25,7 @@ HgtSampler sampler_of(const Ring& ring) {
   return HgtSampler({ring.nodes}, {{0, 0, csc_of(Topology::open(ring.path))}});
 }
 
-HgtRequest request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> num_samples) {
+HgtRequest hgt_request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> num_samples) {
   HgtRequest made;
   made.seeds = {{0, seeds}};
   made.num_samples = {std::move(num_samples)};
@@ -41,7 +41,7 @@ TEST(hgt_keeps_its_contract) {
     const Ring ring(5000, degree);
     const std::vector<std::int64_t> seeds{7, 4999, 7, 0};  // a duplicate keeps its place
     for (const std::int64_t k : {0LL, 3LL, 1000LL}) {
-      const Sample sample = sampler_of(ring).sample(request(seeds, {k, 2}));
+      const Sample sample = sampler_of(ring).sample(hgt_request(seeds, {k, 2}));
       const auto& nodes = sample.nodes[0];
       const auto& [row, col, slot] = sample.edges[0];
       CHECK(std::equal(seeds.begin(), seeds.end(), nodes.data()));
@@ -75,13 +75,15 @@ TEST(hgt_refuses_bad_requests) {
   const HgtSampler sampler = sampler_of(ring);
   const std::vector<std::int64_t> good{1}, negative{1, -1}, beyond{10};
   CHECK_THROWS(std::out_of_range, "seed 1: found node -1, expected 0 <= node < 10",
-               sampler.sample(request(negative, {1})));
-  CHECK_THROWS(std::out_of_range, "seed 0: found node 10", sampler.sample(request(beyond, {1})));
-  CHECK_THROWS(std::invalid_argument, "num_samples: found -1", sampler.sample(request(good, {-1})));
-  HgtRequest elsewhere = request(good, {1});
+               sampler.sample(hgt_request(negative, {1})));
+  CHECK_THROWS(std::out_of_range, "seed 0: found node 10",
+               sampler.sample(hgt_request(beyond, {1})));
+  CHECK_THROWS(std::invalid_argument, "num_samples: found -1",
+               sampler.sample(hgt_request(good, {-1})));
+  HgtRequest elsewhere = hgt_request(good, {1});
   elsewhere.seeds[0].node_type = 1;
   CHECK_THROWS(std::invalid_argument, "node type 1", sampler.sample(elsewhere));
-  CHECK(sampler.sample(request(good, {INT64_MAX})).nodes[0].size() == 3);
+  CHECK(sampler.sample(hgt_request(good, {INT64_MAX})).nodes[0].size() == 3);
   CHECK_THROWS(FormatError, "num_src, num_dst",
                HgtSampler({11}, {{0, 0, csc_of(Topology::open(ring.path))}}));
 }
@@ -93,12 +95,13 @@ TEST(hgt_over_garbage) {
     const Ring ring(1000, 10);
     for (const char byte : {'\xFF', '\x7F', '\x80', '\x01'}) {
       overwrite(ring.path, kHeaderBytes + 8 * 500, std::string(8 * 501, byte));
-      CHECK_THROWS(FormatError, "ring.gl: indptr[", sampler_of(ring).sample(request(seeds, hops)));
+      CHECK_THROWS(FormatError, "ring.gl: indptr[",
+                   sampler_of(ring).sample(hgt_request(seeds, hops)));
     }
     const Ring other(1000, 10);
     overwrite(other.path, kHeaderBytes + 8192, std::string(40'000, '\xFF'));
     CHECK_THROWS(FormatError, "ring.gl: indices: found node 4294967295",
-                 sampler_of(other).sample(request(seeds, hops)));
+                 sampler_of(other).sample(hgt_request(seeds, hops)));
   }
 }
 
@@ -112,8 +115,8 @@ TEST(hgt_over_a_file_that_is_cut) {
     const HgtSampler unchecked({100'000}, {{0, 0, csc}});
     const HgtSampler checked = sampler_of(ring);
     std::filesystem::resize_file(ring.path, kHeaderBytes + 100);
-    CHECK_THROWS(OsError, "was truncated", unchecked.sample(request(seeds, hops)));
-    CHECK_THROWS(FormatError, "file size: found 4196", checked.sample(request(seeds, hops)));
+    CHECK_THROWS(OsError, "was truncated", unchecked.sample(hgt_request(seeds, hops)));
+    CHECK_THROWS(FormatError, "file size: found 4196", checked.sample(hgt_request(seeds, hops)));
   }
 }
 
@@ -122,7 +125,7 @@ TEST(hgt_does_not_depend_on_threads) {
   const HgtSampler sampler = sampler_of(ring);
   std::vector<std::int64_t> seeds;
   for (std::int64_t v = 0; v < 5000; ++v) seeds.push_back(v * 7 % 50'000);
-  HgtRequest asked = request(seeds, {500, 500});
+  HgtRequest asked = hgt_request(seeds, {500, 500});
   asked.threads = 1;
   const Seen expected = everything(sampler.sample(asked));
   std::vector<Seen> found(4);

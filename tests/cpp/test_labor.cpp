@@ -50,11 +50,8 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
 }
 
 SampleRequest labor_request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> fanout) {
-  SampleRequest made;
-  made.seeds = {{0, seeds}};
-  made.num_neighbors = {std::move(fanout)};
+  SampleRequest made = request(seeds, std::move(fanout));
   made.labor = Labor{};
-  made.key = 7;
   return made;
 }
 

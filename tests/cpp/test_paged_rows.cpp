@@ -14,8 +14,7 @@
 
 #include "base/errors.h"
 #include "check.h"
-#include "pipeline/pipeline.h"
-#include "sampling_support.h"
+#include "pipeline_support.h"
 #include "scratch.h"
 
 using namespace gz;
@@ -68,8 +67,6 @@ ResidentRows random_rows(std::mt19937_64& random, std::int64_t num_rows) {
   return ResidentRows::of(num_rows, bits, kept);
 }
 
-BatchRequest request(std::uint64_t key) { return {{{0, {1, 2, 3}, {}}}, key}; }
-
 // Samples a ring and gathers a row for every node, from memory or from paged rows.
 struct Loading {
   Loading(const Table& table, std::shared_ptr<PagedRows> rows, WindowLimits window)
@@ -82,16 +79,7 @@ struct Loading {
       plan->windows = std::make_shared<WindowRoom>(window);
       plan->columns.back().paged = 0;
     }
-    recipe = std::make_shared<Recipe>(
-        Recipe{[this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
-                 SampleRequest asked;
-                 asked.seeds = std::move(seeds);
-                 asked.num_neighbors = {{4, 3}};
-                 asked.key = key;
-                 asked.threads = threads;
-                 return sampler.sample(asked);
-               },
-               plan, false});
+    recipe = recipe_of(sampler, plan);
   }
 
   Ring ring;
@@ -99,20 +87,8 @@ struct Loading {
   std::shared_ptr<Recipe> recipe;
 };
 
-bool same(const Batch& a, const Batch& b) {
-  const auto equal = [](const auto& x, const auto& y) {
-    return std::equal(x.data(), x.data() + x.size(), y.data(), y.data() + y.size());
-  };
-  return equal(a.nodes[0], b.nodes[0]) && equal(a.edges[0].index, b.edges[0].index) &&
-         equal(a.edges[0].slot, b.edges[0].slot) &&
-         equal(a.gathered.columns[0].rows, b.gathered.columns[0].rows);
-}
-
 Batch in_memory(const Table& table, std::uint64_t key) {
-  const Loading loading(table, nullptr, {});
-  Batch batch = sample_batch(*loading.recipe, request(key), 1);
-  gather_batch(*loading.recipe, batch, 1);
-  return batch;
+  return batch_of(*Loading(table, nullptr, {}).recipe, key);
 }
 
 }  // namespace
@@ -151,7 +127,7 @@ TEST(batches_that_read_are_those_in_memory) {
     ReadStats stats;
     for (std::uint64_t key = 0; key < 25; ++key) {
       for (; asked < 25 && asked < key + ahead; ++asked) {
-        pipeline.submit(loading.recipe, request(asked));
+        pipeline.submit(loading.recipe, batch_request(asked));
       }
       if (asked == 25) pipeline.flush();
       const auto batch = pipeline.next(60s);
@@ -168,7 +144,7 @@ TEST(a_consumer_that_waits_gets_a_short_window) {
   const Table table(scratch / "rows", 300);
   const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
   Pipeline pipeline(1, 1 << 30);
-  pipeline.submit(loading.recipe, request(1));
+  pipeline.submit(loading.recipe, batch_request(1));
   CHECK(pipeline.next(60s) != nullptr);  // though 49 others might follow
 }
 
@@ -177,7 +153,7 @@ TEST(a_flushed_window_does_not_wait_for_its_consumer) {
   const Table table(scratch / "rows", 300);
   const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
   Pipeline pipeline(2, 1 << 30);
-  for (std::uint64_t key = 0; key < 3; ++key) pipeline.submit(loading.recipe, request(key));
+  for (std::uint64_t key = 0; key < 3; ++key) pipeline.submit(loading.recipe, batch_request(key));
   pipeline.flush();
   for (int i = 0; i < 6000 && !pipeline.is_ready(); ++i) std::this_thread::sleep_for(10ms);
   CHECK(pipeline.is_ready());
@@ -233,7 +209,7 @@ TEST(batches_whose_windows_were_given_up_are_the_same) {
   const Table table(scratch / "rows", 400);
   const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {5, 1 << 30});
   Pipeline pipeline(2, 1 << 30);
-  for (std::uint64_t key = 0; key < 40; ++key) pipeline.submit(loading.recipe, request(key));
+  for (std::uint64_t key = 0; key < 40; ++key) pipeline.submit(loading.recipe, batch_request(key));
   pipeline.flush();
   std::int64_t rows = 0, wanted = 0;
   for (std::uint64_t key = 0; key < 40; ++key) {
@@ -252,7 +228,8 @@ TEST(a_slow_consumer_has_one_window_read_while_it_works_on_another) {
   for (const bool is_slow : {false, true}) {
     const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {8, 1 << 20});
     Pipeline pipeline(2, 1);  // or all would be gathered at once
-    for (std::uint64_t key = 0; key < 64; ++key) pipeline.submit(loading.recipe, request(key));
+    for (std::uint64_t key = 0; key < 64; ++key)
+      pipeline.submit(loading.recipe, batch_request(key));
     pipeline.flush();
     std::vector<int> begins;  // of windows
     for (int key = 0; key < 64; ++key) {
@@ -275,7 +252,8 @@ TEST(closing_a_pipeline_that_reads_does_not_hang) {
   for (int round = 0; round < 20; ++round) {
     const Loading loading(table, table.paged(ResidentRows::first(5000, 0, 5)), {3, 1 << 30});
     Pipeline pipeline(2, 1 << 30);
-    for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(loading.recipe, request(key));
+    for (std::uint64_t key = 0; key < 20; ++key)
+      pipeline.submit(loading.recipe, batch_request(key));
     if (round % 2 == 0) pipeline.next(60s);
     std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
     pipeline.close();

@@ -14,8 +14,7 @@
 
 #include "check.h"
 #include "pipeline/fork_gate.h"
-#include "pipeline/pipeline.h"
-#include "sampling_support.h"
+#include "pipeline_support.h"
 
 using namespace gz;
 using namespace gz::test;
@@ -25,8 +24,6 @@ namespace {
 
 constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
 
-BatchRequest request(std::uint64_t key) { return {{{0, {1, 2, 3}, {}}}, key}; }
-
 // Samples a ring and gathers one column by node.
 struct Loading {
   explicit Loading(std::int64_t num_nodes = 500) : ring(num_nodes, 8), sampler(ring.sampler()) {
@@ -35,39 +32,16 @@ struct Loading {
     plan->num_lists = 2;
     plan->columns.push_back(
         {0, {reinterpret_cast<const std::byte*>(column.data()), num_nodes, 8, 8}});
-    recipe = std::make_shared<Recipe>(
-        Recipe{[this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
-                 SampleRequest asked;
-                 asked.seeds = std::move(seeds);
-                 asked.num_neighbors = {{4, 3}};
-                 asked.key = key;
-                 asked.threads = threads;
-                 return sampler.sample(asked);
-               },
-               plan, false});
+    recipe = recipe_of(sampler, plan);
   }
 
-  Batch inline_batch(std::uint64_t key) const {
-    Batch batch = sample_batch(*recipe, request(key), 2);
-    gather_batch(*recipe, batch, 2);
-    return batch;
-  }
+  Batch inline_batch(std::uint64_t key) const { return batch_of(*recipe, key); }
 
   Ring ring;
   NeighborSampler sampler;
   std::vector<std::int64_t> column;
   std::shared_ptr<const Recipe> recipe;
 };
-
-bool same_bytes(const Batch& a, const Batch& b) {
-  const auto equal = [](const auto& x, const auto& y) {
-    const auto s = x.span(), t = y.span();
-    return std::equal(s.begin(), s.end(), t.begin(), t.end());
-  };
-  return equal(a.nodes[0], b.nodes[0]) && equal(a.edges[0].index, b.edges[0].index) &&
-         equal(a.edges[0].slot, b.edges[0].slot) &&
-         equal(a.gathered.columns[0].rows, b.gathered.columns[0].rows);
-}
 
 std::unique_ptr<Batch> wait(Pipeline& pipeline) {
   std::unique_ptr<Batch> batch;
@@ -98,9 +72,9 @@ TEST(batches_come_in_order_and_are_those_made_in_line) {
     Pipeline pipeline(threads, kPlenty);
     bool same = true;
     for (std::uint64_t key = 0; key < 60; ++key) {
-      pipeline.submit(loading.recipe, request(key));
+      pipeline.submit(loading.recipe, batch_request(key));
       if (key < 7) continue;
-      same = same && same_bytes(*wait(pipeline), loading.inline_batch(key - 7));
+      same = same && test::same(*wait(pipeline), loading.inline_batch(key - 7));
     }
     CHECK(same);
     CHECK(pipeline.num_pending() == 7);
@@ -112,7 +86,7 @@ TEST(an_error_comes_in_place_of_its_batch) {
     if (key % 3 == 1) throw std::out_of_range("batch " + std::to_string(key));
   });
   Pipeline pipeline(3, kPlenty);
-  for (std::uint64_t key = 0; key < 30; ++key) pipeline.submit(recipe, request(key));
+  for (std::uint64_t key = 0; key < 30; ++key) pipeline.submit(recipe, batch_request(key));
   for (std::uint64_t key = 0; key < 30; ++key) {
     if (key % 3 == 1) {
       CHECK_THROWS(std::out_of_range, "batch " + std::to_string(key), wait(pipeline));
@@ -127,7 +101,7 @@ TEST(batches_ahead_are_bounded_by_bytes) {
   std::atomic<int> begun{0};
   const auto recipe = doing([&](std::uint64_t) { ++begun; }, 1000);  // 8000 bytes each
   Pipeline pipeline(2, 25000);
-  for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(recipe, request(key));
+  for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(recipe, batch_request(key));
   std::this_thread::sleep_for(50ms);
   CHECK(begun.load() >= 1);
   CHECK(begun.load() <= 4);  // three fit; of the first two nobody knows how large they are
@@ -135,7 +109,7 @@ TEST(batches_ahead_are_bounded_by_bytes) {
   CHECK(begun.load() == 20);
 
   Pipeline tight(2, 1);  // nothing fits: one at a time
-  for (std::uint64_t key = 0; key < 20; ++key) tight.submit(recipe, request(key));
+  for (std::uint64_t key = 0; key < 20; ++key) tight.submit(recipe, batch_request(key));
   for (int i = 0; i < 20; ++i) wait(tight);
   CHECK(begun.load() == 40);
 }
@@ -144,7 +118,8 @@ TEST(patience_ends) {
   std::mutex held;
   std::unique_lock lock(held);
   Pipeline pipeline(1, kPlenty);
-  pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }), request(0));
+  pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }),
+                  batch_request(0));
   CHECK(pipeline.next(1ms) == nullptr);
   lock.unlock();
   CHECK(wait(pipeline) != nullptr);
@@ -157,11 +132,11 @@ TEST(closing_drops_what_is_not_begun) {
     std::this_thread::sleep_for(5ms);
   });
   Pipeline pipeline(2, kPlenty);
-  for (std::uint64_t key = 0; key < 1000; ++key) pipeline.submit(recipe, request(key));
+  for (std::uint64_t key = 0; key < 1000; ++key) pipeline.submit(recipe, batch_request(key));
   wait(pipeline);
   pipeline.close();
   CHECK(begun.load() < 100);
-  CHECK_THROWS(std::logic_error, "closed", pipeline.submit(recipe, request(0)));
+  CHECK_THROWS(std::logic_error, "closed", pipeline.submit(recipe, batch_request(0)));
   CHECK_THROWS(std::logic_error, "closed", pipeline.next(0ms));
   pipeline.close();
   CHECK(recipe.use_count() == 1);
@@ -172,7 +147,8 @@ TEST(closing_wakes_whoever_waits) {
     std::mutex held;
     std::unique_lock lock(held);
     Pipeline pipeline(1, kPlenty);
-    pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }), request(0));
+    pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }),
+                    batch_request(0));
     std::thread consumer([&] { CHECK_THROWS(std::logic_error, "closed", pipeline.next(10s)); });
     std::thread closer([&] { pipeline.close(); });
     consumer.join();
@@ -192,7 +168,7 @@ TEST(two_may_close_at_once) {
       --under_way;
     });
     auto pipeline = std::make_unique<Pipeline>(2, kPlenty);
-    for (std::uint64_t key = 0; key < 8; ++key) pipeline->submit(recipe, request(key));
+    for (std::uint64_t key = 0; key < 8; ++key) pipeline->submit(recipe, batch_request(key));
     while (begun.load() == 0) std::this_thread::yield();
     std::atomic<int> after{0};
     std::vector<std::thread> closers;
@@ -213,12 +189,12 @@ TEST(a_consumer_can_ask_what_is_left) {
   const auto recipe = doing([](std::uint64_t) {});
   Pipeline pipeline(1, kPlenty);
   CHECK(pipeline.newest() == 0 && pipeline.oldest() == 0);
-  pipeline.submit(recipe, request(0));
-  pipeline.submit(recipe, request(1), 7);
-  pipeline.submit(recipe, request(2));
+  pipeline.submit(recipe, batch_request(0));
+  pipeline.submit(recipe, batch_request(1), 7);
+  pipeline.submit(recipe, batch_request(2));
   CHECK(pipeline.newest() == 8 && pipeline.oldest() == 1);
   CHECK_THROWS(std::invalid_argument, "ticket: found 8, expected above 8",
-               pipeline.submit(recipe, request(3), 8));
+               pipeline.submit(recipe, batch_request(3), 8));
   wait(pipeline);
   CHECK(pipeline.oldest() == 7);
   wait(pipeline);
@@ -232,15 +208,15 @@ TEST(a_child_has_none_of_the_threads_and_all_of_the_memory) {
   const Recycling recycling;
   Pipeline pipeline(3, kPlenty);
   for (int round = 0; round < 20; ++round) {
-    for (std::uint64_t key = 0; key < 8; ++key) pipeline.submit(loading.recipe, request(key));
+    for (std::uint64_t key = 0; key < 8; ++key) pipeline.submit(loading.recipe, batch_request(key));
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(30);
       bool good = pipeline.orphaned();
       const Batch expected = loading.inline_batch(3);  // no lock was left behind
       Pipeline own(2, kPlenty);
-      own.submit(loading.recipe, request(3));
-      good = good && !own.orphaned() && same_bytes(*wait(own), expected);
+      own.submit(loading.recipe, batch_request(3));
+      good = good && !own.orphaned() && test::same(*wait(own), expected);
       pipeline.close();
       own.close();
       ::_exit(good ? 0 : 1);
@@ -270,12 +246,7 @@ struct PagedLoading : Loading {
     made->sampled.max_batches = max_batches;
     made->begin = [this](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
       ++begun;
-      SampleRequest asked;
-      asked.seeds = std::move(seeds);
-      asked.num_neighbors = {{4, 3}};
-      asked.key = key;
-      asked.threads = threads;
-      return paged->begin(std::move(asked));
+      return paged->begin(request_of(std::move(seeds), key, threads));
     };
     windowed = std::move(made);
   }
@@ -302,22 +273,22 @@ TEST(batches_sampled_together_are_those_made_in_line) {
       bool same = true;
       for (std::uint64_t key = 0; key < 40; ++key) {
         // Others between them, which do not wait.
-        pipeline.submit(key % 11 == 5 ? loading.recipe : loading.windowed, request(key));
+        pipeline.submit(key % 11 == 5 ? loading.recipe : loading.windowed, batch_request(key));
         if (key < 17) continue;
-        same = same && same_bytes(*wait(pipeline), loading.inline_batch(key - 17));
+        same = same && test::same(*wait(pipeline), loading.inline_batch(key - 17));
       }
       pipeline.flush();
       for (std::uint64_t key = 23; key < 40; ++key) {
-        same = same && same_bytes(*wait(pipeline), loading.inline_batch(key));
+        same = same && test::same(*wait(pipeline), loading.inline_batch(key));
       }
       CHECK(same && pipeline.num_pending() == 0);
     }
   }
   // In line, a batch is a window of one.
   const PagedLoading loading(4);
-  Batch batch = sample_batch(*loading.windowed, request(3), 2);
+  Batch batch = sample_batch(*loading.windowed, batch_request(3), 2);
   gather_batch(*loading.windowed, batch, 2);
-  CHECK(same_bytes(batch, loading.inline_batch(3)) && batch.topology_read.rows > 0);
+  CHECK(test::same(batch, loading.inline_batch(3)) && batch.topology_read.rows > 0);
 }
 
 TEST(a_window_is_sampled_when_it_is_full_or_wanted_or_the_last) {
@@ -325,7 +296,7 @@ TEST(a_window_is_sampled_when_it_is_full_or_wanted_or_the_last) {
   Pipeline pipeline(2, kPlenty);
   const auto submit = [&](std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t key = first; key < first + count; ++key) {
-      pipeline.submit(loading.windowed, request(key));
+      pipeline.submit(loading.windowed, batch_request(key));
     }
   };
   submit(0, 3);
@@ -352,7 +323,7 @@ TEST(errors_in_a_window_come_in_place_of_their_batches) {
   const PagedLoading loading(5);
   Pipeline pipeline(2, kPlenty);
   for (std::uint64_t key = 0; key < 10; ++key) {
-    BatchRequest asked = request(key);
+    BatchRequest asked = batch_request(key);
     if (key % 5 == 2) asked.seeds[0].nodes[1] = 500;
     pipeline.submit(loading.windowed, asked);
   }
@@ -360,7 +331,7 @@ TEST(errors_in_a_window_come_in_place_of_their_batches) {
     if (key % 5 == 2) {
       CHECK_THROWS(std::out_of_range, "seed 1: found node 500", wait(pipeline));
     } else {
-      CHECK(same_bytes(*wait(pipeline), loading.inline_batch(key)));
+      CHECK(test::same(*wait(pipeline), loading.inline_batch(key)));
     }
   }
 }
@@ -369,20 +340,21 @@ TEST(windows_ahead_are_bounded_by_bytes) {
   for (const bool gathers : {false, true}) {
     PagedLoading loading(4, gathers);
     const std::int64_t size = [&] {
-      Batch batch = sample_batch(*loading.windowed, request(0), 1);
+      Batch batch = sample_batch(*loading.windowed, batch_request(0), 1);
       gather_batch(*loading.windowed, batch, 1);
       return batch.bytes();
     }();
     loading.begun = 0;
     // The first window is sampled before anyone knows how large batches are.
     Pipeline pipeline(2, 3 * size);
-    for (std::uint64_t key = 0; key < 24; ++key) pipeline.submit(loading.windowed, request(key));
+    for (std::uint64_t key = 0; key < 24; ++key)
+      pipeline.submit(loading.windowed, batch_request(key));
     std::this_thread::sleep_for(30ms);
     if (!gathers) CHECK(loading.begun.load() <= 8);
     bool same = true;
     for (std::uint64_t key = 0; key < 24; ++key) {
       const auto batch = wait(pipeline);
-      same = same && (!gathers || same_bytes(*batch, loading.inline_batch(key)));
+      same = same && (!gathers || test::same(*batch, loading.inline_batch(key)));
     }
     CHECK(same && loading.begun.load() == 24);
   }

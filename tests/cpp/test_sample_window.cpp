@@ -187,13 +187,6 @@ struct PagedRing {
         pages(pages_of(*file, 10, 0)),
         sampler({nodes}, {{0, 0, csc_of(file, pages)}}) {}
 
-  SampleRequest request(const std::vector<std::int64_t>& seeds) const {
-    SampleRequest made;
-    made.seeds = {{0, seeds}};
-    made.num_neighbors = {{2, 2}};
-    return made;
-  }
-
   Ring ring;
   std::shared_ptr<const Topology> file;
   std::shared_ptr<PagedRows> pages;
@@ -237,7 +230,7 @@ TEST(windows_over_files_are_the_samples_over_maps) {
 TEST(a_window_reads_what_its_batches_share_once) {
   const PagedRing paged(20'000, 10);
   const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
-  const std::vector<SampleRequest> requests(4, paged.request(seeds));
+  const std::vector<SampleRequest> requests(4, request(seeds, {2, 2}));
   std::vector<SamplingRun> one = begin_all(paged.sampler, {requests.front()});
   std::vector<SamplingRun> four = begin_all(paged.sampler, requests);
   const ReadStats alone = sample_window(one, kPlenty).read;
@@ -253,10 +246,7 @@ TEST(pages_that_stay_in_memory_are_read_once) {
   const NeighborSampler sampler({20'000}, {{0, 0, csc_of(file, pages)}});
   pages->preload();
   const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
-  SampleRequest request;
-  request.seeds = {{0, seeds}};
-  request.num_neighbors = {{3, 3}};
-  std::vector<SamplingRun> runs = begin_all(sampler, {request});
+  std::vector<SamplingRun> runs = begin_all(sampler, {request(seeds, {3, 3})});
   const SampleWindow window = sample_window(runs, kPlenty);
   CHECK(window.read.rows > 0 && window.read.hits == window.read.rows && window.read.reads == 0);
 }
@@ -265,8 +255,8 @@ TEST(pages_that_stay_in_memory_are_read_once) {
 TEST(a_topology_cut_short_fails_the_batches_concerned) {
   const PagedRing paged(100'000, 5);
   const std::vector<std::int64_t> low{5, 40'000}, high{99'000}, other{7}, across{30'000, 99'999};
-  const std::vector<SampleRequest> requests{paged.request(low), paged.request(high),
-                                            paged.request(other), paged.request(across)};
+  const std::vector<SampleRequest> requests{request(low, {2, 2}), request(high, {2, 2}),
+                                            request(other, {2, 2}), request(across, {2, 2})};
   std::vector<Seen> expected;
   for (const auto& request : requests) expected.push_back(all_of(paged.sampler.sample(request)));
   std::filesystem::resize_file(paged.ring.path, paged.file->indices_offset() + 90'000 * 5 * 4);
@@ -293,8 +283,8 @@ TEST(a_topology_cut_short_fails_the_batches_concerned) {
 TEST(errors_of_one_batch_are_nobody_elses) {
   const PagedRing paged(1000, 10);
   const std::vector<std::int64_t> good{1, 2}, beyond{1000};
-  std::vector<SampleRequest> requests{paged.request(good), paged.request(beyond),
-                                      paged.request(good)};
+  std::vector<SampleRequest> requests{request(good, {2, 2}), request(beyond, {2, 2}),
+                                      request(good, {2, 2})};
   const Seen expected = all_of(paged.sampler.sample(requests[0]));
   const auto check = [&](const NeighborSampler& sampler) {
     std::vector<SamplingRun> runs = begin_all(sampler, requests);
@@ -308,7 +298,7 @@ TEST(errors_of_one_batch_are_nobody_elses) {
 
   // Ranks that lead out of the file.
   const std::vector<std::int64_t> far{900};
-  requests[1] = paged.request(far);
+  requests[1] = request(far, {2, 2});
   std::vector<std::int64_t> slots(10'000);
   std::iota(slots.begin(), slots.end(), 0);
   std::fill_n(slots.begin() + 9'000, 10, 10'000);
@@ -332,7 +322,7 @@ TEST(errors_of_one_batch_are_nobody_elses) {
 TEST(a_window_stops) {
   const PagedRing paged(1000, 10);
   const std::vector<std::int64_t> seeds{1, 2};
-  std::vector<SamplingRun> runs = begin_all(paged.sampler, {paged.request(seeds)});
+  std::vector<SamplingRun> runs = begin_all(paged.sampler, {request(seeds, {2, 2})});
   std::stop_source stop;
   stop.request_stop();
   CHECK(sample_window(runs, kPlenty, stop.get_token()).stopped);

@@ -64,14 +64,6 @@ void compare_id_maps(Key highest) {
   }
 }
 
-SampleRequest request(std::span<const std::int64_t> seeds, std::vector<std::int64_t> fanout) {
-  SampleRequest made;
-  made.seeds = {{0, seeds}};
-  made.num_neighbors = {std::move(fanout)};
-  made.key = 7;
-  return made;
-}
-
 }  // namespace
 
 TEST(id_map_against_unordered_map) {
