@@ -82,6 +82,11 @@ def edit_schema(store: Path, change: Any, rehash: bool = True) -> None:
     path = store / "store.json"
     body = json.loads(path.read_text())
     change(body)
+    write_body(path, body, rehash)
+
+
+def write_body(path: Path, body: dict[str, Any], rehash: bool) -> None:
+    """Writes a document, with the checksum that it should have or the one it has."""
     if rehash:
         body.pop("checksum", None)
         text = json.dumps(body, sort_keys=True, separators=(",", ":"))

@@ -202,20 +202,24 @@ def test_watch_sees_what_is_gone_again(tmp_path):
     file.write_bytes(os.urandom(8 * MIB))
     drop([file])
     script = f"""
-import sys, time
+import sys
 print("ready", flush=True); sys.stdin.readline()
 open({str(file)!r}, "rb").read()
 big = b"x" * (96 << 20)
-time.sleep(0.3)
+print("has it", flush=True); sys.stdin.readline()
 del big
 print("done", flush=True); sys.stdin.readline()
 """
     with child(script) as process:
         wait_for(process, "ready")
         with Watch(process.pid) as watch:
-            process.stdin.write("\n")
-            process.stdin.flush()
-            wait_for(process, "done")
+            for line in ("has it", "done"):
+                process.stdin.write("\n")
+                process.stdin.flush()
+                wait_for(process, line)
+                end = time.monotonic() + 30
+                while watch.peak["anon"] < 90 * MIB and time.monotonic() < end:
+                    time.sleep(0.01)
         now = memory(process.pid)
         process.stdin.write("\n")
     assert watch.peak["anon"] - now["anon"] > 90 * MIB

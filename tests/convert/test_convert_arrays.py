@@ -442,9 +442,7 @@ def reference(
     return rows
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pairs=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20),
     undirected=st.booleans(),

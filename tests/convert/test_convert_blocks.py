@@ -33,9 +33,7 @@ CELL = st.text(st.sampled_from('ab",\n# é'), max_size=12)
 MANNER = st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL])
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(CELL, CELL), min_size=1), quoting=MANNER)
 def test_blocks_are_whole_rows(
     tmp_path: Path, small: int, rows: list[tuple[str, str]], quoting: int

@@ -19,9 +19,7 @@ from pyg_graphzero.convert.spool import PrintedRows, RowSpool, TextSpool, WordRo
 from pyg_graphzero.store.rows import ArrayRows
 from pyg_graphzero.util.workspace import Workspace
 
-FAST = settings(
-    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FAST = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 

@@ -201,9 +201,7 @@ def test_ids_without_a_node_are_left_out(tmp_path: Path) -> None:
     assert edges_of(tmp_path / "t") == [(0, 1), (1, 2)]
 
 
-SETTINGS = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text(st.sampled_from('abé "\n'), min_size=1, max_size=4).map(
     lambda word: word.strip(" \t") or "x"
 )

@@ -315,9 +315,7 @@ def test_lines_inside_quotes(tmp_path: Path) -> None:
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), min_size=1).map(
     lambda text: text.strip(" \t") or "x"
 )
-FAST = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+FAST = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @FAST

@@ -15,7 +15,14 @@ from typing import Any
 
 import xxhash
 from outcome import note
-from store_files import COLUMN_FIELDS, TOPOLOGY_FIELDS, edit_schema, overwrite, set_field
+from store_files import (
+    COLUMN_FIELDS,
+    TOPOLOGY_FIELDS,
+    edit_schema,
+    overwrite,
+    set_field,
+    write_body,
+)
 
 from pyg_graphzero.store import schema
 
@@ -233,7 +240,7 @@ class Vandal:
             body = self._changed(body, note_as="store.json")
         rehash = self.rng.random() < 0.95
         body = body if isinstance(body, dict) else {"store": body}
-        _write_document(path, body, rehash)
+        write_body(path, body, rehash)
         self.done.touched.add("store/store.json")
         self.done.is_sealed |= rehash
         self.done.refused |= not rehash and json.loads(path.read_bytes()) != json.loads(before)
@@ -254,7 +261,7 @@ class Vandal:
         body = json.loads(path.read_bytes())
         for _ in range(self.rng.choice([1, 1, 2])):
             body = self._changed(body, note_as=path.name)
-        _write_document(path, body if isinstance(body, dict) else {"x": body}, True)
+        write_body(path, body if isinstance(body, dict) else {"x": body}, True)
         self.done.touched.add(str(path.relative_to(self.root)))
         return None
 
@@ -411,11 +418,3 @@ _STRINGS = [
     "../store/node/x.gd", "keys", "_store", "__class__", "x" * 5000, "node/../node/x.gd",
     "./node/x.gd", "node//x.gd",
 ]  # fmt: skip
-
-
-def _write_document(path: Path, body: dict[str, Any], rehash: bool) -> None:
-    if rehash:
-        body.pop("checksum", None)
-        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
-        body["checksum"] = xxhash.xxh64_hexdigest(text.encode())
-    path.write_text(json.dumps(body))

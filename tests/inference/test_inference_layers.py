@@ -230,7 +230,7 @@ def test_attributes_of_edges(request, kind):
         assert_equal(found, model(data.x, data.edge_index, edge_attr=data.edge_attr))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     num_nodes=st.integers(1, 60),
     num_edges=st.integers(0, 300),
@@ -646,7 +646,7 @@ def test_a_size_that_a_layer_gives_itself_is_kept(graph, products):
     modules.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     num_src=st.integers(1, 30),
     num_dst=st.integers(1, 30),
@@ -733,7 +733,7 @@ def test_products_on_a_gpu(graph, products, aggr):
     assert products[0].is_cuda
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     num_nodes=st.integers(1, 80),
     num_edges=st.integers(0, 300),

@@ -77,7 +77,7 @@ def few(tmp_path_factory):
     return coded_stores(tmp_path_factory.mktemp("few"), 60, 500)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     code=st.sampled_from(["float32", "float16", "bfloat16", "int8"]),
     first=st.integers(0, 300),

@@ -261,7 +261,7 @@ def test_too_little_names_what_is_enough():
 # What they are made of --------------------------------------------------------------------------
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     num_nodes=st.integers(1, 90),
     num_edges=st.integers(0, 400),
@@ -321,7 +321,7 @@ def reached(num_rows, rows):
     return _core.reach(builder, 1, np.array([0, 1]), 0, [1, 1], [0], 0, 1 << 20).rows[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.sets(st.integers(0, 299), max_size=200),
     at_once=st.integers(1, 50),

@@ -46,7 +46,7 @@ def needs(draw):
     return files, draw(st.integers(0, 10**9)), BatchSize(sampled, sampled * draw(st.integers(2, 9)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(needs(), st.integers(0, 10**12), st.integers(1, 8))
 def test_a_division_is_within_its_budget(need, extra, processes):
     files, baseline, batch = need
@@ -506,7 +506,7 @@ def test_free_memory_is_that_of_the_machine_at_most():
     assert 0 < free_memory() <= total
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     extra=st.integers(38, 90),
     batch_size=st.integers(1, 700),

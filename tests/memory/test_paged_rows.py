@@ -26,7 +26,7 @@ def plan_of(rows, table):
     return plan
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     num_rows=st.integers(1, 400),
     width=st.integers(1, 9),

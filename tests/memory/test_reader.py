@@ -47,7 +47,6 @@ def gather(
     return outs, disk.gather(column, lists, outs, **how)
 
 
-@settings(deadline=None)
 @given(
     lists=st.lists(st.lists(st.integers(0, 299), max_size=40), max_size=4),
     row_bytes=st.integers(1, 3000),
@@ -96,7 +95,7 @@ def test_plan_against_a_plain_loop(
 
 
 @pytest.mark.parametrize("reader", READERS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     rows=st.integers(1, 500),
     row_bytes=st.integers(1, 3000),

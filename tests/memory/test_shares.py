@@ -129,7 +129,7 @@ class Consumer:
             self.pending.append(None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     window=st.integers(4, costs.MAX_WINDOW),
     ready=st.integers(2, 4),

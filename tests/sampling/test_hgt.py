@@ -79,7 +79,7 @@ def check_edges(data, sampler, out):
         assert sorted(zip(out.col[name].tolist(), ids.tolist(), strict=True)) == sorted(want)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 2**31),
     counts=st.lists(st.sampled_from([0, 1, 3, 1000]), max_size=3),

@@ -36,7 +36,7 @@ def star(degree: int, **attrs) -> Data:
 # Disjoint ########################################################################################
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**31), fanout=st.sampled_from([[3, 2], [-1, -1], [2, 2, 2]]))
 def test_trees_share_no_node(seed, fanout):
     data = Data(edge_index=random_edges(40, 40, 150, seed), num_nodes=40)
@@ -325,7 +325,7 @@ def test_bad_weights(bad, shown):
 # Subgraph types ##################################################################################
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 2**31), disjoint=st.booleans())
 def test_induced_is_the_subgraph_of_the_sampled_nodes(seed, disjoint):
     data = Data(edge_index=random_edges(50, 50, 300, seed), num_nodes=50)

@@ -26,7 +26,7 @@ def sample(sampler, seeds, key=7, node_type=None):
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     num_nodes=st.integers(1, 60),
     num_edges=st.integers(0, 400),
@@ -56,7 +56,7 @@ def test_sample_is_what_the_definition_says(num_nodes, num_edges, fanouts, repla
     assert set(out.row.tolist()) | set(range(len(seeds))) >= set(range(out.node.numel()))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**31), replace=st.booleans(), k=st.sampled_from([-1, 1, 3]))
 def test_heterogeneous_sample_is_what_the_definition_says(seed, replace, k):
     graph = heterogeneous(seed)

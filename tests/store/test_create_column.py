@@ -261,7 +261,7 @@ def steps(draw):
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps=steps(), padded=st.booleans())
 def test_any_order_of_writes(tmp_path_factory, steps, padded: bool) -> None:
     path = write_store(Data(num_nodes=N), tmp_path_factory.mktemp("any") / "s")

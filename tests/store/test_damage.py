@@ -20,7 +20,7 @@ import chunks
 import pytest
 import pythons
 import torch
-from store_files import make_store, overwrite, set_field
+from store_files import overwrite, set_field
 from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
@@ -33,16 +33,6 @@ from pyg_graphzero.store.writer import StoreWriter
 X = "node/x.gd"
 TOPOLOGY = "edge/topology.gl"
 INDPTR, INDICES = 4096, 8192
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("pristine") / "store")
-
-
-@pytest.fixture
-def store(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "store"))
 
 
 def sample_all(store: Path, fanout: int, replace: bool = False) -> None:

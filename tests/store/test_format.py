@@ -17,7 +17,6 @@ from store_files import (
     Field,
     edit_schema,
     field,
-    make_store,
     overwrite,
     reseal,
     set_field,
@@ -30,16 +29,6 @@ from pyg_graphzero.store.columns import view_column
 
 X = "node/x.gd"
 TOPOLOGY = "edge/topology.gl"
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("pristine") / "store")
-
-
-@pytest.fixture
-def store(pristine: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(pristine, tmp_path / "store"))
 
 
 def open_file(path: Path) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from store_files import edit_schema, make_store
+from store_files import edit_schema
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError
@@ -23,11 +23,6 @@ from pyg_graphzero.cli import main
 from pyg_graphzero.util.documents import write_document
 
 PRECIOUS = b"precious" * 1000
-
-
-@pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_store(tmp_path_factory.mktemp("pristine") / "store")
 
 
 @pytest.fixture

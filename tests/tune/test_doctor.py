@@ -238,7 +238,7 @@ def test_command(skewed):
     assert nowhere.output.startswith("error: ")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     num_rows=st.integers(1, 400),
     width=st.integers(1, 40),
@@ -330,7 +330,7 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
     assert 0 < loader.stats().hits < loader.stats().rows
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     counts=st.lists(st.integers(0, 5), min_size=1, max_size=40),
     count=st.integers(0, 50),

@@ -116,7 +116,7 @@ def test_refusals():
         count_accesses(sampler, None, torch.tensor([300]), 1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(counts=st.lists(st.integers(0, 5), max_size=30), size=st.integers(0, 40))
 def test_the_hottest(counts, size):
     numbers = torch.tensor(counts, dtype=torch.int32)
@@ -125,7 +125,7 @@ def test_the_hottest(counts, size):
     assert found.tolist() == sorted(row for row in best if counts[row] > 0)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(lists=st.lists(st.lists(st.integers(0, 19), max_size=12), max_size=8))
 def test_kernels_against_their_definition(lists):
     counts = np.zeros(20, np.int32)
@@ -151,7 +151,7 @@ def test_orders_and_their_inverse(dtype):
 
 
 @chunks.both
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     counts=st.lists(st.integers(0, 5), max_size=30), hot=st.integers(0, 4), seed=st.integers(0, 99)
 )
