@@ -5,7 +5,7 @@ Everything here is arithmetic over sizes; :mod:`pyg_graphzero.memory.pager` acts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyg_graphzero.memory import costs
@@ -97,8 +97,8 @@ class MemoryPlan:
 
     memory: int
     baseline: int
-    held: dict[str, int]
-    hot: dict[str, int] = field(default_factory=dict)
+    held: Mapping[str, int]
+    hot: Mapping[str, int] = field(default_factory=dict)
     windows: int = 0
     window: int = 1
     plans: int = 0

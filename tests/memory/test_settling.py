@@ -320,3 +320,21 @@ def test_all_in_memory_gives_way_to_larger_batches(path, decisions):
     assert_same(epoch(small), expected)
     assert small.stats().rows > 0
     assert len(decisions) == 2
+
+
+def test_an_epoch_ends_with_the_plan_that_it_began_with(path):
+    """Also if its loader begins another epoch by then, with another plan."""
+    store = opened(path, 125 * MB)
+    small = loader_of(store, TRAIN[:600], 5)
+    under_way = iter(small)
+    next(under_way)
+    plan = store.division
+    epoch(loader_of(store, TRAIN, 500))
+    assert plan.is_whole
+    assert not store.division.is_whole
+    other = iter(small)
+    next(other)
+    assert sum(1 for _ in under_way) == len(small) - 1
+    assert under_way.iterator.stats.rows == 0
+    assert sum(1 for _ in other) == len(small) - 1
+    assert other.iterator.stats.rows > 0
