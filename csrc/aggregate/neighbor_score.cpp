@@ -10,17 +10,20 @@ constexpr std::int64_t kPrefetchAhead = 16;
 // Sums over all edges are taken in so many parts, however many threads there are.
 constexpr std::int64_t kParts = 64;
 
-// For every number of an edge's rows visit(its place in the row, its head, the sum of the three).
-template <class T, class Visit>
-GZ_INLINE void for_sums(const ScoreInputs<T>& inputs, std::int64_t source, std::int64_t dst,
-                        std::int64_t edge, const Visit& visit) {
-  const T* const a = inputs.sources[source];
-  const T* const b = inputs.destinations[dst];
-  const T* const c = inputs.of_edges[edge];
-  for (std::int64_t h = 0; h < inputs.shape.heads; ++h) {
-    const std::int64_t end = (h + 1) * inputs.shape.channels;
-    for (std::int64_t j = h * inputs.shape.channels; j < end; ++j) {
-      visit(j, h, widen(a[j]) + widen(b[j]) + widen(c[j]));
+// What an edge adds to gradients at a head: to that of one of its ends, and if wanted to that of
+// the vector; its own as well.
+template <bool kHasAttention, class T, class S>
+GZ_INLINE void add_grads(std::int64_t channels, const T* a, const T* b, const T* c,
+                         const S* attention, S weight, S slope, S* __restrict to_edge,
+                         S* __restrict to_end, S* __restrict to_attention) {
+  for (std::int64_t j = 0; j < channels; ++j) {
+    const S sum = widen(a[j]) + widen(b[j]) + widen(c[j]);
+    const S steepness = sum > 0 ? S{1} : slope;
+    const S back = weight * attention[j] * steepness;
+    to_end[j] += back;
+    if constexpr (kHasAttention) {
+      to_edge[j] = back;
+      to_attention[j] += weight * (sum * steepness);
     }
   }
 }
@@ -46,9 +49,10 @@ void neighbor_score(const GroupedEdges& edges, const ScoreInputs<T>& inputs, Sum
             const T* const b = inputs.destinations[d] + h * channels;
             const T* const c = inputs.of_edges[e] + h * channels;
             const Sum<T>* const weight = inputs.attention + h * channels;
+            const Sum<T> slope = inputs.slope;
             out[e * heads + h] = sum_over<Sum<T>>(channels, [&](std::int64_t j) GZ_INLINED {
               const Sum<T> sum = widen(a[j]) + widen(b[j]) + widen(c[j]);
-              return weight[j] * (sum > 0 ? sum : sum * inputs.slope);
+              return weight[j] * (sum > 0 ? sum : sum * slope);
             });
           }
         }
@@ -63,7 +67,8 @@ void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& in
   using S = Sum<T>;
   const std::int64_t* const src = edges.src.data();
   const std::int64_t* const bounds = edges.bounds.data();
-  const std::int64_t heads = inputs.shape.heads, size = inputs.shape.size();
+  const auto [heads, channels] = inputs.shape;
+  const std::int64_t size = inputs.shape.size();
   const auto row_size = static_cast<std::size_t>(size);
   if (of_edges != nullptr) clear_rest(edges, size, of_edges);
   const EdgePieces parts = EdgePieces::in_parts(edges, kParts);
@@ -71,9 +76,9 @@ void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& in
   parallel_for(parts.count(), 1, edges.threads, [&](std::int64_t begin, std::int64_t end) {
     std::vector<S> of_dst(row_size), of_attention(row_size), of_edge(row_size);
     run_widest(edges.is_portable, [&]() GZ_INLINED {
-      S* const __restrict to_dst = of_dst.data();
-      S* const __restrict to_attention = of_attention.data();
-      S* const __restrict to_edge = of_edge.data();
+      S* const to_dst = of_dst.data();
+      S* const to_attention = of_attention.data();
+      S* const to_edge = of_edge.data();
       for (std::int64_t part = begin; part < end; ++part) {
         double* const sums = of_parts.data() + part * size;
         const std::int64_t last = parts.first(part + 1);
@@ -83,13 +88,12 @@ void neighbor_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& in
           std::fill_n(to_attention, size, S{0});
           for (std::int64_t e = bounds[d]; e < bounds[d + 1]; ++e) {
             if (e < last_edge) prefetch_row(inputs.sources[src[e + kPrefetchAhead]], size);
-            for_sums(inputs, src[e], d, e, [&](std::int64_t j, std::int64_t h, S sum) GZ_INLINED {
-              const S weight = grad[e * heads + h];
-              const S slope = sum > 0 ? S{1} : inputs.slope;
-              to_edge[j] = weight * inputs.attention[j] * slope;
-              to_dst[j] += to_edge[j];
-              to_attention[j] += weight * (sum * slope);
-            });
+            for (std::int64_t h = 0; h < heads; ++h) {
+              const std::int64_t at = h * channels;
+              add_grads<true>(channels, inputs.sources[src[e]] + at, inputs.destinations[d] + at,
+                              inputs.of_edges[e] + at, inputs.attention + at, grad[e * heads + h],
+                              inputs.slope, to_edge + at, to_dst + at, to_attention + at);
+            }
             if (of_edges != nullptr) store_row<T>(to_edge, size, of_edges + e * size);
           }
           store_row<T>(to_dst, size, destinations + d * size);
@@ -111,11 +115,13 @@ template <class T>
 void source_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& inputs,
                            const Sum<T>* grad, T* sources) {
   using S = Sum<T>;
-  const std::int64_t heads = inputs.shape.heads, size = inputs.shape.size();
+  const auto [heads, channels] = inputs.shape;
+  const std::int64_t size = inputs.shape.size();
   EdgesBySource(edges).for_sources([&](const OutEdges& run) {
     std::vector<S> of_source(static_cast<std::size_t>(size));
     run_widest(edges.is_portable, [&]() GZ_INLINED {
-      S* const __restrict to = of_source.data();
+      S* const to = of_source.data();
+      S* const none = nullptr;
       std::int64_t at = 0;
       const std::int64_t last_edge = run.count() - kPrefetchAhead;
       for (std::int64_t s = run.first; s < run.last; ++s) {
@@ -127,10 +133,13 @@ void source_score_backward(const GroupedEdges& edges, const ScoreInputs<T>& inpu
             prefetch_row(inputs.destinations[ahead.dst], size);
             prefetch_row(inputs.of_edges[ahead.edge], size);
           }
-          for_sums(inputs, s, dst, edge, [&](std::int64_t j, std::int64_t h, S sum) GZ_INLINED {
-            const S weight = grad[edge * heads + h] * inputs.attention[j];
-            to[j] += weight * (sum > 0 ? S{1} : inputs.slope);
-          });
+          for (std::int64_t h = 0; h < heads; ++h) {
+            const std::int64_t at_head = h * channels;
+            add_grads<false>(channels, inputs.sources[s] + at_head,
+                             inputs.destinations[dst] + at_head, inputs.of_edges[edge] + at_head,
+                             inputs.attention + at_head, grad[edge * heads + h], inputs.slope, none,
+                             to + at_head, none);
+          }
         }
         store_row<T>(to, size, sources + s * size);
       }

@@ -127,6 +127,7 @@ GZ_INLINE S sum_over(std::int64_t count, const Term& term) {
   S lanes[kLanes] = {};
   std::int64_t j = 0;
   for (; j + kLanes <= count; j += kLanes) {
+#pragma GCC unroll 1  // left as a loop, which becomes vector code as a whole
     for (std::int64_t c = 0; c < kLanes; ++c) lanes[c] += term(j + c);
   }
   for (std::int64_t c = 0; j + c < count; ++c) lanes[c] += term(j + c);

@@ -40,6 +40,7 @@ def neighbor_sum(
         ``[num_dst, ...]`` of the type of ``x``; 0 where there are no in-edges.
 
     Example:
+        >>> import torch, pyg_graphzero as gz
         >>> x = torch.tensor([[1.0], [2.0], [4.0]])
         >>> src, bounds = torch.tensor([0, 2, 1]), torch.tensor([0, 2, 2, 3])
         >>> gz.nn.ops.neighbor_sum(x, src, bounds).tolist()

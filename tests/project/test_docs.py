@@ -188,6 +188,7 @@ def test_files_that_a_page_names_exist(page):
         "sampling.hgt",
         "inference.run",
         "inference.summary",
+        "nn.ops",
         "loader.hgt",
         "loader.neighbor",
         "loader.link",
