@@ -59,6 +59,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
     "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY"},
     "tune.forecast": {"_TIMED_BYTES", "_TIMED_ROWS"},
+    "nn.small": {"_LEAST", "_SEED"},
     "sampling.negatives": {"_ROUNDS"},
     "tune.optimize": {"_TOUCH_BATCH"},
     "tune.ranking": {"_AHEAD_BYTES"},
@@ -71,6 +72,7 @@ NAMELESS: dict[str, set[str]] = {
     "tune.doctor": {"64 << 20"},
     "loader.blocks": {"16 << 20"},
     "memory.paged": {"16 << 20"},
+    "nn.small": {"1 << 20"},
 }
 
 both = pytest.mark.parametrize("chunks", ["usual", "tiny"], indirect=True)
