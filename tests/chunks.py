@@ -60,6 +60,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY"},
     "tune.forecast": {"_TIMED_BYTES", "_TIMED_ROWS"},
     "nn.small": {"_LEAST", "_SEED"},
+    "sampling.hops": {"ALL"},
     "sampling.negatives": {"_ROUNDS"},
     "tune.optimize": {"_TOUCH_BATCH"},
     "tune.ranking": {"_AHEAD_BYTES"},
