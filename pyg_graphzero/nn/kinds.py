@@ -114,12 +114,17 @@ def looks_at_all_nodes(module: torch.nn.Module) -> bool:
     )
 
 
-def is_plain(module: MessagePassing) -> bool:
-    """Whether nothing but the sums of a convolution is looked at."""
+def is_plain(module: MessagePassing, also: tuple[str, ...] = ()) -> bool:
+    """Whether nothing but sums of rows is looked at, or means.
+
+    Args:
+        module: The convolution.
+        also: What else they may be reduced by.
+    """
     return (
         type(module) in FUSED
         and module.fuse
-        and module.aggr in _REDUCTIONS
+        and module.aggr in (*_REDUCTIONS, *also)
         and module.node_dim in (-2, 0)
         and not module.explain
         and not any(

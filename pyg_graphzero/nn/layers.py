@@ -18,6 +18,7 @@ import torch_geometric.typing
 from torch import Tensor
 from torch_geometric.nn import (
     GATConv,
+    GATv2Conv,
     GCNConv,
     RGCNConv,
     SAGEConv,
@@ -28,7 +29,14 @@ from torch_geometric.utils.sparse import index2ptr
 
 from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block, made_once
-from pyg_graphzero.nn.ops import neighbor_dot, neighbor_softmax, neighbor_sum
+from pyg_graphzero.nn.ops import (
+    neighbor_dot,
+    neighbor_max,
+    neighbor_min,
+    neighbor_score,
+    neighbor_softmax,
+    neighbor_sum,
+)
 from pyg_graphzero.sampling.hops import ALL
 
 # What adding up a number costs, in multiplications within a matrix product: it waits for memory.
@@ -121,7 +129,11 @@ def _sage(
 ) -> Tensor:
     if conv.project:
         src = conv.lin(src).relu()
-    out = neighbor_sum(src, block.src, block.bounds, mean=conv.aggr == "mean")
+    if conv.aggr in ("max", "min"):
+        extreme = neighbor_max if conv.aggr == "max" else neighbor_min
+        out = extreme(src, block.src, block.bounds)
+    else:
+        out = neighbor_sum(src, block.src, block.bounds, mean=conv.aggr == "mean")
     out = conv.lin_l(out)
     if conv.root_weight:
         out = out + conv.lin_r(dst)
@@ -129,7 +141,7 @@ def _sage(
 
 
 def _why_not_sage(conv: Any, given: dict[str, Any]) -> str | None:
-    if not kinds.is_plain(conv):
+    if not kinds.is_plain(conv, ("max", "min")):
         return f"aggr={conv.aggr!r}"
     return None
 
@@ -197,8 +209,14 @@ def _gat(
     share = neighbor_softmax(scores, edges.bounds)
     share = F.dropout(share, p=conv.dropout, training=conv.training)
     if first:
-        sums = _sums_by_head(src, edges, share)  # [num_dst, heads, columns]
-        out = torch.einsum("nhi,hoi->nho", sums, lin_src.weight.view(heads, width, -1))
+        weights = lin_src.weight.view(heads, width, -1)
+        out = torch.stack(
+            [
+                F.linear(neighbor_sum(src, edges.src, edges.bounds, share[:, head]), weights[head])
+                for head in range(heads)
+            ],
+            dim=1,
+        )
     else:
         out = neighbor_sum(rows, edges.src, edges.bounds, share)
     out = out.flatten(1) if conv.concat else out.mean(dim=1)
@@ -234,11 +252,27 @@ def _spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
     return rows.repeat_interleave(bounds.diff(), dim=0, output_size=count)
 
 
-def _sums_by_head(rows: Tensor, edges: Any, share: Tensor) -> Tensor:
-    sums = [
-        neighbor_sum(rows, edges.src, edges.bounds, share[:, head]) for head in range(share.size(1))
-    ]
-    return torch.stack(sums, dim=1)
+def _gatv2(
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
+) -> Tensor:
+    heads, width = conv.heads, conv.out_channels
+    edges = block.with_loops() if conv.add_self_loops else block
+    rows = conv.lin_l(src).view(-1, heads, width)
+    own = (
+        rows[: block.num_dst]
+        if conv.share_weights and not apart
+        else conv.lin_r(dst).view(-1, heads, width)
+    )
+    scores = neighbor_score(
+        rows, own, conv.att, edges.src, edges.bounds, negative_slope=conv.negative_slope
+    )
+    share = neighbor_softmax(scores, edges.bounds)
+    share = F.dropout(share, p=conv.dropout, training=conv.training)
+    out = neighbor_sum(rows, edges.src, edges.bounds, share)
+    out = out.flatten(1) if conv.concat else out.mean(dim=1)
+    if conv.res is not None:
+        out = out + conv.res(dst)
+    return out if conv.bias is None else out + conv.bias
 
 
 def _transformer(
@@ -310,6 +344,7 @@ LAYERS: dict[type, Layer] = {
     ),
     RGCNConv: Layer("trimmed; sums of rows, by relation", _rgcn, _why_not_rgcn),
     GATConv: Layer("trimmed; attention in one pass", _gat, _why_not_gat),
+    GATv2Conv: Layer("trimmed; attention in one pass", _gatv2, _why_not_gat),
     TransformerConv: Layer("trimmed; attention in one pass", _transformer, _why_not_gat),
 }
 #: Those whose message is the neighbour's row.
