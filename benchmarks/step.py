@@ -50,16 +50,18 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     made.add_argument("--rounds", type=int, default=7)
-    made.add_argument("--batch", type=Path, help=argparse.SUPPRESS)
+    made.add_argument("--batch", type=Path, help="where the batch is kept, for the next run too")
+    made.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
     args = made.parse_args(argv)
-    if args.batch is not None:
+    if args.peak:
         print(json.dumps(_peak(args)))
         return
     results: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "batch.pt"
-        batch = _sampled(args)
-        torch.save(batch, path)
+        path = args.batch or Path(folder) / "batch.pt"
+        if not path.exists():
+            torch.save(_sampled(args), path)
+        batch = torch.load(path, weights_only=False)
         print(f"{machine()}")
         print(f"{batch.num_nodes:,} nodes, {batch.edge_index.size(1):,} edges a batch")
         for model in args.models:
@@ -182,7 +184,7 @@ def _high_water(step: Callable[[], None]) -> int:
 
 def _peak_of(name: str, model: str, batch: Path, args: argparse.Namespace) -> int:
     words = [
-        "--only", name, "--models", model, "--batch", str(batch), "--dim", str(args.dim),
+        "--only", name, "--models", model, "--peak", "--batch", str(batch), "--dim", str(args.dim),
         "--hidden", str(args.hidden), "--heads", str(args.heads), "--fanout",
         *map(str, args.fanout), "--batch-size", str(args.batch_size),
     ]  # fmt: skip

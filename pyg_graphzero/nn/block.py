@@ -56,6 +56,17 @@ class Block:
         """The rows of its destinations."""
         return rows.narrow(0, 0, self.num_dst) if len(rows) > self.num_dst else rows
 
+    def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of its sources, to be summed and nothing else, and those of its destinations.
+
+        The two are one tensor's rows, so that gradients meet again in the memory of the first.
+        """
+        src = self.sources(rows)
+        if not (torch.is_grad_enabled() and rows.requires_grad):
+            return src, self.destinations(src)
+        found: tuple[Tensor, Tensor] = _Both.apply(src, self.num_dst)
+        return found
+
     def edge_index(self) -> Tensor:
         """Its edges, ``[2, num_edges]``."""
         return self.edges.plain()[:, : self.num_edges]
@@ -83,6 +94,25 @@ class Block:
         )
         bounds = bounds[: self.num_dst + 1]
         return Edges(src[: int(bounds[-1])], bounds)
+
+
+class _Both(torch.autograd.Function):
+    """A tensor and its first rows. A slice's own gradient would be as large as the tensor."""
+
+    @staticmethod
+    def forward(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        return rows.view_as(rows), rows.narrow(0, 0, count)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Any) -> None:
+        ctx.count = inputs[1]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, summed: Tensor, first: Tensor) -> tuple[Tensor, None]:
+        # The gradient of a sum is nobody else's.
+        summed[: ctx.count] += first
+        return summed, None
 
 
 def _with_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:

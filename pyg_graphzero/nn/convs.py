@@ -181,7 +181,10 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
     is_pair = isinstance(x, tuple | list)
     src, dst = x if is_pair else (x, x)
     block = Block(edge_index, runner.hops, step.need)
-    src, dst = block.sources(src), block.destinations(dst)
+    if is_pair or not plan.layer.only_sums(conv):
+        src, dst = block.sources(src), block.destinations(dst)
+    else:
+        src, dst = block.both(src)
     for ((name, place), value), reach in zip(step.inputs, step.reach, strict=True):
         if place is None and name in given:
             given[name] = runner.cut(given[name], value, step.need + reach)

@@ -20,6 +20,8 @@ from torch_geometric.nn import (
     GATConv,
     GATv2Conv,
     GCNConv,
+    GINConv,
+    GraphConv,
     RGCNConv,
     SAGEConv,
     TransformerConv,
@@ -55,12 +57,14 @@ class Layer:
             arguments, and whether rows of both were given apart.
         why_not: Says what of the convolution's settings and arguments is not computed so.
         reach: How many hops further than its own the edges lie of which it is given values.
+        only_sums: Rows of sources are summed, and not looked at otherwise.
     """
 
     what: str
     compute: Compute
     why_not: Callable[[Any, dict[str, Any]], str | None]
     reach: int = 1
+    only_sums: Callable[[Any], bool] = lambda conv: False
 
     def __call__(
         self, conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
@@ -136,8 +140,16 @@ def _sage(
         out = neighbor_sum(src, block.src, block.bounds, mean=conv.aggr == "mean")
     out = conv.lin_l(out)
     if conv.root_weight:
-        out = out + conv.lin_r(dst)
+        out = _add_product(out, conv.lin_r, dst)
     return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
+
+
+def _add_product(out: Tensor, lin: Any, rows: Tensor) -> Tensor:
+    """``out + lin(rows)``, in the memory of ``out`` where nothing else has to happen."""
+    hooks = lin._forward_hooks or lin._forward_pre_hooks
+    if hooks or lin.bias is not None or not (out.dtype == rows.dtype == lin.weight.dtype):
+        return out + lin(rows)
+    return out.addmm_(rows, lin.weight.t())
 
 
 def _why_not_sage(conv: Any, given: dict[str, Any]) -> str | None:
@@ -335,7 +347,12 @@ def _why_not_rgcn(conv: Any, given: dict[str, Any]) -> str | None:
 
 
 LAYERS: dict[type, Layer] = {
-    SAGEConv: Layer("trimmed; sums of rows", _sage, _why_not_sage),
+    SAGEConv: Layer(
+        "trimmed; sums of rows",
+        _sage,
+        _why_not_sage,
+        only_sums=lambda conv: not conv.project and conv.aggr not in ("max", "min"),
+    ),
     GCNConv: Layer(
         "trimmed; weighted sums of rows, by the degrees of the batch",
         _gcn,
@@ -348,6 +365,11 @@ LAYERS: dict[type, Layer] = {
     TransformerConv: Layer("trimmed; attention in one pass", _transformer, _why_not_gat),
 }
 #: Those whose message is the neighbour's row.
-propagated = Layer("trimmed; sums of rows", _propagated, lambda conv, given: None)
+propagated = Layer(
+    "trimmed; sums of rows",
+    _propagated,
+    lambda conv, given: None,
+    only_sums=lambda conv: type(conv) in (GINConv, GraphConv),
+)
 #: All others.
 messages = Layer("trimmed; a message for each edge", as_pyg_does, lambda conv, given: None)
