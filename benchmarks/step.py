@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 import torch_geometric.typing
@@ -51,6 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     made.add_argument("--rounds", type=int, default=7)
     made.add_argument("--batch", type=Path, help="where the batch is kept, for the next run too")
+    made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
     made.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
     args = made.parse_args(argv)
     if args.peak:
@@ -70,16 +72,20 @@ def main(argv: list[str] | None = None) -> None:
                 for name in args.only
                 if (work := _step(name, model, batch, args)) is not None
             }
+            if args.dgl is not None:
+                works["DGL"] = _dgl(model, batch, Path(folder) / "batch.npz", args)
             rounds = in_turns(works, args.rounds)
             works.clear()
             results[model] = {
                 name: {
                     **{
-                        key: statistics.median(each[key] for each in rounds[name])
+                        key: statistics.median(_timed(each)[key] for each in rounds[name])
                         for key in ("seconds", "cpu_seconds")
                     },
-                    "min_seconds": min(each["seconds"] for each in rounds[name]),
-                    "peak_bytes": None if name == "products" else _peak_of(name, model, path, args),
+                    "min_seconds": min(_timed(each)["seconds"] for each in rounds[name]),
+                    "peak_bytes": None
+                    if name in ("products", "DGL")
+                    else _peak_of(name, model, path, args),
                 }
                 for name in rounds
             }
@@ -141,6 +147,34 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
         optimizer.step()
 
     return step
+
+
+def _dgl(model: str, batch: Any, path: Path, args: argparse.Namespace) -> Callable[[], Any]:
+    """Steps of DGL's layers in a process of its own, which says how long each took."""
+    np.savez(
+        path,
+        x=batch.x.numpy(),
+        y=batch.y[: args.batch_size].numpy(),
+        edge_index=batch.edge_index.numpy(),
+        nodes=batch.num_sampled_nodes,
+        edges=batch.num_sampled_edges,
+        widths=[args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES],
+        heads=args.heads,
+    )
+    script = Path(__file__).parent / "harness" / "dgl_step.py"
+
+    def step() -> Any:
+        words = [args.dgl, str(script), str(path), model, "1"]
+        run = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(run.stdout.splitlines()[-1])
+
+    return step
+
+
+def _timed(each: dict[str, Any]) -> dict[str, Any]:
+    """A round; that of another process has measured itself."""
+    found: dict[str, Any] = each.get("value", each)
+    return found
 
 
 def _products(batch: Any, args: argparse.Namespace) -> Callable[[], None]:
