@@ -130,14 +130,9 @@ def make_loader(
 
 
 def forward(model: torch.nn.Module, batch: Data) -> tuple[Tensor, Tensor]:
-    """Logits of the seeds and their labels; layers leave out rows that later ones do not need."""
-    out = model(
-        batch.x,
-        batch.edge_index,
-        num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-        num_sampled_edges_per_hop=batch.num_sampled_edges,
-    )
-    return out[: batch.batch_size], batch.y[: batch.batch_size].view(-1).long()
+    """Logits of the seeds, which come first, and their labels."""
+    size = batch.batch_size
+    return model(batch.x, batch.edge_index)[:size], batch.y[:size].view(-1).long()
 
 
 # Training ---------------------------------------------------------------------------------------
@@ -155,13 +150,14 @@ class Training:
         self.nodes, num_classes = read_split(self.store)
         self.data = make_data(self.store)
         torch.manual_seed(args.seed)  # all ranks begin with the same weights
-        self.model = GraphSAGE(
+        model = GraphSAGE(
             self.data.num_features,
             args.hidden,
             num_layers=len(args.num_neighbors),
             out_channels=num_classes,
             dropout=args.dropout,
-        ).to(args.device)
+        )
+        self.model = gz.nn.accelerate(model.to(args.device))
         torch.manual_seed(args.seed + 1 + ranks.rank)  # dropout
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=args.lr)
         self.loader = make_loader(

@@ -21,7 +21,7 @@ from pyg_graphzero.loader import NeighborLoader
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-from wordnet_sage import build_model, forward
+from wordnet_sage import accelerated, build_model, forward
 
 from wordnet import load_graph, random_split
 
@@ -102,11 +102,18 @@ def score(model: torch.nn.Module, loader: Any) -> float:
 
 
 def train(
-    data: Data, args: argparse.Namespace, options: dict[str, Any], seed: int, epochs: int
+    data: Data,
+    args: argparse.Namespace,
+    options: dict[str, Any],
+    seed: int,
+    epochs: int,
+    is_accelerated: bool = True,
 ) -> float:
     """The score after the last epoch; evaluation is the same whatever the options."""
     args.seed = seed
     model = build_model(data, args)
+    if is_accelerated:
+        accelerated(model)
     loader = training_loader(data, args, options)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
