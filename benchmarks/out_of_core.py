@@ -83,12 +83,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     made.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the features")
     made.add_argument("--memory", help="limit, such as 2GB, instead of a share")
-    made.add_argument(
-        "--trim",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="layers leave out what no seed hears of (trim_to_layer): less memory and time",
-    )
     made.add_argument("--row-cache", help="bytes of graphbolt's cache; what is left by default")
     made.add_argument(
         "--topology-memory", help="limit for topology out of core; 3/4 of the topology by default"
@@ -108,7 +102,7 @@ def serve(task: Task, tell: Tell) -> None:
     contestant = CONTESTANTS[task.do](task)
     trainer = None
     if task.hidden:
-        trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, task.trim, task.hidden)
+        trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden)
     took = time.perf_counter() - start
     tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
     checked = False
@@ -194,7 +188,7 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
     def run(name: str, group: str, do: str, store: str, cold: bool = True, **more: Any) -> Run:
         task = Task(
             do, str(stores.folder / store), seeds=SEEDS, fanout=args.fanout,
-            batch_size=args.batch_size, trim=args.trim, seed=args.seed, **{"limit": limit} | more,
+            batch_size=args.batch_size, model=args.model, seed=args.seed, **{"limit": limit} | more,
         )  # fmt: skip
         path = args.stock_path if group == "stock" else None
         return Run(name, group, task, cold, args.patience, path, lambda: stores.make(store))

@@ -217,6 +217,7 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None) -> Run:
         "batches": args.batches,
         "seconds": args.patience if phase in ("stock", "graphzero") else args.seconds,
         "hidden": args.hidden,
+        "model": args.model,
         "seed": args.seed,
         "options": options,
     }

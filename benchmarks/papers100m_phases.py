@@ -128,8 +128,9 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
         edge_ids=False,
     )
     next(iter(loader))  # the first loader that begins decides what stays in memory
+    # Before the batches that are kept: those of an accelerated model know their hops.
+    trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden)
     looks = validation(task, data)
-    trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, True, task.hidden)
     tell({"event": "ready", "seconds": 0.0, "facts": {"epoch_batches": len(loader)}})
     pace = Pace(task, tell)
     warm_up = max(1, int(_WARM_UP * min(task.batches, len(loader))))
@@ -245,7 +246,7 @@ def stock(task: Task, tell: Tell) -> dict[str, Any]:
     begin = time.perf_counter()
     contestant = Stock(task)
     # torch-sparse does not tell which nodes are of which hop: nothing can be trimmed.
-    trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, False, task.hidden)
+    trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, "stock", task.hidden)
     took = time.perf_counter() - begin
     tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
     step = lambda batch: trainer.step(contestant.trainable(batch))  # noqa: E731
@@ -395,9 +396,8 @@ def test(task: Task, data: Any, seed: int, fanout: list[int]) -> float:
         )
 
     layers = max(1, len(fanout))
-    trainer = Trainer(
-        Data(), None, layers, NUM_CLASSES, bool(fanout), task.hidden or 128, dropout=0.5
-    )
+    model = task.model if fanout else "stock"
+    trainer = Trainer(Data(), None, layers, NUM_CLASSES, model, task.hidden or 128, dropout=0.5)
     batches = loader(MASKS["train"], True)
     for _ in range(task.epochs):
         for batch in batches:

@@ -16,6 +16,7 @@ from pyg_graphzero.bench.data import prepare
 from pyg_graphzero.bench.report import facts, summary, tables, write_report
 from pyg_graphzero.bench.run import run as run_bench
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
+from pyg_graphzero.bench.training import MODELS
 from pyg_graphzero.convert import convert as run_convert
 from pyg_graphzero.errors import FormatError, GraphZeroError
 from pyg_graphzero.pyg.stores import open as open_store
@@ -425,6 +426,12 @@ def doctor(
 )
 @click.option(
     "--threads", callback=_list(click.IntRange(min=1)), metavar="1,2", help="For sampling alone."
+)
+@click.option(
+    "--models",
+    callback=_list(click.Choice(MODELS)),
+    metavar="A,B",
+    help=f"For training: some of {', '.join(MODELS)}.",
 )
 @click.option("--batches", type=click.IntRange(min=1), help="Batches per round.")
 @click.option("--rounds", type=click.IntRange(min=1), help="Timed rounds.")

@@ -32,7 +32,7 @@ class Task:
         batches: Of an epoch at most; 0 for as many as there are.
         seconds: No batch is begun later than this long after an epoch began.
         hidden: Width of the model, where something is trained; else None.
-        trim: Whether training leaves out what a layer does not need.
+        model: How the model is computed, where something is trained.
         seed: Of shuffling, sampling and training.
         options: What single tasks want besides.
     """
@@ -50,7 +50,7 @@ class Task:
     batches: int = 0
     seconds: float = 600.0
     hidden: int | None = None
-    trim: bool = True
+    model: str = "trimmed"
     seed: int = 0
     options: dict[str, Any] = field(default_factory=dict)
 

@@ -16,6 +16,7 @@ import torch
 
 from pyg_graphzero.bench.entrant import ENVIRONMENT
 from pyg_graphzero.bench.process import Clock
+from pyg_graphzero.bench.training import MODELS
 from pyg_graphzero.util.machine import machine, storage
 
 OUT = Path("benchmarks/out")
@@ -60,6 +61,7 @@ def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> No
         default=training_memory,
         help="of the limit, what is left for a model and its training",
     )
+    made.add_argument("--model", choices=MODELS, default="trimmed", help="how it is computed")
     made.add_argument("--stock-path", help="added to PYTHONPATH of stock PyG, for torch-sparse")
     made.add_argument("--seed", type=int, default=0)
     made.add_argument("--keep", action="store_true", help="leave what is made for the next run")

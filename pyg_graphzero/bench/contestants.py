@@ -47,6 +47,11 @@ class Contestant(ABC):
         return None
 
     @classmethod
+    def cannot_train(cls, model: str | None) -> str | None:
+        """Why its batches will not do for this model of ``training.MODELS``, or None."""
+        return None
+
+    @classmethod
     @abstractmethod
     def place(cls, cold: bool) -> str:
         """Where the graph lies when a round begins."""
@@ -145,6 +150,15 @@ class StockPyG(_Loaders):
         if cls._backend() is not None:
             return None
         return "PyG needs pyg-lib or torch-sparse to sample, and neither is installed"
+
+    @classmethod
+    def cannot_train(cls, model: str | None) -> str | None:
+        """Its batches are plain; what torch-sparse samples is not counted by hop."""
+        if model == "accelerated":
+            return "nn.accelerate needs batches of pyg_graphzero.loader"
+        if model == "trimmed" and cls._backend() == "torch-sparse":
+            return "PyG counts nodes and edges by hop with pyg-lib alone"
+        return None
 
     @classmethod
     def place(cls, cold: bool) -> str:

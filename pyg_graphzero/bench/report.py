@@ -100,8 +100,8 @@ def tables(report: dict[str, Any]) -> list[Table]:
         made.append(
             Table(
                 f"Training, ms per batch; parts: compute + loader's CPU time ÷ {cores} cores",
-                ["case", "by", "epoch", "compute", "loader's CPU", "epoch ÷ parts"],
-                [_training(each, cores) for each in training],
+                ["case", "by", "epoch", "compute", "loader's CPU", "epoch ÷ parts", "speed-up"],
+                [_training(each, training, cores) for each in training],
             )
         )
     return made
@@ -132,15 +132,22 @@ def _memory(each: dict[str, Any]) -> list[str]:
     return [each["case"], each["contestant"], *mib, str(peak["processes"]), read, ready]
 
 
-def _training(each: dict[str, Any], cores: int) -> list[str]:
+def _training(each: dict[str, Any], training: list[dict[str, Any]], cores: int) -> list[str]:
     epoch, compute, loader = (
         median(each[f"{kind}seconds_per_batch"]) for kind in ("", "compute_", "loader_cpu_")
+    )
+    # Its own first model, with as many workers.
+    base = next(
+        other
+        for other in training
+        if (other["contestant"], other["workers"]) == (each["contestant"], each["workers"])
     )
     return [
         each["case"],
         each["contestant"],
         *(number(1e3 * value) for value in (epoch, compute, loader)),
         f"{epoch / (compute + loader / cores):.2f}",
+        f"{_seconds(base) / epoch:.1f}×",
     ]
 
 

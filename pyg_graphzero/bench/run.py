@@ -64,12 +64,15 @@ def run(settings: Settings, path: Path, say: Callable[[str], None]) -> dict[str,
         file = Path(scratch) / "seeds.pt"
         torch.save(dataclasses.asdict(seeds), file)
         for case in settings.cases():
-            missing = WORKLOADS[case.workload].missing(seeds)
+            missing = WORKLOADS[case.workload].missing(seeds, case.model)
             if missing is not None:
                 notes.append(f"{case} left out: {missing}")
                 continue
+            reasons = {name: CONTESTANTS[name].cannot_train(case.model) for name in names}
+            notes += [f"{case} by {name} left out: {why}" for name, why in reasons.items() if why]
+            playing = [name for name in names if reasons[name] is None]
             say(str(case))
-            results += _play(case, names, settings, path, file)
+            results += _play(case, playing, settings, path, file)
     held = min((share for each in results for share in each["cached"]), default=1.0)
     if not settings.cold and held < _WARM:
         notes.append(f"not quite warm: the page cache held as little as {held:.0%} of the store")
@@ -119,6 +122,7 @@ def _play(
                 workers=case.workers,
                 threads=case.threads,
                 seed=settings.seed,
+                model=case.model,
             ),
             settings.cold,
         )

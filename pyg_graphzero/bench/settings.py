@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from pyg_graphzero.bench.training import MODELS
+
 
 @dataclass(frozen=True)
 class Case:
@@ -14,15 +16,18 @@ class Case:
         workload: Name of the workload.
         workers: ``num_workers`` of the loaders; None where there is no loader.
         threads: Threads of torch and of the sampler; None leaves them as they are by default.
+        model: How the model is computed, one of ``MODELS``; None where nothing is trained.
     """
 
     workload: str
     workers: int | None = None
     threads: int | None = None
+    model: str | None = None
 
     def __str__(self) -> str:
         count, unit = (self.threads, "thread") if self.workers is None else (self.workers, "worker")
-        return f"{self.workload}, {count} {unit}{'' if count == 1 else 's'}"
+        model = "" if self.model is None else f", {self.model} model"
+        return f"{self.workload}{model}, {count} {unit}{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Settings:
             of links is of a quarter as many.
         workers: ``num_workers`` to try.
         threads: Sampling threads to try.
+        models: Ways to compute the model to try, some of ``MODELS``.
         batches: Batches per round.
         rounds: Timed rounds per case and contestant.
         cold: Whether the store's files are dropped from the page cache before every round.
@@ -49,6 +55,7 @@ class Settings:
     batch_size: int
     workers: tuple[int, ...]
     threads: tuple[int, ...]
+    models: tuple[str, ...]
     batches: int
     rounds: int
     cold: bool = False
@@ -60,8 +67,13 @@ class Settings:
         for workload in self.workloads:
             if workload == "sample":
                 cases += [Case(workload, threads=count) for count in self.threads]
-            else:
-                cases += [Case(workload, workers=count) for count in self.workers]
+                continue
+            models = self.models if workload == "train" else (None,)
+            cases += [
+                Case(workload, workers=count, model=model)
+                for count in self.workers
+                for model in models
+            ]
         return cases
 
 
@@ -74,6 +86,7 @@ _STANDARD: dict[str, Any] = {
     "batch_size": 1024,
     "workers": (0, 2),
     "threads": (1,),
+    "models": MODELS,
     "batches": 10,
     "rounds": 3,
 }

@@ -1,4 +1,4 @@
-"""The model that training is measured with: GraphSAGE, one layer per hop."""
+"""The model that training is measured with: GraphSAGE, a layer per hop, computed in three ways."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import torch.nn.functional as F
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import GraphSAGE, to_hetero
 
+from pyg_graphzero.nn import accelerate
+
+#: As PyG has it; trimmed by PyG's own means (``trim_to_layer``); by ``nn.accelerate``.
+MODELS = ("stock", "trimmed", "accelerated")
 _HIDDEN_CHANNELS = 128
 
 
@@ -21,8 +25,8 @@ class Trainer:
         node_type: Type of the seed nodes.
         num_layers: Layers.
         num_classes: Classes of the seed nodes.
-        trim: A layer leaves out nodes and edges that no seed hears of any more (PyG's
-            ``trim_to_layer``): the same result, with less memory and time. One node type only.
+        model: One of ``MODELS``: the same result, with less and less memory and time. The last
+            two need batches that count their nodes and edges by hop.
         hidden_channels: Width of the layers between.
         dropout: Share of what these pass on that is left out in training.
 
@@ -30,7 +34,7 @@ class Trainer:
         model: What is trained; its layers have their sizes after the first step.
 
     Raises:
-        ValueError: ``trim`` with several types of nodes.
+        ValueError: ``model`` is none of them, or cannot be had of this graph.
     """
 
     def __init__(
@@ -39,19 +43,23 @@ class Trainer:
         node_type: str | None,
         num_layers: int,
         num_classes: int,
-        trim: bool = False,
+        model: str = "stock",
         hidden_channels: int = _HIDDEN_CHANNELS,
         dropout: float = 0.0,
     ) -> None:
         self._node_type = node_type
-        self._trim = trim
         hetero = isinstance(data, HeteroData)
-        if trim and hetero:
-            raise ValueError("trim: found HeteroData, expected Data")
-        model: torch.nn.Module = GraphSAGE(
+        why_not = cannot_compute(model, hetero)
+        if why_not is not None:
+            raise ValueError(f"model={model!r}: {why_not}")
+        self._is_trimmed = model == "trimmed"
+        self.model: torch.nn.Module = GraphSAGE(
             (-1, -1) if hetero else -1, hidden_channels, num_layers, num_classes, dropout=dropout
         )
-        self.model = to_hetero(model, data.metadata()) if hetero else model
+        if hetero:
+            self.model = to_hetero(self.model, data.metadata())
+        if model == "accelerated":
+            accelerate(self.model)
         self._optimizer: torch.optim.Optimizer | None = None
 
     def step(self, batch: Any) -> float:
@@ -83,14 +91,23 @@ class Trainer:
         return right / max(1, total)
 
     def _forward(self, batch: Any) -> torch.Tensor:
-        if self._trim:
+        if self._is_trimmed:
             return self.model(
                 batch.x.float(),
                 batch.edge_index,
                 num_sampled_nodes_per_hop=batch.num_sampled_nodes,
                 num_sampled_edges_per_hop=batch.num_sampled_edges,
-            )[: batch.batch_size]
+            )
         if self._node_type is None:
             return self.model(batch.x.float(), batch.edge_index)
         x = {name: value.float() for name, value in batch.x_dict.items()}
         return self.model(x, batch.edge_index_dict)[self._node_type]
+
+
+def cannot_compute(model: str, hetero: bool) -> str | None:
+    """Why a model of ``MODELS`` cannot be had of a graph with several types or one, or None."""
+    if model not in MODELS:
+        return f"expected one of {', '.join(MODELS)}"
+    if model == "trimmed" and hetero:
+        return "PyG cannot trim what to_hetero() makes: it takes no counts by hop"
+    return None

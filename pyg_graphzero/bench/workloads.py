@@ -13,7 +13,7 @@ from torch_geometric.sampler import NodeSamplerInput
 from pyg_graphzero.bench.contestants import Contestant
 from pyg_graphzero.bench.data import Seeds
 from pyg_graphzero.bench.process import Clock
-from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.bench.training import Trainer, cannot_compute
 
 # Batches that the compute of training is measured on: enough to be typical, few enough for RAM.
 _PRELOADED = 4
@@ -33,6 +33,7 @@ class Task:
         workers: ``num_workers``, or None.
         threads: Threads, or None for what torch takes by itself.
         seed: Of sampling.
+        model: How the model is computed, where one is trained.
     """
 
     contestant: str
@@ -44,6 +45,7 @@ class Task:
     workers: int | None
     threads: int | None
     seed: int
+    model: str | None = None
 
 
 class Workload(ABC):
@@ -61,8 +63,8 @@ class Workload(ABC):
         self.task = task
 
     @staticmethod
-    def missing(seeds: Seeds) -> str | None:
-        """Why a graph with such seeds will not do, or None."""
+    def missing(seeds: Seeds, model: str | None) -> str | None:
+        """Why a graph with such seeds will not do, with this model, or None."""
         return None
 
     @abstractmethod
@@ -178,16 +180,18 @@ class Train(Load):
     def __init__(self, contestant: Contestant, seeds: Seeds, task: Task) -> None:
         super().__init__(contestant, seeds, task)
         assert seeds.num_classes is not None
+        assert task.model is not None
         self.trainer = Trainer(
-            contestant.data, seeds.node_type, len(task.fanout), seeds.num_classes
+            contestant.data, seeds.node_type, len(task.fanout), seeds.num_classes, task.model
         )
 
     @staticmethod
-    def missing(seeds: Seeds) -> str | None:
-        """Training needs features and labels."""
-        if seeds.num_classes is not None:
-            return None
-        return "it needs features x of every node and one integer label y of every seed node"
+    def missing(seeds: Seeds, model: str | None) -> str | None:
+        """Training needs features and labels, and a model that can be had of the graph."""
+        if seeds.num_classes is None:
+            return "it needs features x of every node and one integer label y of every seed node"
+        assert model is not None
+        return cannot_compute(model, seeds.node_type is not None)
 
     def use(self, batch: Any) -> None:
         """A step of training."""

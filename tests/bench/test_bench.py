@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from graphs import write_store
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS
+from pyg_graphzero.bench.training import MODELS
 from pyg_graphzero.cli import main
 from pyg_graphzero.util.machine import storage
 
@@ -36,9 +37,19 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
 @pytest.mark.long
 def test_every_case_is_measured(quick):
     report = json.loads((quick[1] / "bench.json").read_text())
-    cases = ["sample, 1 thread", "load, 1 worker", "train, 1 worker", "link, 1 worker"]
+    cases: dict[str, str | None] = {"sample, 1 thread": None, "load, 1 worker": None}
+    cases |= {f"train, {model} model, 1 worker": model for model in MODELS}
+    cases |= {"link, 1 worker": None}
     got = [(each["case"], each["contestant"]) for each in report["results"]]
-    assert got == [(case, name) for case in cases for name in TAKING_PART]
+    assert got == [
+        (case, name)
+        for case, model in cases.items()
+        for name in TAKING_PART
+        if CONTESTANTS[name].cannot_train(model) is None
+    ]
+    assert [each["model"] for each in report["results"] if each["contestant"] == "graphzero"] == [
+        *cases.values()
+    ]
     for each in report["results"]:
         assert each["batches"] == 2
         assert 64 < each["nodes_per_batch"] <= 64 * 31
@@ -73,9 +84,13 @@ def test_the_report_discloses_what_it_was_measured_on(quick):
         for name in TAKING_PART:
             assert CONTESTANTS[name].title() in part
         for case in ("sample", "load", "train", "link"):
-            best = re.findall(rf"{case}: .* by graphzero \(1 \w+\) against .* by stock", part)
+            best = re.findall(rf"{case}: .* by graphzero \(.*1 \w+\) against .* by stock", part)
             assert len(best) == len(TAKING_PART) - 1
     assert "| load, 1 worker | graphzero |" in text
+    assert "| train, accelerated model, 1 worker | graphzero |" in text
+    assert "| train, accelerated model, 1 worker | stock |" not in text
+    if "stock" in TAKING_PART:
+        assert "accelerated model, 1 worker by stock left out: nn.accelerate needs batches" in text
 
 
 @pytest.mark.long
@@ -129,7 +144,8 @@ def test_a_graph_with_types(tmp_path):
     assert "4 node types and 10 edge types" in result.output
     report = json.loads((tmp_path / "bench.json").read_text())
     assert report["graph"]["seed_node_type"] == "n0"
-    assert len(report["results"]) == len(TAKING_PART)
+    assert len(report["results"]) == len(TAKING_PART) + 1  # PyG's batches are not accelerated
+    assert "train, trimmed model, 0 workers left out: PyG cannot trim" in result.output
 
 
 def test_a_store_without_labels(tmp_path, homo):
@@ -137,7 +153,7 @@ def test_a_store_without_labels(tmp_path, homo):
     del data.y
     write_store(data, tmp_path / "bare")
     result = bench("--data", tmp_path / "bare", "--workload", "train", "-o", tmp_path / "out")
-    assert re.search("train, 1 worker left out: .* label y", result.output)
+    assert re.search("train, stock model, 1 worker left out: .* label y", result.output)
     report = json.loads((tmp_path / "out" / "bench.json").read_text())
     assert report["results"] == []
     assert report["settings"]["data"] == "bare"

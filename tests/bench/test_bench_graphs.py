@@ -9,7 +9,7 @@ import papers100m_graph
 import pytest
 import torch
 from papers100m_graph import MASKS, PapersGraph, write_ogb
-from torch_geometric.data import HeteroData
+from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
 from pyg_graphzero.bench.communities import CommunityGraph, check_rows, row_digits
@@ -88,19 +88,31 @@ def test_graphs_that_cannot_be(change, message):
         CommunityGraph(**{"num_nodes": 1000, "num_communities": 100, **change})
 
 
-def test_trimmed_training_is_the_same_training(stores):
+@pytest.mark.parametrize("model", ["trimmed", "accelerated"])
+def test_training_of_the_rows_that_are_needed_is_the_same_training(stores, model):
     data = gz.open(stores[None]).data()
     loader = gz.loader.NeighborLoader(data, [4, 3], input_nodes=data.train_idx, batch_size=64)
     outputs = []
-    for trim in (False, True):
+    for each in ("stock", model):
         torch.manual_seed(0)
-        trainer = Trainer(data, None, 2, 172, trim)
+        trainer = Trainer(data, None, 2, 172, each)
         for batch in loader:
             trainer.step(batch)
         outputs.append(trainer._forward(batch)[: batch.batch_size])
     assert torch.allclose(outputs[0], outputs[1], atol=1e-4)
-    with pytest.raises(ValueError, match="found HeteroData"):
-        Trainer(HeteroData(), None, 2, 172, trim=True)
+    assert len(outputs[1]) == batch.num_nodes if model == "stock" else batch.batch_size
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "message"),
+    [
+        (HeteroData(), "trimmed", "model='trimmed': PyG cannot trim what to_hetero"),
+        (Data(), "trim", "model='trim': expected one of stock, trimmed, accelerated"),
+    ],
+)
+def test_models_that_cannot_be_trained(data, model, message):
+    with pytest.raises(ValueError, match=message):
+        Trainer(data, None, 2, 172, model)
 
 
 # papers100M #######################################################################################

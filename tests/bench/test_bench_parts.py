@@ -150,6 +150,13 @@ def test_presets():
         "load, 0 workers",
         "load, 1 worker",
     ]
+    cases = settings(workloads=("train",), workers=(0, 2), models=("stock", "accelerated")).cases()
+    assert list(map(str, cases)) == [
+        "train, stock model, 0 workers",
+        "train, accelerated model, 0 workers",
+        "train, stock model, 2 workers",
+        "train, accelerated model, 2 workers",
+    ]
 
 
 def test_page_cache(tmp_path):
