@@ -67,7 +67,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/papers100m.md": ogbn_papers100m,
     "docs/performance.md": nothing,
     "docs/pyg-compatibility.md": nothing,
-    "docs/train-faster.md": my_graph,
+    "docs/train-faster.md": labelled_graph,
 }
 
 # Commands that begin so are shown and not run here, for a reason.
