@@ -56,7 +56,7 @@ def accelerated(model: GraphSAGE) -> GraphSAGE:
     """The same model, whose layers compute only the rows that later layers need.
 
     Its BatchNorms see fewer rows by that, which changes their statistics and takes a word:
-    ``norms="trimmed"``. PyG's own ``trim_to_layer`` does the same to them.
+    ``norms="trimmed"``. PyG's ``trim_to_layer`` changes them too, where it leaves out a hop less.
     """
     return gz.nn.accelerate(model, norms="trimmed")
 

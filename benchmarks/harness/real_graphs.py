@@ -18,10 +18,11 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.nn import accelerate
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-from wordnet_sage import accelerated, build_model, forward
+from wordnet_sage import build_model, forward
 
 from wordnet import load_graph, random_split
 
@@ -107,13 +108,22 @@ def train(
     options: dict[str, Any],
     seed: int,
     epochs: int,
-    is_accelerated: bool = True,
+    norms: str | None = "whole",
 ) -> float:
-    """The score after the last epoch; evaluation is the same whatever the options."""
+    """The score after the last epoch; evaluation is the same whatever the options.
+
+    Args:
+        data: The graph.
+        args: See ``arguments``.
+        options: Of the training's loader.
+        seed: Of weights, shuffling and sampling.
+        epochs: How many.
+        norms: As ``gz.nn.accelerate`` takes it; None leaves the model as it is.
+    """
     args.seed = seed
     model = build_model(data, args)
-    if is_accelerated:
-        accelerated(model)
+    if norms is not None:
+        accelerate(model, norms=norms)
     loader = training_loader(data, args, options)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * len(loader))
