@@ -95,6 +95,15 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         "--no-drop-caches --gigabytes 0.02 --rounds 1 --densities 0.1 --rows 1000",
         ["cache", "measurements/contestant", "measurements/ideal_seconds"],
     ),
+    "step": (
+        f"{GRAPH} --models GraphSAGE --hidden 8 --rounds 1",
+        [
+            "results/GraphSAGE/accelerated/cpu_seconds",
+            "results/GraphSAGE/accelerated/peak_bytes",
+            "results/GraphSAGE/trimmed/seconds",
+            "batch/nodes",
+        ],
+    ),
     "sampling": (
         "--nodes 3000 --edges 30000 --batches 1 --rounds 1",
         ["results/[5, 5], batch 32/graphzero, 2 of the engine/edges_per_second"],
