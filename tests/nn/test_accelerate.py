@@ -154,8 +154,9 @@ def test_basic_models(name):
 
 
 @pytest.mark.parametrize("num_layers", [2, 4])
-def test_more_or_fewer_layers_than_hops(num_layers):
-    fast = compare(pyg.GraphSAGE(WIDTH, 16, num_layers, 7), plain)
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GAT])
+def test_more_or_fewer_layers_than_hops(kind, num_layers):
+    fast = compare(kind(WIDTH, 16, num_layers, 7), plain)
     assert hops(fast) == list(range(num_layers))[::-1]
 
 
