@@ -17,6 +17,7 @@ from hypothesis import settings
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
+from pyg_graphzero.sampling.hops import want_hops
 
 # A busy machine is no failure: what takes too long is for benchmarks to say.
 settings.register_profile("patient", deadline=None)
@@ -41,6 +42,13 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         why = "; ".join(f"{count} × {reason}" for reason, count in reasons.most_common())
         reporter.write_line(f"{len(skipped)} tests skipped{': ' * bool(why)}{why}")
     return result
+
+
+@pytest.fixture(autouse=True)
+def _batches_as_pygs() -> Generator[None, None, None]:
+    """A model that one test accelerates changes no batch of another one."""
+    yield
+    want_hops(False)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
+from pyg_graphzero.sampling.hops import known_no_hops
 from pyg_graphzero.store.schema import EdgeType
 
 # Of a hop that layers are tried on: two destinations, and one more node.
@@ -84,7 +85,7 @@ class Hop:
 
         def found(stores: dict[Any, Any], attr: str | None) -> dict[Any, Tensor]:
             return {
-                name: store[attr].to(device, non_blocking=True)
+                name: known_no_hops(store[attr]).to(device, non_blocking=True)
                 for name, store in stores.items()
                 if attr is not None and attr in store
             }

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.data.data import BaseData
 
 from pyg_graphzero.nn.rules import Space
-from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 
 _SEED = 12345
 # Of each node type: seeds, and how many more nodes each hop has.
@@ -68,9 +68,7 @@ def hops_in(obj: Any) -> Hops | None:
 
 def plain(obj: Any) -> Any:
     """Arguments whose edges know nothing of hops."""
-    return map_tensors(
-        obj, lambda tensor, _: tensor.plain() if isinstance(tensor, SampledEdgeIndex) else tensor
-    )
+    return map_tensors(obj, lambda tensor, _: known_no_hops(tensor))
 
 
 def space_of(tensor: Tensor, key: Any, hops: Hops) -> Space | None:

@@ -109,13 +109,18 @@ class SampledEdgeIndex(Tensor):
         return self.plain().__reduce_ex__(protocol)
 
 
+def known_no_hops(tensor: Tensor) -> Tensor:
+    """The tensor itself, or where it is edges that know their hops, edges that do not."""
+    return tensor.plain() if isinstance(tensor, SampledEdgeIndex) else tensor
+
+
 _is_wanted = False
 
 
-def want_hops() -> None:
+def want_hops(wanted: bool = True) -> None:
     """Has the batches of this process know their hops from now on; before, they are as PyG's."""
     global _is_wanted
-    _is_wanted = True
+    _is_wanted = wanted
 
 
 def are_hops_wanted() -> bool:

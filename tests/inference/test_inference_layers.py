@@ -54,6 +54,7 @@ from pyg_graphzero.inference.passes import LayerPass, Task, batch_edges
 from pyg_graphzero.inference.stack import fingerprint, reachable, stack_of, tried_rows
 from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.nn.kinds import FUSED
+from pyg_graphzero.sampling.hops import want_hops
 
 CPU = torch.device("cpu")
 
@@ -537,6 +538,11 @@ def test_products_equal_the_whole_graph(request, products, name, kind, is_weight
     with torch.no_grad():
         layer(data.x, data.edge_index, **weights)
     assert not products  # the convolution is left as it was
+
+
+def test_products_beside_an_accelerated_model(request, products):
+    want_hops()
+    test_products_equal_the_whole_graph(request, products, "SAGEConv", "graph", False)
 
 
 def test_products_in_double_precision(graph, tmp_path, products):

@@ -18,7 +18,7 @@ from torch_geometric.nn import SAGEConv
 
 import pyg_graphzero as gz
 from pyg_graphzero.nn.accelerate import Forward
-from pyg_graphzero.sampling.hops import SampledEdgeIndex
+from pyg_graphzero.sampling.hops import SampledEdgeIndex, want_hops
 
 NUM_NODES, NUM_EDGES, WIDTH, SEEDS = 300, 2400, 12, 16
 
@@ -429,6 +429,17 @@ def test_a_store_on_disk(tmp_path):
     assert hops(fast) == [2, 1, 0]
 
 
+def test_inference_by_layers_is_what_it_was(tmp_path):
+    gz.convert(DATA, tmp_path / "store")
+    model = pyg.GAT(WIDTH, 16, 2, 7, heads=2).eval()
+    expected = model(DATA.x, DATA.edge_index)
+    gz.nn.accelerate(model)
+    gz.inference.layerwise(model, tmp_path / "store")
+    with gz.open(tmp_path / "store") as store:
+        rows = store.feature_store.get_tensor(group_name=None, attr_name="out", index=None)
+        torch.testing.assert_close(rows, expected.detach())
+
+
 # ---- heterogeneous --------------------------------------------------------------------------
 
 
@@ -678,6 +689,8 @@ def test_two_threads():
 
 
 def test_edges_keep_their_hops_wherever_they_go():
+    assert type(next(iter(loader())).edge_index) is torch.Tensor
+    want_hops()
     edges = next(iter(loader())).edge_index
     assert isinstance(edges, SampledEdgeIndex)
     for moved in (edges.to("cpu", copy=True), edges.clone(), edges.contiguous(), edges.detach(),

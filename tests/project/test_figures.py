@@ -144,10 +144,12 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
     given = {
         "data": "synthetic:9,9,9", "workloads": "link,load", "fanout": "4,3", "batch_size": "5",
         "workers": "3", "threads": "2,4", "batches": "6", "rounds": "8", "seed": "9",
+        "models": "accelerated,stock",
     }  # fmt: skip
     meant = {
         "data": "synthetic:9,9,9", "workloads": ("link", "load"), "fanout": (4, 3), "batch_size": 5,
         "workers": (3,), "threads": (2, 4), "batches": 6, "rounds": 8, "seed": 9,
+        "models": ("accelerated", "stock"),
     }  # fmt: skip
     seen: list[Any] = []
     monkeypatch.setattr(cli, "prepare", lambda *arguments: seen.append(arguments))
@@ -267,7 +269,7 @@ def test_the_doctor_reads_edge_ids_where_a_loader_does(tmp_path, flags):
 
 def test_the_tables_of_the_bench():
     each = {
-        "case": "train, 2 workers", "workload": "train", "contestant": "graphzero",
+        "case": "train, 2 workers", "workload": "train", "contestant": "graphzero", "workers": 2,
         "seconds_per_batch": [0.5, 0.25, 2.0], "edges_per_batch": 3e6, "nodes_per_batch": 4321.0,
         "cpu_seconds_per_batch": [0.125], "compute_seconds_per_batch": [0.0625],
         "loader_cpu_seconds_per_batch": [0.25], "bytes_read": 7 << 20, "open_seconds": 1.5,
@@ -284,7 +286,10 @@ def test_the_tables_of_the_bench():
     }  # fmt: skip
     assert dict(zip(made[0].header, made[0].rows[1], strict=True))["time"] == "10.0×"
     assert list(memory.values())[2:] == ["1", "2", "3", "4", "5", "6", "7", "1.75"]
-    assert list(training.values())[2:] == ["500", "62.5", "250", "2.67"]
+    assert list(training.values())[2:] == ["500", "62.5", "250", "2.67", "1.0×"]
+    faster = each | {"case": "train, accelerated", "seconds_per_batch": [0.125]}
+    rows = tables({"results": [each, faster], "machine": {"usable_cores": 2}})[2].rows
+    assert rows[1][-1] == "4.0×"
     assert made[2].title.startswith("Training, ms per batch")
 
 
