@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -70,6 +71,7 @@ class Forward:
     def __init__(self, module: torch.nn.Module, options: Options) -> None:
         self.module = module
         self.options = options
+        self.own = _own_forward(module)
         self.learned: dict[Any, Program | Refused] = {}
         self.num_stock = 0
 
@@ -81,6 +83,8 @@ class Forward:
         return {**self.__dict__, "learned": {}}
 
     def _stock(self, *args: Any, **kwargs: Any) -> Any:
+        if self.own is not None:
+            return self.own(*args, **kwargs)
         return type(self.module).forward(self.module, *args, **kwargs)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -115,7 +119,7 @@ class Forward:
 
     def _body(self, args: Any, kwargs: Any) -> Any:
         """The model's own forward pass."""
-        if isinstance(self.module, MessagePassing):
+        if isinstance(self.module, MessagePassing) and self.own is None:
             return ConvForward(self.module)(*args, **kwargs)
         return self._stock(*args, **kwargs)
 
@@ -179,39 +183,31 @@ class Forward:
         if not any(step.about is not None and step.about.is_trimmed for step in program.steps):
             return program
         try:
-            with torch.no_grad(), _without_dropout():
+            with torch.no_grad(), _Comparable(self.options.may_cut_norms):
                 expected = restored(lambda: self._body(plain(small_args), plain(small_kwargs)))
                 found = restored(lambda: _run(self, program, small_args, small_kwargs, small.hops))
         except Exception as error:
             return Refused(
                 f"with fewer rows it raises {type(error).__name__}: {str(error) or 'diverged'}"
             )
-        return (
-            program
-            if self._agrees(program, expected, found)
-            else Refused("with fewer rows its outputs are others")
-        )
+        pairs = list(zip_longest(tensors_in(expected), tensors_in(found), fillvalue=(None, None)))
+        if not all(_agree(whole, cut) for (_, whole), (_, cut) in pairs):
+            return Refused("with fewer rows its outputs are others")
+        return program
 
-    def _agrees(self, program: Program, expected: Any, found: Any) -> bool:
-        if self.options.may_cut_norms and any(
-            isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and module.training
-            for module in self.module.modules()
-        ):
-            return True  # other rows, other statistics: as the user allowed
-        pairs = zip(tensors_in(expected), tensors_in(found), strict=True)
-        for (_, whole), (_, cut) in pairs:
-            if whole.dim() != cut.dim():
-                return False
-            for dim, size in enumerate(cut.shape):
-                whole = whole.narrow(dim, 0, size)
-            if not whole.is_floating_point():
-                if not torch.equal(whole, cut):
-                    return False
-                continue
-            error = _TOLERANCE.get(whole.dtype, 5e-2)
-            if not torch.allclose(whole, cut, rtol=error, atol=error, equal_nan=True):
-                return False
-        return True
+
+def _agree(whole: Tensor | None, cut: Tensor | None) -> bool:
+    """Whether one output is the first rows of the other."""
+    if whole is None or cut is None or whole.dim() != cut.dim() or whole.dtype != cut.dtype:
+        return False
+    for dim, size in enumerate(cut.shape):
+        if size > whole.size(dim):
+            return False
+        whole = whole.narrow(dim, 0, size)
+    if not whole.is_floating_point():
+        return torch.equal(whole, cut)
+    error = _TOLERANCE.get(whole.dtype, 5e-2)
+    return torch.allclose(whole, cut, rtol=error, atol=error, equal_nan=True)
 
 
 def _run(forward: Forward, program: Program, args: Any, kwargs: Any, hops: Hops) -> Any:
@@ -278,7 +274,9 @@ def accelerate(
     The model stays the same object with the same parameters, and is trained by the same loop. Given
     ``x`` and ``edge_index`` of a batch of ``pyg_graphzero.loader``, it returns rows of the seeds
     alone (``[num_seeds, ...]``, the first of those that it returned before), equal but for the
-    order of sums; gradients likewise. Given anything else it does what it did.
+    order of sums; gradients likewise. Given anything else it does what it did, and where it cannot
+    tell what is needed (``explain`` says so) it returns all rows as before: a loop that cuts the
+    result, ``[:batch.batch_size]``, goes on doing so.
 
     Layers are trimmed to the hops that the next ones need (PyG's ``trim_to_layer``, found by
     itself), and the convolutions that ``explain`` names so add rows up without a message for each
@@ -310,16 +308,25 @@ def accelerate(
         raise TypeError(f"model: found {type(model).__name__}, expected a torch.nn.Module")
     if norms not in ("whole", "trimmed"):
         raise ValueError(f"norms={norms!r}: expected 'whole' or 'trimmed'")
-    if isinstance(model, torch.jit.ScriptModule):
+    if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_torchdynamo_orig_callable"):
         raise UnsupportedError(
             f"model: found a {type(model).__name__}, expected the module it was made from"
         )
     want_hops()
     for module in model.modules():
-        if module is not model and convs.is_whole_module(module):
+        is_step = convs.is_whole_module(module) and _own_forward(module) is None
+        if module is not model and is_step:
             module.forward = ConvForward(module)
     model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
     return model
+
+
+def _own_forward(module: torch.nn.Module) -> Any:
+    """What somebody gave this one object as ``forward``; None: it has that of its class."""
+    found = vars(module).get("forward")
+    if isinstance(found, Forward):
+        return found.own
+    return None if isinstance(found, ConvForward) else found
 
 
 def _watching() -> Recorder | Runner | None:
@@ -335,23 +342,23 @@ def _watched(forward: Forward, watching: Recorder | Runner) -> Iterator[None]:
         _running.forward = _running.watching = None
 
 
-@contextmanager
-def _without_dropout() -> Iterator[None]:
-    """Nothing is dropped in this thread, so that two runs can be compared."""
+class _Comparable(torch.overrides.TorchFunctionMode):
+    """Nothing is dropped in this thread, so that runs over fewer rows can be compared.
 
-    class Identity(torch.overrides.TorchFunctionMode):
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kwargs = dict(kwargs or {})
-            if func is F.dropout:
-                kwargs["training"] = False
-                args = args[:1]
-                kwargs.pop("p", None)
-            return func(*args, **kwargs)
+    Args:
+        skips_norms: Nor is anything normalised over a batch.
+    """
 
-    with Identity():
-        yield
+    def __init__(self, skips_norms: bool) -> None:
+        super().__init__()
+        drops = (F.dropout, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout)
+        self._skipped = (*drops, F.batch_norm) if skips_norms else drops
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self._skipped:
+            rows: Tensor = args[0] if args else (kwargs or {})["input"]
+            return rows.clone()
+        return func(*args, **(kwargs or {}))
 
 
 def _flags(obj: Any) -> Iterator[Any]:

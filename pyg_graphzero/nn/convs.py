@@ -28,13 +28,13 @@ class Plan:
 
     Attributes:
         what: In words.
-        layer: Computes it over what is needed.
         is_trimmed: Over what its layer needs.
+        layer: Computes it over that.
     """
 
     what: str
-    layer: Layer
     is_trimmed: bool
+    layer: Layer = messages
 
 
 @cache
@@ -65,23 +65,24 @@ def plan_of(
         local: Classes that look at a node and its in-edges alone, as the user says.
         may_cut_norms: Whether norms over a batch may see fewer rows.
     """
-    reason = _why_whole(conv, given, is_square, local, may_cut_norms)
-    if reason is not None:
-        return Plan(f"whole batch: {reason}", messages, False)
     layer = LAYERS.get(type(conv))
     why = None if layer is None else layer.why_not(conv, given)
+    knows_degrees = layer is not None and why is None
+    reason = _why_whole(conv, given, is_square, local, may_cut_norms, knows_degrees)
+    if reason is not None:
+        return Plan(f"whole batch: {reason}", False)
     if layer is not None and why is None:
-        return Plan(layer.what, layer, True)
+        return Plan(layer.what, True, layer)
     if kinds.is_plain(conv):
-        return Plan("trimmed; sums of rows", propagated, True)
+        return Plan(propagated.what, True, propagated)
     if why is None:
-        why = "messages of its own"
-    return Plan(f"trimmed; a message for each edge ({why})", messages, True)
+        why = "hooks, or steps of its own" if kinds.is_changed(conv) else "messages of its own"
+    return Plan(f"{messages.what} ({why})", True)
 
 
 def _why_whole(
     conv: MessagePassing, given: dict[str, Any], is_square: bool, local: tuple[type, ...],
-    may_cut_norms: bool,
+    may_cut_norms: bool, knows_degrees: bool,
 ) -> str | None:  # fmt: skip
     name = type(conv).__name__
     if not isinstance(given.get("edge_index"), SampledEdgeIndex):
@@ -113,7 +114,7 @@ def _why_whole(
                 f"{type(module).__name__} sees fewer rows when trimmed; norms='trimmed' allows it"
             )
     normalises = isinstance(conv, kinds.NORMALISING) and getattr(conv, "normalize", True)
-    if kinds.weighs_by_degrees(conv) or (normalises and type(conv) not in LAYERS):
+    if kinds.weighs_by_degrees(conv) or (normalises and not knows_degrees):
         return "it weights edges by degrees of neighbours"
     if getattr(conv, "add_self_loops", False) and not is_square and not normalises:
         return "self-loops between two types of nodes"
@@ -153,9 +154,7 @@ def record(
         assert dst is not None
         plan = plan_of(conv, given, src.space == dst.space, local, may_cut_norms)
     else:
-        plan = Plan(
-            "whole batch: rows of its input are not known to be those of nodes", messages, False
-        )
+        plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
     for name, value in given.items():
         found = recorder.value_of(value)
         if name not in ("x", "edge_index") and found is not None:
@@ -189,7 +188,7 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
         if place is None and name in given:
             given[name] = runner.cut(given[name], value, step.need + reach)
     layer = plan.layer
-    return layer(conv, src, dst, block, given, is_pair)
+    return layer.compute(conv, src, dst, block, given, is_pair)
 
 
 def _record_hgt(
@@ -198,11 +197,19 @@ def _record_hgt(
 ) -> Any:  # fmt: skip
     out = call(*plain(args), **plain(kwargs))
     values = {name: recorder.value_of(rows) for name, rows in given["x_dict"].items()}
-    edges = given["edge_index_dict"].values()
     fits = (
         type(conv) is HGTConv
-        and all(value is not None and value.dim == 0 for value in values.values())
-        and all(isinstance(edge_index, SampledEdgeIndex) for edge_index in edges)
+        and conv.flow == "source_to_target"
+        and not conv.explain
+        and not kinds.is_changed(conv)
+        and all(
+            value is not None and value.dim == 0 and value.space == Space(False, name)
+            for name, value in values.items()
+        )
+        and all(
+            isinstance(edge_index, SampledEdgeIndex) and edge_index.edge_type == name
+            for name, edge_index in given["edge_index_dict"].items()
+        )
     )
     outputs = [
         (rows, Space(False, name))
@@ -211,7 +218,7 @@ def _record_hgt(
     ]
     inputs = [(("x_dict", name), value, 1) for name, value in values.items() if value is not None]
     what = "trimmed; attention in one pass" if fits else "whole batch: it takes dictionaries"
-    plan = Plan(what, messages, fits)
+    plan = Plan(what, fits)
     recorder.module(conv, inputs, Use.ROWS if fits else Use.ALL, outputs, plan)
     return out
 

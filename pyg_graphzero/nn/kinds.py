@@ -114,6 +114,20 @@ def looks_at_all_nodes(module: torch.nn.Module) -> bool:
     )
 
 
+_STEPS = (
+    "propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update",
+)  # fmt: skip
+
+
+def is_changed(module: MessagePassing) -> bool:
+    """Whether somebody hooked into a convolution's steps, or gave this one steps of its own."""
+    return any(
+        step in vars(module) or getattr(module, f"_{step}_forward{kind}_hooks", None)
+        for step in _STEPS
+        for kind in ("_pre", "")
+    )
+
+
 def is_plain(module: MessagePassing, also: tuple[str, ...] = ()) -> bool:
     """Whether nothing but sums of rows is looked at, or means.
 
@@ -127,9 +141,5 @@ def is_plain(module: MessagePassing, also: tuple[str, ...] = ()) -> bool:
         and module.aggr in (*_REDUCTIONS, *also)
         and module.node_dim in (-2, 0)
         and not module.explain
-        and not any(
-            getattr(module, f"_{step}_forward{kind}_hooks")
-            for step in ("message", "aggregate")
-            for kind in ("_pre", "")
-        )
+        and not is_changed(module)
     )

@@ -40,6 +40,7 @@ from pyg_graphzero.nn.ops import (
     neighbor_sum,
 )
 from pyg_graphzero.sampling.hops import ALL
+from pyg_graphzero.store.columns import writes_to
 
 # What adding up a number costs, in multiplications within a matrix product: it waits for memory.
 _SUM_COST = 16
@@ -65,20 +66,6 @@ class Layer:
     why_not: Callable[[Any, dict[str, Any]], str | None]
     reach: int = 1
     only_sums: Callable[[Any], bool] = lambda conv: False
-
-    def __call__(
-        self, conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-    ) -> Tensor:
-        """Rows of the destinations."""
-        return self.compute(conv, src, dst, block, given, apart)
-
-
-def _has_hooks(conv: Any) -> bool:
-    return any(
-        getattr(conv, f"_{step}_forward{kind}_hooks", None)
-        for step in ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
-        for kind in ("_pre", "")
-    )
 
 
 def _propagated(
@@ -153,9 +140,9 @@ def _add_product(out: Tensor, lin: Any, rows: Tensor) -> Tensor:
 
 
 def _why_not_sage(conv: Any, given: dict[str, Any]) -> str | None:
-    if not kinds.is_plain(conv, ("max", "min")):
+    if conv.aggr not in ("add", "sum", "mean", "max", "min"):
         return f"aggr={conv.aggr!r}"
-    return None
+    return _why_not_steps(conv)
 
 
 def _gcn(
@@ -197,8 +184,9 @@ def _normalized(
 
     if weight is not None and weight.requires_grad:
         return make()
-    key = ("gcn", conv.improved, conv.add_self_loops, dtype, None if weight is None else id(weight))
-    return made_once(block.edges, key, lambda: (weight, make()))[1]
+    of = None if weight is None else (id(weight), writes_to(weight))
+    key = ("gcn", conv.improved, conv.add_self_loops, dtype, of)
+    return made_once(block.edges, key, lambda: (weight, make()))[1]  # its id() is no other's
 
 
 def _gat(
@@ -246,8 +234,12 @@ def _why_not_gat(conv: Any, given: dict[str, Any]) -> str | None:
 def _why_not_sum(conv: Any) -> str | None:
     if conv.aggr not in ("add", "sum"):
         return f"aggr={conv.aggr!r}"
-    if _has_hooks(conv):
-        return "it has hooks"
+    return _why_not_steps(conv)
+
+
+def _why_not_steps(conv: Any) -> str | None:
+    if kinds.is_changed(conv):
+        return "hooks, or steps of its own"
     if conv.node_dim not in (0, -2):
         return f"node_dim={conv.node_dim}"
     return None
@@ -343,7 +335,7 @@ def _why_not_rgcn(conv: Any, given: dict[str, Any]) -> str | None:
         return f"aggr={conv.aggr!r}"
     if torch_geometric.typing.WITH_SEGMM and conv.num_bases is None and conv.num_blocks is None:
         return "pyg-lib's segment_matmul averages over all relations together, where PyG uses it"
-    return "it has hooks" if _has_hooks(conv) else None
+    return _why_not_steps(conv)
 
 
 LAYERS: dict[type, Layer] = {

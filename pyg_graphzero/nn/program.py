@@ -8,6 +8,7 @@ itself; its tensors are cut to that before each step.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +28,7 @@ from pyg_graphzero.nn.rules import (
     same_before,
     use_of,
 )
-from pyg_graphzero.sampling.hops import ALL, Hops
+from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
 
 # Where a tensor lies in the arguments of a call: position or name, and place within a list or dict.
 Path = tuple[Any, Any]
@@ -74,6 +75,14 @@ class Step:
         """How many hops of its outputs are used."""
         return max((value.need for value in self.outputs), default=0)
 
+    def wanted(self, number: int) -> int:
+        """How many hops of an input are."""
+        if self.use == Use.ALL:
+            return ALL
+        if self.use == Use.ROWS:
+            return min(ALL, self.need + (self.reach[number] if self.reach else 0))
+        return 0
+
 
 @dataclass
 class Program:
@@ -97,20 +106,12 @@ class Program:
             for value in step.outputs:
                 value.need = need
             for number, (_, value) in enumerate(step.inputs):
-                if step.use == Use.ALL:
-                    wanted = ALL
-                elif step.use == Use.ROWS:
-                    wanted = min(ALL, need + (step.reach[number] if step.reach else 0))
-                else:
-                    wanted = 0
-                value.need = max(value.need, wanted)
+                value.need = max(value.need, step.wanted(number))
         for step in self.steps:
             step.cuts = []
             for number, (path, value) in enumerate(step.inputs):
                 has = value.need if value.is_made else ALL
-                wanted = ALL if step.use == Use.ALL else 0
-                if step.use == Use.ROWS:
-                    wanted = min(ALL, step.need + (step.reach[number] if step.reach else 0))
+                wanted = step.wanted(number)
                 if step.use != Use.FREE and wanted < has:
                     step.cuts.append(Cut(path, value, wanted, step.use == Use.PICK))
 
@@ -150,7 +151,7 @@ def replace(
     return tuple(out), named
 
 
-class Watching(TorchFunctionMode):
+class Watching(TorchFunctionMode, ABC):
     """Sees every function of torch that a forward pass calls, and modules that are called whole."""
 
     def __init__(self) -> None:
@@ -163,9 +164,9 @@ class Watching(TorchFunctionMode):
             return func(*args, **kwargs)
         return self.function(func, args, kwargs)
 
+    @abstractmethod
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function of torch."""
-        raise NotImplementedError
 
     @property
     def is_paused(self) -> bool:
@@ -212,7 +213,7 @@ class Recorder(Watching):
         if not isinstance(tensor, Tensor):
             return None
         found = self._values.get(id(tensor))
-        if found is None and tensor.dim() and type(tensor).__name__ != "SampledEdgeIndex":
+        if found is None and tensor.dim() and not isinstance(tensor, SampledEdgeIndex):
             for size in tensor.shape:
                 space = self.spaces.get(size)
                 if space is not None and row_dim(tensor, size) is not None:

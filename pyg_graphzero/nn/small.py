@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.data import HeteroData
 from torch_geometric.data.data import BaseData
 
 from pyg_graphzero.nn.rules import Space
@@ -44,9 +45,11 @@ def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None)
         return type(obj)(*items) if hasattr(obj, "_fields") else type(obj)(items)
     if isinstance(obj, BaseData):
         out = copy.copy(obj)
-        for store in out.stores:
+        typed = isinstance(out, HeteroData)
+        own = (*out.node_items(), *out.edge_items()) if typed else ((None, out.stores[0]),)
+        for of, store in own:
             for name, value in list(store.items()):
-                store[name] = map_tensors(value, change, store._key)
+                store[name] = map_tensors(value, change, of)
         return out
     return obj
 

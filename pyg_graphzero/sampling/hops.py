@@ -136,16 +136,13 @@ def attach_hops(batch: Data | HeteroData) -> None:
             ``LinkNeighborLoader`` give it for ``subgraph_type="directional"``.
     """
     is_hetero = isinstance(batch, HeteroData)
-    nodes: dict[Any, Any] = dict(batch.node_items()) if is_hetero else {None: batch._store}
-    edges: dict[Any, Any] = dict(batch.edge_items()) if is_hetero else {None: batch._store}
-    edges = {name: store._mapping for name, store in edges.items() if "edge_index" in store}
+    nodes: dict[Any, Any] = dict(batch.node_items()) if is_hetero else {None: batch.stores[0]}
+    edges: dict[Any, Any] = dict(batch.edge_items()) if is_hetero else nodes
+    edges = {name: store for name, store in edges.items() if "edge_index" in store}
     if not edges or not all("num_sampled_edges" in store for store in edges.values()):
         return
     hops = Hops(
-        {
-            name: tuple(accumulate(store._mapping["num_sampled_nodes"]))
-            for name, store in nodes.items()
-        },
+        {name: tuple(accumulate(store["num_sampled_nodes"])) for name, store in nodes.items()},
         {name: (0, *accumulate(store["num_sampled_edges"])) for name, store in edges.items()},
     )
     for name, store in edges.items():

@@ -2,119 +2,32 @@
 
 from __future__ import annotations
 
-import copy
-import io
-import pickle
-import threading
-
 import pytest
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
+from accelerated import (
+    DATA,
+    NUM_NODES,
+    SEEDS,
+    WIDTH,
+    Skips,
+    Stack,
+    compare,
+    hops,
+    loader,
+    plain,
+    stock,
+    weighted,
+    with_attr,
+)
 from torch import nn
-from torch.utils.checkpoint import checkpoint
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
 from torch_geometric.nn import SAGEConv
 
 import pyg_graphzero as gz
-from pyg_graphzero.nn.accelerate import Forward
-from pyg_graphzero.sampling.hops import SampledEdgeIndex, want_hops
 
-NUM_NODES, NUM_EDGES, WIDTH, SEEDS = 300, 2400, 12, 16
-
-
-def graph(dtype=torch.float64):
-    random = torch.Generator().manual_seed(3)
-    edge_index = torch.randint(NUM_NODES - 20, (2, NUM_EDGES), generator=random)  # 20 isolated
-    edge_index[:, 1::7] = edge_index[:, ::7][:, : edge_index[:, 1::7].size(1)]  # parallel edges
-    edge_index[0, 5::50] = edge_index[1, 5::50]  # loops
-    weight = torch.rand(NUM_EDGES, generator=random, dtype=dtype)
-    weight[::9] = 0
-    return Data(
-        x=torch.randn(NUM_NODES, WIDTH, generator=random, dtype=dtype),
-        edge_index=edge_index,
-        edge_type=torch.randint(4, (NUM_EDGES,), generator=random),
-        edge_weight=weight,
-        edge_attr=torch.randn(NUM_EDGES, 5, generator=random, dtype=dtype),
-        time=torch.randint(100, (NUM_NODES,), generator=random),
-    )
-
-
-DATA = graph()
-
-
-def loader(data=DATA, num_neighbors=(4, 3, 3), **options):
-    options = {"batch_size": SEEDS, "shuffle": True, **options}
-    return gz.loader.NeighborLoader(
-        data, list(num_neighbors), generator=torch.Generator().manual_seed(5), **options
-    )
-
-
-def stock(batch):
-    """The same batch, whose edges know nothing."""
-    out = copy.copy(batch)
-    for store in out.stores:
-        if isinstance(store.get("edge_index"), SampledEdgeIndex):
-            store["edge_index"] = store["edge_index"].plain()
-    return out
-
-
-def compare(model, call, batches=None, seeds=SEEDS, count=3, **options):
-    """Trains both on batches; returns the accelerated one."""
-    fast = gz.nn.accelerate(copy.deepcopy(model), **options)
-    batches = loader() if batches is None else batches
-    seen = 0
-    for batch, _ in zip(batches, range(count), strict=False):
-        found = []
-        for each, given in ((model, stock(batch)), (fast, batch)):
-            each.zero_grad()
-            out = call(each, given)
-            out = out if seeds is None else out[: min(seeds, batch_size(batch))]
-            scale = torch.arange(1, out.numel() + 1, dtype=out.dtype).view_as(out)
-            (out * scale.sin()).sum().backward()
-            found.append((out, [p.grad for p in each.parameters()]))
-        (expected, gradients), (out, others) = found
-        torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
-        size = max(float(g.abs().max()) for g in gradients if g is not None)
-        for one, other in zip(gradients, others, strict=True):
-            one = torch.zeros(()) if one is None else one
-            other = torch.zeros(()) if other is None else other
-            assert float((one - other).abs().max()) <= 1e-10 * size
-        seen += 1
-    assert seen
-    return fast
-
-
-def batch_size(batch):
-    if isinstance(batch, HeteroData):
-        return batch["paper"].batch_size
-    return getattr(batch, "batch_size", NUM_NODES)
-
-
-def hops(model):
-    return [layer.hops for layer in gz.nn.explain(model).layers]
-
-
-def plain(model, batch):
-    return model(batch.x, batch.edge_index)
-
-
-def weighted(model, batch):
-    return model(batch.x, batch.edge_index, edge_weight=batch.edge_weight)
-
-
-def with_attr(model, batch):
-    return model(batch.x, batch.edge_index, edge_attr=batch.edge_attr)
-
-
-@pytest.fixture(autouse=True)
-def _double():
-    torch.manual_seed(0)
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(before)
-
+pytestmark = pytest.mark.usefixtures("doubles")
 
 DEGREES = torch.tensor([3, 5, 8, 4])
 BASIC = {
@@ -158,17 +71,6 @@ def test_basic_models(name):
 def test_more_or_fewer_layers_than_hops(kind, num_layers):
     fast = compare(kind(WIDTH, 16, num_layers, 7), plain)
     assert hops(fast) == list(range(num_layers))[::-1]
-
-
-class Stack(nn.Module):
-    """Two convolutions of a kind."""
-
-    def __init__(self, make, width=16):
-        super().__init__()
-        self.first, self.second = make(WIDTH, width), make(width, width)
-
-    def forward(self, x, edge_index, *rest):
-        return self.second(self.first(x, edge_index, *rest).relu(), edge_index, *rest)
 
 
 def of(*names):
@@ -266,24 +168,6 @@ def test_own_convolutions_are_trimmed_on_request():
     assert "local=(Sines,)" in str(gz.nn.explain(fast))
     fast = compare(Stack(Sines), of(), local=(Sines,))
     assert hops(fast) == [1, 0]
-
-
-class Skips(nn.Module):
-    """Residuals, norms and all layers' rows at the end, as in PyG's examples."""
-
-    def __init__(self, norm):
-        super().__init__()
-        ins = (WIDTH, 16, 16)
-        self.convs = nn.ModuleList([SAGEConv(ins[0], 16), pyg.GATConv(16, 16), SAGEConv(16, 16)])
-        self.lins = nn.ModuleList([nn.Linear(i, 16) for i in ins])
-        self.norms = nn.ModuleList([norm(16) for _ in ins])
-
-    def forward(self, x, edge_index):
-        xs = []
-        for conv, lin, norm in zip(self.convs, self.lins, self.norms, strict=True):
-            x = F.dropout(F.relu(norm(conv(x, edge_index) + lin(x))), 0.0, self.training)
-            xs.append(x)
-        return torch.cat(xs, -1).view(-1, 3, 16).max(dim=1).values
 
 
 def test_skip_connections_are_trimmed_with_the_layers():
@@ -530,192 +414,27 @@ def test_to_hetero(kind):
     assert set(hops(fast)) == {2, 1, 0}
 
 
+def test_attention_of_dictionaries_that_are_not_the_batchs():
+    """The same edges under other names, and a step that somebody hooked into."""
+
+    class Renames(Typed):
+        def forward(self, x_dict, edge_index_dict):
+            edges = dict(edge_index_dict)
+            edges["paper", "cites", "paper"] = edge_index_dict["author", "writes", "paper"] % 20
+            return super().forward(x_dict, edges)
+
+    model = initialized(Renames(HETERO["HGT"]), typed)
+    compare(model, typed, hetero_batches())
+    model = initialized(Typed(HETERO["HGT"]), typed)
+    for conv in model.convs:
+        conv.register_propagate_forward_hook(lambda conv, args, out: 2 * out)
+    fast = compare(model, typed, hetero_batches())
+    assert set(hops(fast)) == {None}
+
+
 def test_types_that_a_batch_lacks():
     data = papers()
     data["author", "writes", "paper"].edge_index = torch.empty(2, 0, dtype=torch.int64)
     batches = loader(data, (3, 2, 2), input_nodes="paper")
     fast = compare(initialized(Typed(HETERO["SAGE"]), typed), typed, batches)
     assert set(hops(fast)) == {2, 1, 0}
-
-
-# ---- the model stays what it was ------------------------------------------------------------
-
-
-def test_it_is_the_same_model():
-    model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    assert gz.nn.accelerate(model) is model
-    gz.nn.accelerate(model)
-    batch = next(iter(loader()))
-    out = plain(model, batch)
-    assert list(model.state_dict()) == list(before)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    # what knows no hops goes all the way
-    assert plain(model, DATA).size(0) == NUM_NODES
-    torch.testing.assert_close(plain(model, stock(batch))[:SEEDS], out)
-    # copies, pickles
-    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert isinstance(other.forward, Forward)
-        assert other.forward.module is other
-        torch.testing.assert_close(plain(other, batch), out)
-    saved = io.BytesIO()
-    torch.save(batch, saved)
-    saved.seek(0)
-    again = torch.load(saved, weights_only=False)
-    assert type(again.edge_index) is torch.Tensor
-
-
-def test_learning_leaves_no_trace():
-    """Neither random numbers nor running statistics."""
-    model = gz.nn.accelerate(Skips(nn.BatchNorm1d))
-    expected = copy.deepcopy(model)
-    batch = next(iter(loader()))
-    state = torch.get_rng_state()
-    model.forward._learn((batch.x, batch.edge_index), {}, batch.edge_index.hops)
-    assert torch.equal(torch.get_rng_state(), state)
-    for one, other in zip(model.buffers(), expected.buffers(), strict=True):
-        assert torch.equal(one, other)
-
-
-def test_lazy_layers_are_made_by_the_first_batch():
-    model = pyg.GraphSAGE(-1, 16, 2, 7)
-    fast = gz.nn.accelerate(copy.deepcopy(model))
-    batches = iter(loader())
-    batch = next(batches)
-    torch.manual_seed(1)
-    expected = plain(model, stock(batch))
-    torch.manual_seed(1)
-    torch.testing.assert_close(plain(fast, batch), expected)
-    assert plain(fast, next(batches)).size(0) == SEEDS
-
-
-class Fickle(nn.Module):
-    """Takes another way now and then."""
-
-    def __init__(self):
-        super().__init__()
-        self.net, self.calls = Stack(SAGEConv), 0
-
-    def forward(self, x, edge_index):
-        self.calls += 1
-        x = self.net(x, edge_index)
-        x = F.dropout(x, 0.5, self.training)
-        return x.sin() if self.calls % 6 else x.cos()
-
-
-def test_a_forward_pass_that_differs_from_batch_to_batch_runs_as_it_is():
-    fast = gz.nn.accelerate(Fickle())
-    reference = Fickle()
-    reference.load_state_dict(fast.state_dict())
-    batches = loader()
-    for batch, _ in zip(batches, range(3), strict=False):
-        torch.manual_seed(3)
-        out = plain(fast, batch)
-        torch.manual_seed(3)
-        reference.calls = fast.calls - 1
-        expected = plain(reference, stock(batch))
-    assert "same for every batch" in gz.nn.explain(fast).as_it_is
-    assert fast.forward.num_stock == 1
-    torch.testing.assert_close(out, expected)
-
-
-def test_trim_to_layer_works_beside_it():
-    def call(model, batch):
-        return model(
-            batch.x,
-            batch.edge_index,
-            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
-            num_sampled_edges_per_hop=batch.num_sampled_edges,
-        )
-
-    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
-
-
-def test_checkpointing_the_whole_model():
-    def call(model, batch):
-        return checkpoint(model, batch.x.requires_grad_(), batch.edge_index, use_reentrant=False)
-
-    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
-
-
-class Checkpointed(Stack):
-    def forward(self, x, edge_index):
-        x = checkpoint(self.first, x, edge_index, use_reentrant=False)
-        return self.second(x, edge_index)
-
-
-def test_checkpointing_within_the_model_is_refused():
-    fast = gz.nn.accelerate(Checkpointed(SAGEConv))
-    out = plain(fast, next(iter(loader())))
-    with pytest.raises(gz.UnsupportedError, match="the whole of it"):
-        out.sum().backward()
-
-
-def test_autocast():
-    model = pyg.GraphSAGE(WIDTH, 16, 3, 7).float()
-    fast = gz.nn.accelerate(copy.deepcopy(model))
-    batch = next(iter(loader(graph(torch.float32))))
-    with torch.autocast("cpu", torch.bfloat16):
-        expected, out = plain(model, stock(batch))[:SEEDS], plain(fast, batch)
-    assert out.dtype == expected.dtype == torch.bfloat16
-    torch.testing.assert_close(out, expected, rtol=0.1, atol=0.1)
-
-
-def test_compiled_models_run_uncompiled():
-    model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
-    fast = torch.compile(gz.nn.accelerate(copy.deepcopy(model)))
-    batch = next(iter(loader()))
-    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
-
-
-def test_two_threads():
-    model = pyg.GraphSAGE(WIDTH, 16, 3, 7)
-    fast = gz.nn.accelerate(copy.deepcopy(model))
-    batches = [batch for batch, _ in zip(loader(), range(8), strict=False)]
-    found = {}
-
-    def run(numbers):
-        torch.set_default_dtype(torch.float64)
-        for number in numbers:
-            found[number] = plain(fast, batches[number]).detach()
-
-    threads = [threading.Thread(target=run, args=(range(n, 8, 2),)) for n in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for number, batch in enumerate(batches):
-        torch.testing.assert_close(found[number], plain(model, stock(batch))[:SEEDS])
-
-
-def test_edges_keep_their_hops_wherever_they_go():
-    assert type(next(iter(loader())).edge_index) is torch.Tensor
-    want_hops()
-    edges = next(iter(loader())).edge_index
-    assert isinstance(edges, SampledEdgeIndex)
-    for moved in (edges.to("cpu", copy=True), edges.clone(), edges.contiguous(), edges.detach(),
-                  copy.deepcopy(edges), edges.share_memory_()):  # fmt: skip
-        assert isinstance(moved, SampledEdgeIndex)
-        assert moved.hops is edges.hops
-    for other in (edges[:, :2], edges + 1, edges.to(torch.int32), edges.flip(0), edges[0]):
-        assert type(other) is torch.Tensor
-
-
-@pytest.mark.parametrize(
-    ("given", "options", "error", "said"),
-    [
-        ("model", {}, TypeError, "found str"),
-        (nn.Linear(2, 2), {"norms": "some"}, ValueError, "expected 'whole' or 'trimmed'"),
-        (torch.jit.script(nn.Linear(2, 2)), {}, gz.UnsupportedError, "the module it was made from"),
-    ],
-)
-def test_what_cannot_be_accelerated(given, options, error, said):
-    with pytest.raises(error, match=said):
-        gz.nn.accelerate(given, **options)
-
-
-def test_explaining_needs_a_batch():
-    with pytest.raises(ValueError, match="was not accelerated"):
-        gz.nn.explain(nn.Linear(2, 2))
-    with pytest.raises(ValueError, match="no batch"):
-        gz.nn.explain(gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 2)))

@@ -1,0 +1,130 @@
+"""Models to accelerate, and batches on which they are compared with what they were."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import nn
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import SAGEConv
+
+import pyg_graphzero as gz
+from pyg_graphzero.sampling.hops import SampledEdgeIndex
+
+NUM_NODES, NUM_EDGES, WIDTH, SEEDS = 300, 2400, 12, 16
+
+
+def graph(dtype=torch.float64):
+    random = torch.Generator().manual_seed(3)
+    edge_index = torch.randint(NUM_NODES - 20, (2, NUM_EDGES), generator=random)  # 20 isolated
+    edge_index[:, 1::7] = edge_index[:, ::7][:, : edge_index[:, 1::7].size(1)]  # parallel edges
+    edge_index[0, 5::50] = edge_index[1, 5::50]  # loops
+    weight = torch.rand(NUM_EDGES, generator=random, dtype=dtype)
+    weight[::9] = 0
+    return Data(
+        x=torch.randn(NUM_NODES, WIDTH, generator=random, dtype=dtype),
+        edge_index=edge_index,
+        edge_type=torch.randint(4, (NUM_EDGES,), generator=random),
+        edge_weight=weight,
+        edge_attr=torch.randn(NUM_EDGES, 5, generator=random, dtype=dtype),
+        time=torch.randint(100, (NUM_NODES,), generator=random),
+    )
+
+
+DATA = graph()
+
+
+def loader(data=DATA, num_neighbors=(4, 3, 3), **options):
+    options = {"batch_size": SEEDS, "shuffle": True, **options}
+    return gz.loader.NeighborLoader(
+        data, list(num_neighbors), generator=torch.Generator().manual_seed(5), **options
+    )
+
+
+def stock(batch):
+    """The same batch, whose edges know nothing."""
+    out = copy.copy(batch)
+    for store in out.stores:
+        if isinstance(store.get("edge_index"), SampledEdgeIndex):
+            store["edge_index"] = store["edge_index"].plain()
+    return out
+
+
+def compare(model, call, batches=None, seeds=SEEDS, count=3, **options):
+    """Trains both on batches; returns the accelerated one."""
+    fast = gz.nn.accelerate(copy.deepcopy(model), **options)
+    batches = loader() if batches is None else batches
+    seen = 0
+    for batch, _ in zip(batches, range(count), strict=False):
+        found = []
+        for each, given in ((model, stock(batch)), (fast, batch)):
+            each.zero_grad()
+            out = call(each, given)
+            out = out if seeds is None else out[: min(seeds, batch_size(batch))]
+            scale = torch.arange(1, out.numel() + 1, dtype=out.dtype).view_as(out)
+            (out * scale.sin()).sum().backward()
+            found.append((out, [p.grad for p in each.parameters()]))
+        (expected, gradients), (out, others) = found
+        torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+        size = max(float(g.abs().max()) for g in gradients if g is not None)
+        for one, other in zip(gradients, others, strict=True):
+            one = torch.zeros(()) if one is None else one
+            other = torch.zeros(()) if other is None else other
+            assert float((one - other).abs().max()) <= 1e-10 * size
+        seen += 1
+    assert seen
+    return fast
+
+
+def batch_size(batch):
+    if isinstance(batch, HeteroData):
+        return batch["paper"].batch_size
+    return getattr(batch, "batch_size", NUM_NODES)
+
+
+def hops(model):
+    return [layer.hops for layer in gz.nn.explain(model).layers]
+
+
+def plain(model, batch):
+    return model(batch.x, batch.edge_index)
+
+
+def weighted(model, batch):
+    return model(batch.x, batch.edge_index, edge_weight=batch.edge_weight)
+
+
+def with_attr(model, batch):
+    return model(batch.x, batch.edge_index, edge_attr=batch.edge_attr)
+
+
+class Stack(nn.Module):
+    """Two convolutions of a kind."""
+
+    def __init__(self, make, width=16):
+        super().__init__()
+        self.first, self.second = make(WIDTH, width), make(width, width)
+
+    def forward(self, x, edge_index, *rest):
+        return self.second(self.first(x, edge_index, *rest).relu(), edge_index, *rest)
+
+
+class Skips(nn.Module):
+    """Residuals, norms and all layers' rows at the end, as in PyG's examples."""
+
+    def __init__(self, norm):
+        super().__init__()
+        ins = (WIDTH, 16, 16)
+        self.convs = nn.ModuleList([SAGEConv(ins[0], 16), pyg.GATConv(16, 16), SAGEConv(16, 16)])
+        self.lins = nn.ModuleList([nn.Linear(i, 16) for i in ins])
+        self.norms = nn.ModuleList([norm(16) for _ in ins])
+
+    def forward(self, x, edge_index):
+        xs = []
+        for conv, lin, norm in zip(self.convs, self.lins, self.norms, strict=True):
+            x = F.dropout(F.relu(norm(conv(x, edge_index) + lin(x))), 0.0, self.training)
+            xs.append(x)
+        return torch.cat(xs, -1).view(-1, 3, 16).max(dim=1).values

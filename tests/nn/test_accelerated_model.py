@@ -1,0 +1,317 @@
+"""An accelerated model is the object that it was, with all that was changed of it."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from accelerated import (
+    DATA,
+    NUM_NODES,
+    SEEDS,
+    WIDTH,
+    Skips,
+    Stack,
+    compare,
+    graph,
+    hops,
+    loader,
+    plain,
+    stock,
+    weighted,
+)
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+from torch_geometric.nn import SAGEConv
+
+import pyg_graphzero as gz
+from pyg_graphzero.nn.accelerate import Forward
+from pyg_graphzero.sampling.hops import SampledEdgeIndex, want_hops
+
+pytestmark = pytest.mark.usefixtures("doubles")
+
+
+def test_it_is_the_same_model():
+    model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    assert gz.nn.accelerate(model) is model
+    gz.nn.accelerate(model)
+    batch = next(iter(loader()))
+    out = plain(model, batch)
+    assert list(model.state_dict()) == list(before)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    # what knows no hops goes all the way
+    assert plain(model, DATA).size(0) == NUM_NODES
+    torch.testing.assert_close(plain(model, stock(batch))[:SEEDS], out)
+    # copies, pickles
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert isinstance(other.forward, Forward)
+        assert other.forward.module is other
+        torch.testing.assert_close(plain(other, batch), out)
+    saved = io.BytesIO()
+    torch.save(batch, saved)
+    saved.seek(0)
+    again = torch.load(saved, weights_only=False)
+    assert type(again.edge_index) is torch.Tensor
+
+
+def test_learning_leaves_no_trace():
+    """Neither random numbers nor running statistics."""
+    model = gz.nn.accelerate(Skips(nn.BatchNorm1d))
+    expected = copy.deepcopy(model)
+    batch = next(iter(loader()))
+    state = torch.get_rng_state()
+    model.forward._learn((batch.x, batch.edge_index), {}, batch.edge_index.hops)
+    assert torch.equal(torch.get_rng_state(), state)
+    for one, other in zip(model.buffers(), expected.buffers(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_lazy_layers_are_made_by_the_first_batch():
+    model = pyg.GraphSAGE(-1, 16, 2, 7)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batches = iter(loader())
+    batch = next(batches)
+    torch.manual_seed(1)
+    expected = plain(model, stock(batch))
+    torch.manual_seed(1)
+    torch.testing.assert_close(plain(fast, batch), expected)
+    assert plain(fast, next(batches)).size(0) == SEEDS
+
+
+class Fickle(nn.Module):
+    """Takes another way now and then."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.calls = Stack(SAGEConv), 0
+
+    def forward(self, x, edge_index):
+        self.calls += 1
+        x = self.net(x, edge_index)
+        x = F.dropout(x, 0.5, self.training)
+        return x.sin() if self.calls % 6 else x.cos()
+
+
+def test_a_forward_pass_that_differs_from_batch_to_batch_runs_as_it_is():
+    fast = gz.nn.accelerate(Fickle())
+    reference = Fickle()
+    reference.load_state_dict(fast.state_dict())
+    batches = loader()
+    for batch, _ in zip(batches, range(3), strict=False):
+        torch.manual_seed(3)
+        out = plain(fast, batch)
+        torch.manual_seed(3)
+        reference.calls = fast.calls - 1
+        expected = plain(reference, stock(batch))
+    assert "same for every batch" in gz.nn.explain(fast).as_it_is
+    assert fast.forward.num_stock == 1
+    torch.testing.assert_close(out, expected)
+
+
+def test_trim_to_layer_works_beside_it():
+    def call(model, batch):
+        return model(
+            batch.x,
+            batch.edge_index,
+            num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+            num_sampled_edges_per_hop=batch.num_sampled_edges,
+        )
+
+    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
+
+
+def test_checkpointing_the_whole_model():
+    def call(model, batch):
+        return checkpoint(model, batch.x.requires_grad_(), batch.edge_index, use_reentrant=False)
+
+    compare(pyg.GraphSAGE(WIDTH, 16, 3, 7), call)
+
+
+class Checkpointed(Stack):
+    def forward(self, x, edge_index):
+        x = checkpoint(self.first, x, edge_index, use_reentrant=False)
+        return self.second(x, edge_index)
+
+
+def test_checkpointing_within_the_model_is_refused():
+    fast = gz.nn.accelerate(Checkpointed(SAGEConv))
+    out = plain(fast, next(iter(loader())))
+    with pytest.raises(gz.UnsupportedError, match="the whole of it"):
+        out.sum().backward()
+
+
+def test_autocast():
+    model = pyg.GraphSAGE(WIDTH, 16, 3, 7).float()
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batch = next(iter(loader(graph(torch.float32))))
+    with torch.autocast("cpu", torch.bfloat16):
+        expected, out = plain(model, stock(batch))[:SEEDS], plain(fast, batch)
+    assert out.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(out, expected, rtol=0.1, atol=0.1)
+
+
+def test_compiled_models_run_uncompiled():
+    model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
+    fast = torch.compile(gz.nn.accelerate(copy.deepcopy(model)))
+    batch = next(iter(loader()))
+    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
+
+
+def test_two_threads():
+    model = pyg.GraphSAGE(WIDTH, 16, 3, 7)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batches = [batch for batch, _ in zip(loader(), range(8), strict=False)]
+    found = {}
+
+    def run(numbers):
+        torch.set_default_dtype(torch.float64)
+        for number in numbers:
+            found[number] = plain(fast, batches[number]).detach()
+
+    threads = [threading.Thread(target=run, args=(range(n, 8, 2),)) for n in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, batch in enumerate(batches):
+        torch.testing.assert_close(found[number], plain(model, stock(batch))[:SEEDS])
+
+
+def test_edges_keep_their_hops_wherever_they_go():
+    assert type(next(iter(loader())).edge_index) is torch.Tensor
+    want_hops()
+    edges = next(iter(loader())).edge_index
+    assert isinstance(edges, SampledEdgeIndex)
+    for moved in (edges.to("cpu", copy=True), edges.clone(), edges.contiguous(), edges.detach(),
+                  copy.deepcopy(edges), edges.share_memory_()):  # fmt: skip
+        assert isinstance(moved, SampledEdgeIndex)
+        assert moved.hops is edges.hops
+    for other in (edges[:, :2], edges + 1, edges.to(torch.int32), edges.flip(0), edges[0]):
+        assert type(other) is torch.Tensor
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "error", "said"),
+    [
+        ("model", {}, TypeError, "found str"),
+        (nn.Linear(2, 2), {"norms": "some"}, ValueError, "expected 'whole' or 'trimmed'"),
+        (torch.jit.script(nn.Linear(2, 2)), {}, gz.UnsupportedError, "the module it was made from"),
+    ],
+)
+def test_what_cannot_be_accelerated(given, options, error, said):
+    with pytest.raises(error, match=said):
+        gz.nn.accelerate(given, **options)
+
+
+def test_explaining_needs_a_batch():
+    with pytest.raises(ValueError, match="was not accelerated"):
+        gz.nn.explain(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="no batch"):
+        gz.nn.explain(gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 2)))
+
+
+# ---- what a user, or PyG, has changed of a model --------------------------------------------
+
+
+def doubled(module, args, out):
+    return 2 * out
+
+
+@pytest.mark.parametrize(
+    "hook", ["propagate_forward_hook", "message_forward_hook", "aggregate_forward_hook"]
+)
+@pytest.mark.parametrize("make", [SAGEConv, pyg.GCNConv, pyg.GraphConv, pyg.GATConv])
+def test_hooks_into_a_convolution_are_called(make, hook):
+    model = Stack(make)
+    getattr(model.first, f"register_{hook}")(doubled)
+    fast = compare(model, plain)
+    # of nodes that are left out, degrees are not known
+    assert hops(fast) == ([None, 0] if make is pyg.GCNConv else [1, 0])
+    said = "degrees" if make is pyg.GCNConv else "hooks"
+    assert said in gz.nn.explain(fast).layers[0].how
+
+
+def test_steps_of_one_convolution_are_its_own():
+    model = Stack(SAGEConv)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    for each in (model, fast):
+        each.first.message = lambda x_j: x_j.sin()
+    batch = next(iter(loader()))
+    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
+
+
+def test_convolutions_divided_by_channels():
+    model = Stack(lambda i, o: pyg.GCNConv(i, o, normalize=False))
+    model.first.decomposed_layers = 2
+    fast = compare(model, plain, count=2)
+    assert "propagate" in vars(fast.first)  # as it was
+
+
+def test_a_forward_of_one_object_is_kept():
+    class Own(Stack):
+        def __deepcopy__(self, memo):
+            return changed(Stack(SAGEConv), self.state_dict())
+
+    def changed(model, state):
+        model.load_state_dict(state)
+        conv = model.first
+        conv.forward = lambda x, edges: type(conv).forward(conv, x, edges).sin()
+        model.forward = lambda x, edges: model.second(conv(x, edges), edges).cos()
+        model.__class__ = Own
+        return model
+
+    fast = compare(changed(Stack(SAGEConv), Stack(SAGEConv).state_dict()), plain)
+    assert hops(fast)[-1] == 0
+
+
+def test_weights_written_to_between_two_layers_are_seen():
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = pyg.GCNConv(WIDTH, 16), pyg.GCNConv(16, 16)
+
+        def forward(self, x, edge_index, edge_weight):
+            weight = edge_weight.clone()
+            x = self.first(x, edge_index, weight).relu()
+            weight.mul_(torch.linspace(0.1, 2, 10).repeat(len(weight) // 10 + 1)[: len(weight)])
+            return self.second(x, edge_index, weight)
+
+    assert hops(compare(Writes(), weighted)) == [1, 0]
+
+
+@pytest.mark.parametrize("norms", ["whole", "trimmed"])
+def test_outputs_whose_number_differs_run_as_they_are(norms):
+    class Two(Stack):
+        calls = 0
+
+        def forward(self, x, edge_index):
+            self.calls += 1
+            out = super().forward(x, edge_index)
+            return (out, out) if self.calls == 3 else (out,)
+
+    fast = gz.nn.accelerate(Two(SAGEConv), norms=norms)
+    assert len(plain(fast, next(iter(loader())))) == 1
+    assert "outputs are others" in gz.nn.explain(fast).as_it_is
+
+
+def test_looking_at_all_nodes_is_found_though_norms_are_trimmed():
+    class Lstm(Skips):
+        def __init__(self):
+            super().__init__(nn.BatchNorm1d)
+            self.convs[2] = SAGEConv(16, 16, aggr="lstm")
+
+    fast = gz.nn.accelerate(Lstm(), norms="trimmed")
+    plain(fast, next(iter(loader())))
+    assert "outputs are others" in gz.nn.explain(fast).as_it_is
+
+
+def test_compiled_first_is_refused():
+    with pytest.raises(gz.UnsupportedError, match="the module it was made from"):
+        gz.nn.accelerate(torch.compile(Stack(SAGEConv)))
