@@ -7,7 +7,7 @@ The budget is divided, rows are chosen and reads are planned by the same functio
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -118,10 +118,10 @@ def simulate(
     if order is None:
         chosen = choose_hot_rows(case.contents, files, plan, case.profile.accesses)
     if with_first:
-        found.fills = _fills(case, chosen)
+        found.fills = _fills(case, files, plan, chosen)
     batches = _reordered(case, order)
     for is_first in (False, True) if with_first else (False,):
-        parts = [_paged(case, file, plan, chosen) for file in files if _reads(file, plan)]
+        parts = [_paged(case, *pair, plan, chosen) for pair in _read(case, files, plan)]
         if not is_first:
             for _, rows in parts:
                 rows.fill()
@@ -134,12 +134,19 @@ def simulate(
     return found
 
 
-def _reads(file: FileSize, plan: MemoryPlan) -> bool:
-    return file.name in plan.hot and file.kind != "indices"
+def _read(
+    case: Case, files: Sequence[FileSize], plan: MemoryPlan
+) -> Iterator[tuple[FileSize, int]]:
+    """What is read for windows, and the number of the list that its rows go by."""
+    for file in files:
+        if file.name in plan.hot and file.kind != "indices":
+            by = _list_of(case, file)
+            if by is not None:
+                yield file, by
 
 
 def _paged(
-    case: Case, file: FileSize, plan: MemoryPlan, chosen: Mapping[str, Tensor | int]
+    case: Case, file: FileSize, by: int, plan: MemoryPlan, chosen: Mapping[str, Tensor | int]
 ) -> tuple[int, _core.ReadForecast]:
     """The number of the list that a file's rows go by, and what would be read of it."""
     column = case.contents.column(file.name)
@@ -155,14 +162,17 @@ def _paged(
         bits,
         merge_gap=case.disk.merge_gap,
     )
-    return _list_of(case, file), forecast
+    return by, forecast
 
 
-def _list_of(case: Case, file: FileSize) -> int:
+def _list_of(case: Case, file: FileSize) -> int | None:
+    """The list of the batch's nodes or edges; None of where nodes lie: it is asked for seeds."""
     schema = case.contents.schema
     for number, node_name in enumerate(case.graph.node_types):
         record = schema.node_type(node_name)
-        if record is not None and file.name in record.attrs.values():
+        if record is not None and file.name == record.rank:
+            return None
+        if record is not None and file.name in (record.order, *record.attrs.values()):
             return number
     for number, edge_name in enumerate(case.graph.edge_types, len(case.graph.node_types)):
         edges = schema.edge_type(edge_name)
@@ -210,18 +220,29 @@ def _windows(
     return windows[:-1] if is_cut else windows
 
 
-def _fills(case: Case, chosen: Mapping[str, Tensor | int]) -> tuple[float, float]:
+def _fills(
+    case: Case, files: Sequence[FileSize], plan: MemoryPlan, chosen: Mapping[str, Tensor | int]
+) -> tuple[float, float]:
     """How many of the chosen rows are sampled in the batches at hand, and in an epoch."""
-    owner = {f: t.name for t in case.contents.schema.node_types for f in t.attrs.values()}
+    accesses = case.profile.accesses
+    node_types, edge_types = list(case.graph.node_types), list(case.graph.edge_types)
     found = [0.0, 0.0]
     spans = (len(case.profile.batches), case.profile.epoch)
-    for file, rows in chosen.items():
-        counts = case.profile.accesses.counts[owner[file]]
-        if group_bits_of(case.contents.column(file).row_bytes) > 0:
+    for file, by in _read(case, files, plan):
+        if file.name not in chosen or group_bits_of(case.contents.column(file.name).row_bytes) > 0:
             continue  # whole pages of small items are there after a few batches
-        used = counts[:rows] if isinstance(rows, int) else counts[rows]
-        levels = torch.bincount(used.to(torch.int64)).tolist()
-        for i, span in enumerate(spans):
-            rate = span / max(1, case.profile.accesses.num_batches)
-            found[i] += sum(n * -math.expm1(-count * rate) for count, n in enumerate(levels))
+        rows = chosen[file.name]
+        levels: Iterable[tuple[float, int]]  # how often rows are asked for, how many so often
+        if by < len(node_types):
+            counts = accesses.counts[node_types[by]]
+            used = counts[:rows] if isinstance(rows, int) else counts[rows]
+            levels = enumerate(torch.bincount(used.to(torch.int64)).tolist())
+        else:  # nobody counts edges: as if each were asked for as often as any other
+            count = rows if isinstance(rows, int) else len(rows)
+            asked = accesses.num_edges[edge_types[by - len(node_types)]]
+            levels = [(asked / max(1, file.num_rows), count)]
+        rates = [span / max(1, accesses.num_batches) for span in spans]
+        for often, number in levels:
+            for i, rate in enumerate(rates):
+                found[i] += number * -math.expm1(-often * rate)
     return found[0], found[1]

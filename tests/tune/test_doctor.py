@@ -149,6 +149,41 @@ def test_advice_is_what_it_would_be(skewed, tmp_path):
     assert half.epoch.rows == pytest.approx(by_change["float16"].rows, rel=0.3)
 
 
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_what_does_not_fit_may_be_anything(tmp_path, is_ordered):
+    """Neighbours, ids and attributes of edges, and where the nodes of an optimized store lie."""
+    generator = torch.Generator().manual_seed(0)
+    num_nodes, num_edges = 600_000, 1_000_000
+    data = Data(
+        x=torch.randn(num_nodes, 20, generator=generator),
+        edge_index=torch.randint(0, num_nodes, (2, num_edges), generator=generator),
+        edge_attr=torch.randn(num_edges, 10, generator=generator),
+        train_idx=torch.arange(0, num_nodes, 100),
+    )
+    path = write_store(data, tmp_path / "s")
+    sampled = {"num_neighbors": [4, 4], "batch_size": 64}
+    names = ["edge/topology.gl", "edge/edge_attr.gd", "node/x.gd"]
+    if is_ordered:
+        gz.optimize(path, seeds="train_idx", progress=False, **sampled)
+        names += ["node/order.gd", "node/rank.gd"]
+    memory = private_rss() + READER_BYTES + 6_500_000
+    found = gz.doctor(path, memory=memory, num_workers=1, seconds=60, **sampled)
+    assert set(names) < set(found.division.hot)
+    assert found.first_epoch.hits < found.epoch.hits
+    assert "does not fit" in str(found)
+    store = gz.open(path, memory=private_rss() + memory - found.division.baseline)
+    data = store.data()
+    loader = gz.loader.NeighborLoader(
+        data, input_nodes=data.train_idx, shuffle=True, num_workers=1, **sampled
+    )
+    for _ in range(2):
+        for _ in loader:
+            pass
+    assert set(store.division.hot) == set(found.division.hot)
+    assert found.epoch.rows == pytest.approx(loader.stats().rows, rel=0.1)
+    assert found.epoch.hit_rate == pytest.approx(loader.stats().hit_rate, abs=0.1)
+
+
 def test_a_budget_that_processes_share(tmp_path):
     data = Data(x=torch.zeros(100, 4), edge_index=torch.arange(200).view(2, 100) % 100)
     gz.convert(data, tmp_path / "store", progress=False)
