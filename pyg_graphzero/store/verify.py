@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -46,6 +47,10 @@ class VerifyReport:
     def ok(self) -> bool:
         """Whether nothing is bad."""
         return not self.bad
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        return {"ok": self.ok} | asdict(self)
 
     def __str__(self) -> str:
         head = f"{self.files} files, {self.blocks} blocks, {self.bytes:,} bytes: "

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +16,8 @@ from click.testing import CliRunner, Result
 from convert_support import edges_of, write
 
 import pyg_graphzero as gz
-from pyg_graphzero.cli import main
+from pyg_graphzero import cli
+from pyg_graphzero_cli import main
 
 
 def run(*arguments: object) -> Result:
@@ -120,6 +123,96 @@ def test_verify_names_the_bad_block(tmp_path: Path) -> None:
     (tmp_path / "s" / "store.json").write_text("{")
     assert run("verify", tmp_path / "s").exit_code == 1
     assert run("verify", tmp_path / "nowhere").exit_code == 2
+
+
+def test_verify_as_json(tmp_path: Path) -> None:
+    gz.convert(np.array([[0, 1, 2], [1, 2, 0]]), tmp_path / "s")
+    good = run("verify", tmp_path / "s", "--json")
+    assert good.exit_code == 0
+    found = json.loads(good.output)
+    assert (found["ok"], found["bad"], found["files"] > 0) == (True, [], True)
+    assert found == gz.open(tmp_path / "s").verify().to_dict()
+    (tmp_path / "s" / "store.json").write_text("{")
+    bad = run("verify", tmp_path / "s", "--json")
+    assert bad.exit_code == 1
+    found = json.loads(bad.output)
+    assert not found["ok"]
+    assert "store.json" in found["bad"][0]
+
+
+def test_quiet(edges: Path, tmp_path: Path) -> None:
+    """Nothing but errors, and JSON where it is asked for."""
+    done = run("convert", edges, "-o", tmp_path / "s", "--quiet", "--edge-attr", "w")
+    assert (done.exit_code, done.output) == (0, "")
+    again = run("convert", edges, "-o", tmp_path / "s", "-q")
+    assert again.exit_code == 2
+    assert "File exists" in again.output
+    asked = run("convert", edges, "-o", tmp_path / "s", "-q", "--force", "--json")
+    assert json.loads(asked.output)["edges"][""]["num_edges"] == 3
+    assert run("verify", tmp_path / "s", "-q").output == ""
+    (tmp_path / "s" / "store.json").write_text("{")
+    bad = run("verify", tmp_path / "s", "-q")
+    assert (bad.exit_code, "store.json" in bad.output) == (1, True)
+
+
+def command(*arguments: object, folder: Path | None = None) -> subprocess.Popen[str]:
+    """The command line in a process of its own; modules in ``folder`` come before all others."""
+    code = "from pyg_graphzero_cli import main; main()"
+    paths = [str(folder or ""), str(Path(__file__).parents[2])]
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], *([name, "--help"] for name in main.commands)]
+)
+def test_help_imports_neither_torch_nor_the_package(tmp_path: Path, arguments: list[str]) -> None:
+    for name in ("torch", "torch_geometric", "numpy", "pyg_graphzero"):
+        write(tmp_path / f"{name}.py", "raise SystemExit('imported')\n")
+    process = command(*arguments, folder=tmp_path)
+    shown, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
+    assert ("0.1" if arguments == ["--version"] else "Usage:") in shown
+
+
+def test_an_interrupt_while_modules_are_imported(tmp_path: Path) -> None:
+    write(tmp_path / "torch.py", "import time; print('importing', flush=True); time.sleep(60)\n")
+    process = command("info", tmp_path, folder=tmp_path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    shown, said = process.communicate(timeout=60)
+    assert (process.returncode, shown, said) == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("edge/topology.gl"), IndexError("list index out of range"), TypeError("x")]
+)
+def test_a_fault_is_called_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
+) -> None:
+    """Whoever reads it must not look for the mistake in the input; a bare key helps nobody."""
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("pyg_graphzero.tune.doctor.doctor", fails)
+    result = run("doctor", tmp_path)
+    assert result.exit_code == 3
+    assert result.output.count("\n") == 1
+    name, text = type(error).__name__, error.args[0]
+    assert result.output.startswith(f"error: {name}: {text} ({__file__}, line ")
+    assert "in fails). This is a fault of pyg_graphzero" in result.output
+    assert run("--traceback", "doctor", tmp_path).exception is error
+
+
+def test_the_package_has_the_command_line_too() -> None:
+    assert cli.main is main
 
 
 def test_as_a_module(edges: Path, tmp_path: Path) -> None:

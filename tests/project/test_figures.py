@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import inspect
 import json
 import re
@@ -21,27 +22,34 @@ from click.testing import CliRunner
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from pyg_graphzero import cli
+from pyg_graphzero.bench import data as bench_data
+from pyg_graphzero.bench import report, run, settings, training
 from pyg_graphzero.bench.report import tables
 from pyg_graphzero.bench.settings import PRESETS
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.store import column_writer
+from pyg_graphzero.util import progress
 from pyg_graphzero.util.sizes import format_bytes
+from pyg_graphzero_cli import main
+from pyg_graphzero_cli.bench import MODELS, WORKLOADS
+from pyg_graphzero_cli.bench import PRESETS as PRESET_NAMES
 
 # Flags ############################################################################################
 
-# What each command calls, what it needs in any case, and the names of flags that are other ones
-# there: the name, and what becomes of the value.
+# The module of what each command calls, what it needs in any case, and the names of flags that are
+# other ones there: the name, and what becomes of the value.
 CALLS = {
-    "convert": ("run_convert", ["in.csv", "--out", "out"], gz.convert),
-    "optimize": ("run_optimize", ["s", "--seeds", "train", "--num-neighbors", "3"], gz.optimize),
-    "doctor": ("run_doctor", ["s"], gz.doctor),
+    "convert": ("convert", ["in.csv", "--out", "out"], gz.convert),
+    "optimize": ("tune.optimize", ["s", "--seeds", "train", "--num-neighbors", "3"], gz.optimize),
+    "doctor": ("tune.doctor", ["s"], gz.doctor),
 }
 OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
     ("convert", "node_id"): ("nodes", lambda value: {"file": "given", "id": value}),
     ("convert", "adopt_all"): ("adopt", lambda value: value),
+    ("convert", "is_quiet"): ("progress", lambda value: not value),
+    ("optimize", "is_quiet"): ("progress", lambda value: not value),
     ("doctor", "workers"): ("num_workers", lambda value: value),
     ("doctor", "no_edge_ids"): ("edge_ids", lambda value: not value),
 }
@@ -81,7 +89,7 @@ def example(option: click.Option) -> tuple[list[str], Any]:
 
 def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> dict[str, Any]:
     """What the command calls its function with."""
-    name, needed, function = CALLS[command]
+    module, needed, function = CALLS[command]
     calls: list[dict[str, Any]] = []
 
     def record(*args: Any, **kwargs: Any) -> Any:
@@ -89,10 +97,12 @@ def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> 
         calls.append(bound.arguments)
         return SimpleNamespace(to_dict=lambda: {"as": "json"})
 
-    monkeypatch.setattr(cli, name, record)
-    done = CliRunner().invoke(cli.main, [command, *needed, *arguments])
+    room = importlib.import_module(f"pyg_graphzero.{module}")
+    monkeypatch.setattr(room, command, record)
+    done = CliRunner().invoke(main, [command, *needed, *arguments])
     assert done.exit_code == 0, (arguments, done.output)
     (call,) = calls
+    assert ("--quiet" in arguments) == (done.output == "")
     if "--json" in arguments:
         assert json.loads(done.output) == {"as": "json"}
         call["as_json"] = True
@@ -100,7 +110,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> 
 
 
 def options(command: str) -> list[click.Option]:
-    return [p for p in cli.main.commands[command].params if isinstance(p, click.Option)]
+    return [p for p in main.commands[command].params if isinstance(p, click.Option)]
 
 
 @pytest.mark.parametrize(("command", "name"), [(c, o.name) for c in CALLS for o in options(c)])
@@ -152,15 +162,15 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
         "models": ("accelerated", "stock"),
     }  # fmt: skip
     seen: list[Any] = []
-    monkeypatch.setattr(cli, "prepare", lambda *arguments: seen.append(arguments))
-    monkeypatch.setattr(cli, "run_bench", lambda settings, *_: seen.append(settings))
-    monkeypatch.setattr(cli, "write_report", lambda report, out: [f"to {out}"])
+    monkeypatch.setattr(bench_data, "prepare", lambda *arguments: seen.append(arguments))
+    monkeypatch.setattr(run, "run", lambda settings, *_: seen.append(settings))
+    monkeypatch.setattr(report, "write_report", lambda report, out: [f"to {out}"])
     for name in ("facts", "tables", "summary"):
-        monkeypatch.setattr(cli, name, lambda report: [])
+        monkeypatch.setattr(report, name, lambda report: [])
 
     def ran(*arguments: str) -> Any:
         seen.clear()
-        done = CliRunner().invoke(cli.main, ["bench", *arguments])
+        done = CliRunner().invoke(main, ["bench", *arguments])
         assert done.exit_code == 0, done.output
         return seen[1], seen[0], done.output
 
@@ -182,17 +192,24 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
 
 def test_flags_of_the_others(tmp_path, monkeypatch):
     """Of info, verify, and of all of them."""
-    known = {"info": {"as_json"}, "verify": {"progress"}}
-    assert set(cli.main.commands) == {*CALLS, *known, "bench"}
+    known = {"info": {"as_json"}, "verify": {"progress", "is_quiet", "as_json"}}
+    assert set(main.commands) == {*CALLS, *known, "bench"}
     for command, names in known.items():
         assert {option.name for option in options(command)} == names
     shown: list[bool | None] = []
-    real = cli.Progress
-    monkeypatch.setattr(cli, "Progress", lambda show: (shown.append(show), real(show))[1])
+    real = progress.Progress
+    monkeypatch.setattr(progress, "Progress", lambda show: (shown.append(show), real(show))[1])
     gz.convert(Data(x=torch.zeros(3, 1)), tmp_path / "s", progress=False)
-    for flags in ([], ["--progress"], ["--no-progress"]):
-        assert CliRunner().invoke(cli.main, ["verify", str(tmp_path / "s"), *flags]).exit_code == 0
-    assert shown == [None, True, False]
+    for flags in ([], ["--progress"], ["--no-progress"], ["--quiet"]):
+        assert CliRunner().invoke(main, ["verify", str(tmp_path / "s"), *flags]).exit_code == 0
+    assert shown == [None, True, False, False]
+
+
+def test_choices_of_the_bench_are_what_there_is():
+    """They are written down a second time, for ``--help`` to import nothing."""
+    assert list(PRESETS) == list(PRESET_NAMES)
+    assert settings.WORKLOADS == WORKLOADS
+    assert training.MODELS == MODELS
 
 
 # Figures ##########################################################################################
@@ -308,7 +325,7 @@ def test_the_summary_of_a_conversion_and_what_info_prints(tmp_path):
     assert numbers(r"edges: ([\d,]+) edges, ([\d,]+) duplicates, ([\d,]+) self-loops", text) == [
         6, 1, 1,
     ]  # fmt: skip
-    printed = CliRunner().invoke(cli.main, ["info", str(tmp_path / "s")]).output
+    printed = CliRunner().invoke(main, ["info", str(tmp_path / "s")]).output
     info = gz.open(tmp_path / "s").info()
     assert numbers(r"nodes: ([\d,]+) nodes", printed) == [info["node_types"][0]["num_nodes"]]
     assert numbers(r"edges: ([\d,]+) edges", printed) == [info["edge_types"][0]["num_edges"]]

@@ -1,0 +1,155 @@
+"""``graphzero convert``: its options, and what they are called in ``gz.convert``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyg_graphzero_cli.options import quiet
+
+
+def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """``NAME=VALUE``, any number of times; a bare ``NAME`` is the column of that name."""
+    result: dict[str, str] = {}
+    for value in values:
+        name, _, source = value.partition("=")
+        if not name or name in result:
+            raise click.BadParameter(f"{value!r}: expected NAME=VALUE, each name once")
+        result[name] = source or name
+    return result
+
+
+def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> list[str]:
+    """``a,b`` and repetition alike; a type's attribute (``u,r,v.attr``) keeps its commas."""
+    parts: list[str] = []
+    for value in values:
+        parts += [value] if "." in value else [part for part in value.split(",") if part]
+    return parts
+
+
+def _encodings(
+    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    """``NAME=CODE``, any number of times; a bare ``CODE`` is that of ``x``."""
+    return _pairs(ctx, param, tuple(v if "=" in v else f"x={v}" for v in values))
+
+
+@click.command(short_help="Convert a graph to a store.")
+@click.argument("source", type=click.Path(path_type=str))
+@click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
+@click.option("--src", help="Column of source ids: a name or a 0-based position.")
+@click.option("--dst", help="Column of destination ids.")
+@click.option(
+    "--edge-attr",
+    "edge_attrs",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME[=SOURCE]",
+    help="Edge attribute, any number of times.",
+)
+@click.option("--nodes", help="Node table, text or Parquet: one row per node.")
+@click.option("--node-id", help="Id column of the node table; the first by default.")
+@click.option(
+    "--node-attr",
+    "node_attrs",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME[=SOURCE]",
+    help="Node attribute, any number of times.",
+)
+@click.option(
+    "--num-nodes", type=click.IntRange(min=0), help="If there are some beyond the largest id."
+)
+@click.option("--ids", type=click.Choice(["auto", "dense", "map"]), help="Whether ids are rows.")
+@click.option("--id-type", type=click.Choice(["auto", "int", "str"]), help="What ids are.")
+@click.option("--delimiter", help="One character, or comma, tab, semicolon, space, pipe.")
+@click.option("--header/--no-header", default=None, help="Whether the first row names columns.")
+@click.option("--comment", default="#", show_default=True, help="Comment mark; '' for none.")
+@click.option("--edge-layout", type=click.Choice(["2xE", "Ex2"]), help="For a [2, 2] array.")
+@click.option("--undirected", is_flag=True, help="Add the reverse of every edge.")
+@click.option(
+    "--coalesce",
+    type=click.Choice(["first", "sum", "mean", "min", "max"]),
+    help="Merge parallel edges, their attributes so.",
+)
+@click.option(
+    "--self-loops",
+    type=click.Choice(["keep", "remove", "add"]),
+    default="keep",
+    show_default=True,
+    help="What to do with loops; add: one where there is none.",
+)
+@click.option("--time-attr", help="Sort neighbourhoods by this attribute.")
+@click.option("--feature-dtype", help="dtype of x, such as float16.")
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME=DTYPE",
+    help="dtype of any attribute.",
+)
+@click.option(
+    "--features",
+    multiple=True,
+    callback=_encodings,
+    metavar="[NAME=]CODE",
+    help="Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
+)
+@click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
+@click.option("--adopt-attr", "adopt", multiple=True, callback=_names, help="Only these.")
+@click.option("--take", multiple=True, callback=_names, help="Store these attributes only.")
+@click.option("--skip", multiple=True, callback=_names, help="Leave these attributes out.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="Leave faulty rows out, and say how many.",
+)
+@click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
+@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
+@click.option("--force", is_flag=True, help="Replace the store if there is one.")
+@click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
+@click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
+@quiet
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def convert(
+    source: str,
+    out: Path,
+    is_quiet: bool,
+    as_json: bool,
+    node_id: str | None,
+    adopt_all: bool,
+    **options: Any,
+) -> None:
+    """Convert SOURCE to a store.
+
+    SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst), Parquet, Arrow or
+    Feather, a file of arrays (.npy, .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a
+    directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M, IGB,
+    GraphBolt, PyG), or a .toml or .json specification of node and edge types.
+
+    The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
+    "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").
+    """
+    options["comment"] = options["comment"] or None
+    options["take"] = options["take"] or None
+    options["adopt"] = adopt_all or options["adopt"]
+    if node_id is not None and options["nodes"] is None:
+        raise click.UsageError("--node-id names a column of the node table: pass --nodes")
+    if node_id is not None:
+        options["nodes"] = {"file": options["nodes"], "id": node_id}
+    for name in ("edge_attrs", "node_attrs"):
+        options[name] = options[name] or None
+    if is_quiet:
+        options["progress"] = False
+
+    from pyg_graphzero.convert import convert as run
+
+    summary = run(source, out, **options)
+    if as_json or not is_quiet:
+        click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))

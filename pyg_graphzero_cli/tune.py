@@ -1,0 +1,127 @@
+"""``graphzero optimize`` and ``graphzero doctor``: what makes training on a store faster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pyg_graphzero_cli.options import comma_list, quiet
+
+
+@click.command(short_help="Put the rows that training samples most first.")
+@click.argument("store", type=click.Path(path_type=str))
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="The new store; replaces STORE by default."
+)
+@click.option(
+    "--seeds",
+    required=True,
+    metavar="NAME|FILE",
+    help="Index sets or masks, commas between them; or a file of node ids (.npy, .pt, text).",
+)
+@click.option(
+    "--num-neighbors",
+    required=True,
+    callback=comma_list(click.IntRange(min=-1)),
+    metavar="15,10,5",
+    help="Fan-out of training.",
+)
+@click.option("--input-type", help="Node type of the seeds, if several have such a set.")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Of training."
+)
+@click.option(
+    "--epochs",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="How often each seed is sampled from for counting.",
+)
+@click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
+@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
+@click.option("--force", is_flag=True, help="Replace OUT if it is a store.")
+@click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
+@quiet
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def optimize(
+    store: str, num_neighbors: tuple[int, ...], is_quiet: bool, as_json: bool, **options: Any
+) -> None:
+    """Write STORE again so that what training samples often lies first, and together.
+
+    Samples from the seeds (topology only), counts, and puts the rows in that order. Node ids, edge
+    ids and batches stay what they are. Run it again when the seeds or the fan-out have changed; an
+    order made for others is slower, never wrong.
+    """
+    if is_quiet:
+        options["progress"] = False
+
+    from pyg_graphzero.tune.optimize import optimize as run
+
+    summary = run(store, num_neighbors=list(num_neighbors), **options)
+    if as_json or not is_quiet:
+        click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
+
+
+@click.command(short_help="Predict what training reads and takes, and say what would help.")
+@click.argument("store", type=click.Path(path_type=str))
+@click.option(
+    "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
+)
+@click.option(
+    "--num-neighbors",
+    callback=comma_list(click.IntRange(min=-1)),
+    default="15,10,5",
+    show_default=True,
+    help="Fan-out per hop.",
+)
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Seeds each."
+)
+@click.option(
+    "--seeds", metavar="NAME", help="An index set or mask of the store; train_idx or train_mask."
+)
+@click.option("--input-type", help="The seeds' node type, where several have such a set.")
+@click.option(
+    "--workers", type=click.IntRange(min=0), default=2, show_default=True, help="num_workers."
+)
+@click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
+@click.option(
+    "--train-seconds",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="What a training step takes, if it is known.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=10.0,
+    show_default=True,
+    help="How long to sample.",
+)
+@click.option("--refresh", is_flag=True, help="Measure the disk even if its speed is remembered.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def doctor(
+    store: str,
+    num_neighbors: tuple[int, ...],
+    workers: int,
+    no_edge_ids: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Predict what an epoch over STORE reads and takes, and say what would help.
+
+    Measures the disk, samples some batches and rehearses their reads. Writes nothing.
+    """
+    from pyg_graphzero.tune.doctor import doctor as run
+
+    found = run(
+        store,
+        num_neighbors=list(num_neighbors),
+        num_workers=workers,
+        edge_ids=not no_edge_ids,
+        **options,
+    )
+    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else str(found))
