@@ -14,7 +14,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
-from pyg_graphzero.loader.keyed import KeyedLoader, as_positions, is_settled, split_key
+from pyg_graphzero.loader.keyed import Graph_co, KeyedLoader, as_positions, is_settled, split_key
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
@@ -47,7 +47,7 @@ def _state(value: Any, depth: int = 1) -> Any:
     return value if isinstance(value, (bool, int, float, str, tuple)) else id(value)
 
 
-class EngineLoader(KeyedLoader):
+class EngineLoader(KeyedLoader[Graph_co]):
     """Mixed into PyG's loaders, in front of them.
 
     With a sampler of ours, ``num_workers`` are threads of the engine. With somebody else's they are
@@ -120,6 +120,12 @@ class EngineLoader(KeyedLoader):
     def _labelled(self, batch: Data | HeteroData, metadata: Any) -> Any:
         self._label(batch, metadata)
         return batch if self.transform is None else self.transform(batch)
+
+    def check_worker_number_rationality(self) -> None:
+        """Warns of more workers than there are cores, where workers are processes."""
+        if not self._runs_in_engine():
+            stock: Any = super()
+            stock.check_worker_number_rationality()
 
     def _runs_in_engine(self) -> bool:
         own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn

@@ -16,7 +16,8 @@ import torch
 from pythons import Python
 
 import pyg_graphzero as gz
-from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
+from pyg_graphzero.util.system import usable_cores
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
 
@@ -166,6 +167,26 @@ def test_a_loader_dropped_half_way_leaves_no_worker(homo, kind, persistent, per_
     finally:
         gc.enable()
     assert settles(no_more_left, True), (left(), before)
+
+
+def test_threads_are_no_processes_to_warn_of(homo, recwarn):
+    """Torch warns of more worker processes than cores, when a loader is made and used."""
+    data = homo[1].data()
+    many = {"num_workers": usable_cores() + 1, "batch_size": 50}
+    for loader in (
+        NeighborLoader(data, [2], **many),
+        LinkNeighborLoader(data, [2], **many),
+        ShaDowKHopSampler(data, 1, 2, **many),
+    ):
+        next(iter(loader))
+    assert not recwarn.list
+
+    class Own(NeighborLoader):
+        def collate_fn(self, index):
+            return super().collate_fn(index)
+
+    with pytest.warns(UserWarning, match="This DataLoader will create"):
+        Own(data, [2], **many)  # its workers are processes
 
 
 def test_the_loader_lives_as_long_as_its_iterator(homo):
