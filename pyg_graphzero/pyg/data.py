@@ -68,6 +68,15 @@ class _DiskStorage(BaseStorage):
     def __contains__(self, key: object) -> bool:
         return key in self._mapping  # PyG's would build the value
 
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return super().__getattr__(key)
+        except AttributeError:
+            mapping = self.__dict__.get("_mapping")
+            if key.startswith("_") or not isinstance(mapping, LazyMapping):
+                raise
+        raise AttributeError(str(mapping.missing(key)), name=key, obj=self)
+
     def __setitem__(self, key: str, value: Any) -> None:
         raw = self._mapping.raw(key)
         if value is not None and value is (raw.copy() if _is_built(raw) else raw):
@@ -315,6 +324,21 @@ class DiskHeteroData(_OnDisk, HeteroData):
         for edges in contents.schema.edge_types:
             mapping = LazyMapping.of(contents, "edge", edges.name)
             self._edge_store_dict[edges.name] = _storage(DiskEdgeStorage, self, mapping)
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return super().__getattr__(key)
+        except AttributeError:
+            if key.startswith("_") or "_contents" not in self.__dict__:
+                raise
+            storages = node_storages(self) | edge_storages(self)
+            owners = [name for name, store in storages.items() if key in store]
+            message = f"data.{key}: found no such attribute of the graph, expected " + (
+                f"data[{owners[0]!r}].{key}: these types have it: {owners}"
+                if owners
+                else f"data[TYPE].{key}, TYPE one of {self.node_types + self.edge_types}"
+            )
+        raise AttributeError(message, name=key, obj=self)
 
     def __repr__(self) -> str:
         plain = HeteroData()

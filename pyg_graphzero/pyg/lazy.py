@@ -19,6 +19,7 @@ from torch import Tensor
 from torch_geometric.data.storage import BaseStorage
 from typing_extensions import Self
 
+from pyg_graphzero.errors import MissingAttributeError
 from pyg_graphzero.store.columns import EncodedRows, decoded, is_written
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -130,8 +131,16 @@ class LazyMapping(MutableMapping[str, Any]):
         return out
 
     def __getitem__(self, key: str) -> Any:
+        if key not in self._values:
+            raise self.missing(key)
         value = self._values[key]
         return value.value() if isinstance(value, OnDemand) else value
+
+    def missing(self, key: str) -> MissingAttributeError:
+        """What to raise where there is no such key: it says which there are."""
+        there = ", ".join(map(str, self)) or "none"
+        where = called(self.origin[1], key)
+        return MissingAttributeError(f"{where}: found no such attribute, expected one of {there}")
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._values[key] = value

@@ -118,7 +118,7 @@ def is_answer(error: Exception, done: Damage) -> bool:
     text = str(error)
     stems = stems_of(done)
     if isinstance(error, AttributeError):
-        return done.is_sealed and "has no attribute" in text
+        return done.is_sealed and "no such attribute" in text
     # A weight that is none is told by its edge, times that are none by their dtype.
     if isinstance(error, ValueError | TypeError):
         return bool(done.is_sealed or stems & {"weight", "time"}) and "found" in text

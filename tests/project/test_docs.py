@@ -10,11 +10,31 @@ from pathlib import Path
 
 import pytest
 import torch
-from documents import ROOT, commands, read_blocks, run_bash, run_python
+from documents import ROOT, Block, commands, read_blocks, run_bash, run_python
 from papers100m_graph import PapersGraph, write_ogb
 from torch_geometric.data import Data
 
-from graphs import heterogeneous, write_store
+from graphs import write_store
+
+START = "docs/index.md"
+# What a user reads in this order, all of it in one directory and one session.
+GUIDE = (
+    START,
+    *("docs/convert.md", "docs/loading.md", "docs/train-faster.md", "docs/out-of-core.md"),
+    *("docs/inference.md", "docs/multi-process.md"),
+)
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text()
+
+
+def run(block: Block, names: dict[str, object]) -> None:
+    """A block as a reader runs it."""
+    if block.language == "python":
+        run_python(block, names)
+    elif block.language == "bash":
+        run_bash(block, NOT_RUN)
 
 
 def nothing(directory: Path) -> None:
@@ -22,29 +42,12 @@ def nothing(directory: Path) -> None:
 
 
 def my_graph(directory: Path) -> None:
-    """The store that pages about loading have, and a heterogeneous one."""
-    mask = torch.rand(1000) < 0.5
-    data = Data(
-        x=torch.randn(1000, 16),
-        edge_index=torch.randint(0, 1000, (2, 8000)),
-        train_mask=mask,
-        train_idx=mask.nonzero().view(-1),
-    )
-    write_store(data, directory / "my_graph")
-    write_store(heterogeneous(), directory / "academic")
-
-
-def labelled_graph(directory: Path) -> None:
-    """A store to train and to validate on."""
-    mask = torch.rand(1000) < 0.7
-    data = Data(
-        x=torch.randn(1000, 16),
-        y=torch.randint(0, 5, (1000,)),
-        edge_index=torch.randint(0, 1000, (2, 8000)),
-        train_mask=mask,
-        val_mask=~mask,
-    )
-    write_store(data, directory / "my_graph")
+    """What the page about the first steps makes, which all others have."""
+    names: dict[str, object] = {}
+    for block in read_blocks(START, text_of(START)):
+        run(block, names)
+        if "graphzero convert" in block.text:
+            return
 
 
 def ogbn_papers100m(directory: Path) -> None:
@@ -62,12 +65,12 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/index.md": nothing,
     "docs/inference.md": my_graph,
     "docs/loading.md": my_graph,
-    "docs/multi-process.md": labelled_graph,
+    "docs/multi-process.md": my_graph,
     "docs/out-of-core.md": my_graph,
     "docs/papers100m.md": ogbn_papers100m,
     "docs/performance.md": nothing,
     "docs/pyg-compatibility.md": nothing,
-    "docs/train-faster.md": labelled_graph,
+    "docs/train-faster.md": my_graph,
 }
 
 # Commands that begin so are shown and not run here, for a reason.
@@ -82,31 +85,41 @@ NOT_RUN = {
 }
 
 
-def text_of(page: str) -> str:
-    return (ROOT / page).read_text()
-
-
 def test_every_page_is_run():
     found = {"README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))}
     assert found == set(PAGES)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_page(page, tmp_path, monkeypatch):
-    blocks = read_blocks(page, text_of(page))
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """The directory in which a reader tries what a page shows."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # no disk is known
     directory = tmp_path / "page"
     directory.mkdir()
     monkeypatch.chdir(directory)
     for name in ("examples", "benchmarks"):  # pages are read at the root of the repository
         (directory / name).symlink_to(ROOT / name)
-    PAGES[page](directory)
+    return directory
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page(page, desk):
+    blocks = read_blocks(page, text_of(page))
+    PAGES[page](desk)
     names: dict[str, object] = {}
     for block in blocks:
-        if block.language == "python":
-            run_python(block, names)
-        elif block.language == "bash":
-            run_bash(block, NOT_RUN)
+        run(block, names)
+
+
+@pytest.mark.long
+def test_the_guide_from_its_beginning(desk):
+    """Nobody prepares anything: what a page uses, one before it has made."""
+    nav = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert [f"docs/{page}" for page in nav][: len(GUIDE)] == list(GUIDE)
+    names: dict[str, object] = {}
+    for page in GUIDE:
+        for block in read_blocks(page, text_of(page)):
+            run(block, names)
 
 
 def test_what_is_not_run_is_shown():

@@ -234,6 +234,41 @@ def test_what_builds_nothing(paths, kind, what, nothing_is_built):
     EITHER[what](gz.open(paths[kind]).data())
 
 
+@pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
+def test_what_is_not_there_is_said_with_what_is(paths, kind):
+    data = gz.open(paths[kind]).data()
+    with pytest.raises(
+        AttributeError, match=r"^data\.test_mask: found no .* one of x, y, "
+    ) as error:
+        _ = data.test_mask
+    assert (error.value.name, "train_idx" in str(error.value)) == ("test_mask", True)
+    with pytest.raises(
+        gz.MissingAttributeError, match=r"^data\.test_mask: found no such attribute"
+    ):
+        data["test_mask"]
+    assert not hasattr(data, "test_mask")
+    assert getattr(data, "test_mask", None) is None
+    assert data.get("test_mask") is None
+    data.test_mask = data.y > 0
+    assert data.test_mask.dtype == torch.bool
+    del data.train_idx
+    with pytest.raises(AttributeError, match=r"^data\.train_idx: .*, expected one of x, y, "):
+        _ = data.train_idx
+
+
+def test_what_a_type_does_not_have_is_said_with_what_it_has(paths):
+    data = gz.open(paths["heterogeneous"]).data()
+    with pytest.raises(
+        AttributeError, match=r"^data\['paper'\]\.z: found no such attribute, expected"
+    ):
+        _ = data["paper"].z
+    with pytest.raises(AttributeError, match=r"^data\.train_mask: .* data\['paper'\]\.train_mask"):
+        _ = data.train_mask
+    with pytest.raises(AttributeError, match=r"^data\.z: .* TYPE one of \['paper', 'author'"):
+        _ = data.z
+    assert set(data.x_dict) == {name for name in data.node_types if "x" in data[name]}
+
+
 # Copies -------------------------------------------------------------------------------------------
 
 
