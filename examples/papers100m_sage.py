@@ -1,6 +1,6 @@
 """Train GraphSAGE on ogbn-papers100M from disk, on a machine with 16 GB; on several by torchrun.
 
-    graphzero convert ogbn_papers100M papers100m --features float16
+    graphzero convert ogbn_papers100M -o papers100m --features float16
     graphzero optimize papers100m --seeds train_mask --num-neighbors 15,10,5
     python examples/papers100m_sage.py papers100m --memory 10GB --checkpoint sage.pt
     torchrun --standalone --nproc-per-node 2 examples/papers100m_sage.py papers100m --memory 10GB
@@ -41,21 +41,28 @@ DECISIVE = ("num_neighbors", "batch_size", "hidden", "dropout", "lr", "seed")
 # Graph ------------------------------------------------------------------------------------------
 
 
+def convert_command(source: Path | str, store: Path | str, encoding: str) -> str:
+    """What to type to convert a dataset."""
+    features = "" if encoding == "float32" else f" --features {encoding}"
+    return f"graphzero convert {shlex.quote(str(source))} -o {shlex.quote(str(store))}{features}"
+
+
 def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
     """The converted dataset; converts it first where that was asked for."""
     path, encoding = args.store, args.features or "float32"
-    command = f"graphzero convert {shlex.quote(str(args.data or path))} "
     if (path / "raw").is_dir():
         sys.exit(
             f"{path}: found a raw dataset directory, expected a converted store. Convert it:\n"
-            f"  {command}NEW_STORE --features {encoding}"
+            f"  {convert_command(args.data or path, 'NEW_STORE', encoding)}"
         )
     if not path.exists():
-        convert = f"{command}{shlex.quote(str(path))} --features {encoding}"
         if args.data is None:
             sys.exit(f"{path}: found no store. Name the raw dataset by --data DIR, and it is made")
         if "RANK" in os.environ:
-            sys.exit(f"{path}: found no store. Convert before torchrun:\n  {convert}")
+            sys.exit(
+                f"{path}: found no store. Convert before torchrun:\n"
+                f"  {convert_command(args.data, path, encoding)}"
+            )
         features = None if encoding == "float32" else encoding
         print(gz.convert(args.data, path, features=features, memory=args.memory), flush=True)
     store = gz.open(path, memory=args.memory, processes=ranks_here)
@@ -68,8 +75,7 @@ def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
         sys.exit(
             f"{path}: found features as {found}, expected --features {args.features}. Leave "
             f"--features out, or convert to another store:\n"
-            f"  graphzero convert {shlex.quote(str(args.data or 'RAW_DIR'))} NEW_STORE "
-            f"--features {args.features}"
+            f"  {convert_command(args.data or 'RAW_DIR', 'NEW_STORE', args.features)}"
         )
     return store
 

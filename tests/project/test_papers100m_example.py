@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
 from graphs import write_store
+from pyg_graphzero_cli import main
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLASSES = 4
@@ -244,7 +246,7 @@ def test_says_what_is_wrong_with_arguments(script, tmp_path, capsys):
 
 
 def test_says_what_is_wrong_with_a_store(script, raw, store, tmp_path):
-    with pytest.raises(SystemExit, match=r"graphzero convert .* NEW_STORE --features float16"):
+    with pytest.raises(SystemExit, match=r"graphzero convert .* -o NEW_STORE --features float16"):
         script.main([str(raw), "--features", "float16"])
     with pytest.raises(SystemExit, match=r"found no store. Name the raw dataset by --data"):
         script.main([str(tmp_path / "none")])
@@ -265,8 +267,11 @@ def test_says_what_is_wrong_with_a_store(script, raw, store, tmp_path):
 def test_does_not_convert_in_several_processes(script, raw, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
     args = script.parse_args([str(tmp_path / "none"), "--data", str(raw)])
-    with pytest.raises(SystemExit, match=r"Convert before torchrun:\n  graphzero convert"):
+    with pytest.raises(SystemExit, match=r"Convert before torchrun:\n  graphzero convert") as error:
         script.open_store(args, 2)
+    words = shlex.split(str(error.value).splitlines()[-1])
+    typed = main.commands["convert"].make_context("convert", words[2:]).params
+    assert (typed["source"], typed["out"]) == (str(raw), tmp_path / "none")
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9])
