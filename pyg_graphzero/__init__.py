@@ -25,7 +25,8 @@ from pyg_graphzero.errors import (
     ReadOnlyStoreError,
     UnsupportedError,
 )
-from pyg_graphzero.pyg.stores import Store, open
+from pyg_graphzero.pyg.stores import Store, info, open
+from pyg_graphzero.store.verify import verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.doctor import doctor
 from pyg_graphzero.tune.optimize import optimize
@@ -49,9 +50,16 @@ __all__ = [
     "convert",
     "doctor",
     "inference",
+    "info",
     "loader",
     "nn",
     "open",
     "optimize",
     "sampler",
+    "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    """What there is for users: modules of this package that are loaded are none of it."""
+    return [*__all__, "__version__"]

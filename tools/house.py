@@ -22,8 +22,17 @@ ORDER = (
     *("_core", "errors", "util", "store", "convert", "pyg", "sampling", "memory", "loader"),
     *("nn", "inference", "tune", "bench", "cli", "sampler", "disk", "", "__main__"),
 )
-# Names of torch's and PyG's classes that ours have too.
-_FOREIGN = {"_indices", "_key", "_mapping", "_num_samples", "_store", "_values", "_version"}
+# Names of torch's, PyG's and IPython's that ours have too.
+_FOREIGN = {
+    "_indices",
+    "_key",
+    "_mapping",
+    "_num_samples",
+    "_repr_html_",
+    "_store",
+    "_values",
+    "_version",
+}
 
 
 @dataclass(frozen=True)

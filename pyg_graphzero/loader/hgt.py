@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch_geometric.loader
 from torch_geometric.loader import NodeLoader
 
 from pyg_graphzero.loader.inputs import check_input_nodes
+from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.nodes import SeedNodeLoader
+from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.hgt import HGTSampler
 
 
-class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
+class HGTLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
     """A mini-batch loader for heterogeneous graphs; see PyG's class of the same name.
 
     A subclass of PyG's ``HGTLoader`` that takes its arguments and yields its batches, without
@@ -57,7 +60,7 @@ class HGTLoader(SeedNodeLoader, torch_geometric.loader.HGTLoader):
 
     def __init__(
         self,
-        data: Any,
+        data: Graph_co | Store | Sequence[Any],
         num_samples: Any,
         input_nodes: Any,
         is_sorted: bool = False,

@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,10 +25,14 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 from torch_geometric.loader.base import DataLoaderIterator
+from typing_extensions import TypeVar
 
 from pyg_graphzero.loader.locality import grouped_order
 from pyg_graphzero.loader.steady import Steady, is_struck
 from pyg_graphzero.util.keys import BatchKey, random_key
+
+#: The class of the graph that a loader is over, which is that of its batches.
+Graph_co = TypeVar("Graph_co", covariant=True, default=Any)
 
 
 class KeyedIndex(NamedTuple):
@@ -181,7 +185,7 @@ class CountedIterator(Iterator[Any]):
         return len(self.iterator)
 
 
-class KeyedLoader:
+class KeyedLoader(Generic[Graph_co]):
     """Mixed into PyG's loaders, in front of them."""
 
     dataset: Any
@@ -234,7 +238,7 @@ class KeyedLoader:
     def _index_sampler(self) -> KeyedSampler:
         return KeyedSampler(super()._index_sampler, self)  # type: ignore[misc]
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Graph_co]:
         generator = torch.default_generator if self.generator is None else self.generator
         if self._resumes and self._epoch_start is not None:
             generator.set_state(self._epoch_start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch_geometric.loader
@@ -13,9 +14,10 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
-from pyg_graphzero.loader.keyed import Positions
+from pyg_graphzero.loader.keyed import Graph_co, Positions
 from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
+from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import plain, resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -23,7 +25,7 @@ from pyg_graphzero.sampling.options import SamplingOptions, check_given, one_of
 from pyg_graphzero.store.schema import EdgeType
 
 
-class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader):
+class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeighborLoader):
     """A mini-batch loader around seed edges; see PyG's class of the same name.
 
     A subclass of PyG's ``LinkNeighborLoader`` that takes its arguments and yields its batches.
@@ -85,7 +87,7 @@ class LinkNeighborLoader(EngineLoader, torch_geometric.loader.LinkNeighborLoader
 
     def __init__(
         self,
-        data: Any,
+        data: Graph_co | Store | Sequence[Any],
         num_neighbors: Any,
         edge_label_index: Any = None,
         edge_label: Tensor | None = None,

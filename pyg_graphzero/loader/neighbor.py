@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch_geometric.loader
 from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
+from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.nodes import SeedNodeLoader
+from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions, check_given
 
 
-class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
+class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLoader):
     """A mini-batch loader with neighbour sampling; see PyG's class of the same name.
 
     A subclass of PyG's ``NeighborLoader`` that takes its arguments and yields its batches. Sampling
@@ -69,7 +72,7 @@ class NeighborLoader(SeedNodeLoader, torch_geometric.loader.NeighborLoader):
 
     def __init__(
         self,
-        data: Any,
+        data: Graph_co | Store | Sequence[Any],
         num_neighbors: Any,
         input_nodes: Any = None,
         input_time: Tensor | None = None,

@@ -9,11 +9,12 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero.loader.engine import EngineLoader
+from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.sampling.base import Prepared
 
 
-class SeedNodeLoader(EngineLoader):
+class SeedNodeLoader(EngineLoader[Graph_co]):
     """Mixed into PyG's loaders of seed nodes, in front of them."""
 
     node_sampler: Any

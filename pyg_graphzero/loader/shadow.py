@@ -20,7 +20,7 @@ from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 
 
-class ShaDowKHopSampler(EngineLoader, torch_geometric.loader.ShaDowKHopSampler):
+class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSampler):
     """Bounded-depth subgraphs around seeds, batched; see PyG's class of the same name.
 
     Each seed samples ``num_neighbors`` in-neighbours over ``depth`` hops; its subgraph has all

@@ -12,6 +12,7 @@ import torch
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.rates import Rates
+from pyg_graphzero.util.html import paragraph, table
 
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
 _BOUND = 0.1
@@ -157,6 +158,17 @@ class LoaderStats(Rates):
             f"finish {share(self.finish)}, train {share(self.train)}"
             f"{disk if self.rows else ''})"
         )
+
+    def _repr_html_(self) -> str:
+        names = ("sample", "gather", "idle", "prepare", "wait", "finish", "train", "read", "stall")
+        owners = ["engine"] * 3 + ["consumer"] * 4 + ["disk"] * 2
+        rows = (
+            (owner, name, f"{value:.3g} s", f"{value / (self.elapsed or 1):.0%}")
+            for owner, name in zip(owners, names, strict=True)
+            if (value := getattr(self, name)) or owner != "disk"
+        )
+        head = repr(self).splitlines()[0] + ")" * bool(self.batches)
+        return paragraph(head) + table(["whose", "what", "took", "of the epoch"], rows)
 
 
 class Stopwatch:

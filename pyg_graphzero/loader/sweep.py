@@ -34,7 +34,7 @@ from pyg_graphzero.util.system import private_rss
 _ROWS_AT_ONCE = 1 << 18
 
 
-class SweepLoader(NeighborLoader):
+class SweepLoader(NeighborLoader[Any]):
     """Batches of consecutive rows of one node type, each with all in-neighbours of its rows.
 
     In a batch ``n_id`` are rows of the store, not the user's nodes (they are the same unless the

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -21,10 +21,14 @@ from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
-from pyg_graphzero.store.info import info
+from pyg_graphzero.store.info import info as info_of
+from pyg_graphzero.store.info import table_of
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.store.unpublished import Unpublished
 from pyg_graphzero.store.verify import VerifyReport, verify
+from pyg_graphzero.util.html import paragraph, table
+
+Graph = TypeVar("Graph")
 
 
 def open(
@@ -74,6 +78,51 @@ def open(
     return Store(path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict)
 
 
+def info(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a store holds, as plain dictionaries; ``graphzero info`` prints the same.
+
+    Args:
+        path: The store's directory.
+
+    Raises:
+        FileNotFoundError: There is no store.
+        FormatError: A file is damaged, cut short, or of another format version.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> found = gz.info(example_store)
+        >>> found["node_types"][0]["num_nodes"], found["edge_types"][0]["num_edges"]
+        (4, 4)
+    """
+    with open(path) as store:
+        return store.info()
+
+
+class Count(int):
+    """How many there are in all: a number that also takes the name of a type, as a method would.
+
+    Example:
+        >>> count = Count(lambda name: {None: 5, "paper": 2}[name])
+        >>> count, count(), count("paper")
+        (5, 5, 2)
+    """
+
+    _of: Callable[[Any], int]
+
+    def __new__(cls, of: Callable[[Any], int]) -> Self:
+        """All of them is ``of(None)``."""
+        self = super().__new__(cls, of(None))
+        self._of = of
+        return self
+
+    def __call__(self, name: Any = None) -> int:
+        """How many of the type there are."""
+        return self._of(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (int(self),)
+
+
 class Store:
     """An opened store. Use as a context manager, or call ``close()``.
 
@@ -119,9 +168,12 @@ class Store:
     def __repr__(self) -> str:
         if self.closed:
             return f"Store({str(self.path)!r}, closed)"
-        nodes = sum(t.num_nodes for t in self.contents.schema.node_types)
-        edges = sum(t.num_edges for t in self.contents.schema.edge_types)
-        return f"Store({str(self.path)!r}, num_nodes={nodes}, num_edges={edges})"
+        return f"Store({str(self.path)!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges})"
+
+    def _repr_html_(self) -> str:
+        if self.closed:
+            return paragraph(repr(self))
+        return paragraph(repr(self)) + table(*table_of(self.info()))
 
     @property
     def path(self) -> Path:
@@ -167,17 +219,31 @@ class Store:
         """Names of the edge types; ``[None]`` in a homogeneous store."""
         return [t.name for t in self.contents.schema.edge_types]
 
-    def num_nodes(self, node_type: str | None = None) -> int:
-        """Number of nodes of a type; of all types if none is given for a heterogeneous store."""
+    @property
+    def num_nodes(self) -> Count:
+        """Number of nodes, of all types together; ``num_nodes("paper")`` of one type."""
+        return Count(self._num_nodes)
+
+    @property
+    def num_edges(self) -> Count:
+        """Number of edges, of all types together; ``num_edges(("a", "to", "b"))`` of one type."""
+        return Count(self._num_edges)
+
+    def _num_nodes(self, node_type: str | None) -> int:
         if node_type is None and self.is_hetero:
             return sum(t.num_nodes for t in self.contents.schema.node_types)
         return self.contents.node_type(node_type).num_nodes
 
-    def num_edges(self, edge_type: EdgeType | None = None) -> int:
-        """Number of edges of a type; of all types if none is given."""
+    def _num_edges(self, edge_type: EdgeType | None) -> int:
         if edge_type is None:
             return sum(t.num_edges for t in self.contents.schema.edge_types)
         return self.contents.edge_type(edge_type).num_edges
+
+    @overload
+    def data(self, cls: None = None) -> Any: ...
+
+    @overload
+    def data(self, cls: type[Graph]) -> Graph: ...
 
     def data(self, cls: type | None = None) -> Any:
         """The graph as PyG ``Data`` or ``HeteroData`` whose tensors lie on disk.
@@ -214,7 +280,7 @@ class Store:
 
     def info(self) -> dict[str, Any]:
         """What the store holds, as plain dictionaries; see :func:`.info.info`."""
-        return info(self.contents)
+        return info_of(self.contents)
 
     def nodes_in_order(
         self, node_type: str | None = None, start: int = 0, stop: int | None = None

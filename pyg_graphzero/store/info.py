@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.sizes import format_bytes
 
 
 def info(contents: StoreContents) -> dict[str, Any]:
@@ -90,3 +93,83 @@ def info(contents: StoreContents) -> dict[str, Any]:
             for found in unpublished.find(contents.path, contents.schema)
         ],
     }
+
+
+def outline(value: Mapping[str, Any]) -> list[str]:
+    """What :func:`info` says, for people."""
+    lines = [
+        f"{value['path']}: {format_bytes(value['bytes'])}, "
+        f"format {value['format_version']}, by {value['created_by']}"
+    ]
+    if value["optimized"]:
+        lines.append(f"  optimized for {_optimized(value['optimized'])}")
+    for node in value["node_types"]:
+        ids = f", {node['ids']} ids" if node["ids"] else ""
+        lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
+        lines += _columns(node["attrs"])
+        lines += [f"    {name}: {c['shape'][0]:,} nodes" for name, c in node["index_sets"].items()]
+        lines += [f"    of the type: {', '.join(node['others'])}"] * bool(node["others"])
+    for edge in value["edge_types"]:
+        name = " → ".join(edge["name"]) if edge["name"] else "edges"
+        size = format_bytes(edge["topology_bytes"])
+        lines.append(f"  {name}: {edge['num_edges']:,} edges, topology {size}")
+        lines += _columns(edge["attrs"])
+        lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
+    if value["graph_attrs"]:
+        lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
+    for column in value["unpublished"]:
+        owner = f" of {column['node_type']}" if column["node_type"] else ""
+        lines.append(
+            f"  unpublished: {column['name']}{owner}: {_kind(column)}, "
+            f"{column['done']:,} of {column['shape'][0]:,} rows, {format_bytes(column['bytes'])}"
+        )
+    return lines
+
+
+def _optimized(record: Mapping[str, Any]) -> str:
+    """What an order was made for, as far as its writer said so."""
+    fanout = json.dumps(record.get("num_neighbors"), separators=(",", ":"))
+    return (
+        f"{record.get('seeds')} ({record.get('num_seeds')} seeds), fan-out {fanout}, batch size "
+        f"{record.get('batch_size')}, {record.get('epochs')} epochs, {record.get('created')}"
+    )
+
+
+def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [f"    {name}: {_kind(column)}, {_place(column)}" for name, column in columns.items()]
+
+
+def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
+    """What :func:`info` says as a table: its head, and a row for each type and column."""
+
+    def rows() -> Iterator[list[str]]:
+        for node in value["node_types"]:
+            yield [node["name"] or "nodes", f"{node['num_nodes']:,} nodes", "", ""]
+            for name, column in (node["attrs"] | node["index_sets"]).items():
+                size = f"{column['shape'][0]:,}"
+                yield ["", f"{name} ({size})", _kind(column), _place(column)]
+        for edge in value["edge_types"]:
+            name = " → ".join(edge["name"]) if edge["name"] else "edges"
+            yield [name, f"{edge['num_edges']:,} edges", "", format_bytes(edge["topology_bytes"])]
+            for attr, column in edge["attrs"].items():
+                size = f"{column['shape'][0]:,}"
+                yield ["", f"{attr} ({size})", _kind(column), _place(column)]
+
+    return ["type", "what", "rows of", "size"], rows()
+
+
+def _kind(column: Mapping[str, Any]) -> str:
+    """What a column's rows are, as ``float32[16] as int8``."""
+    shape = ", ".join(map(str, column["shape"][1:]))
+    kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
+    encoding = column.get("encoding")
+    if isinstance(encoding, Mapping):
+        encoding = encoding["encoding"]
+    return kind if encoding is None else f"{kind} as {encoding}"
+
+
+def _place(column: Mapping[str, Any]) -> str:
+    """How large a column is, and where it lies if that is not in the store."""
+    if "adopted" not in column:
+        return format_bytes(column["bytes"])
+    return f"{format_bytes(column['adopted_bytes'])} adopted from {column['adopted']}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -60,7 +61,9 @@ class VerifyReport:
         return head + "\n".join([*verdict, *notes])
 
 
-def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
+def verify(
+    path: str | os.PathLike[str], progress: Callable[[int, int], None] | None = None
+) -> VerifyReport:
     """Checks every header, size and block checksum of the store at ``path``, and orders of nodes.
 
     Args:
@@ -71,7 +74,13 @@ def verify(path: Path, progress: Callable[[int, int], None] | None = None) -> Ve
         FileNotFoundError: No store at ``path``.
         FormatError: `store.json` itself cannot be read; faults of other files are reported.
         OSError: A read failed.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> gz.verify(example_store).ok
+        True
     """
+    path = Path(path)
     store = schema.load(path)
     total = sum(record.bytes for record in store.files.values())
     report, seen = VerifyReport(), 0

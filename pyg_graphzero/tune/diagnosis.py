@@ -9,6 +9,7 @@ from typing import Any
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan
 from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS, Forecast
 from pyg_graphzero.util.disk import DiskSpeed
+from pyg_graphzero.util.html import paragraph, table
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -95,6 +96,25 @@ class Diagnosis:
             [*_machine_lines(self), *_store_lines(self), *_epoch_lines(self), *_advice_lines(self)]
         )
 
+    def _repr_html_(self) -> str:
+        text = "\n".join([*_machine_lines(self), *_store_lines(self), *_epoch_lines(self)])
+        if not self.advice:
+            return paragraph("\n".join([text, *_advice_lines(self)]))
+        head = ["what would help", "speedup", "epoch", "in memory", "reads a batch", "binds"]
+        rows = (
+            [
+                each.change,
+                f"{each.speedup:.2f}x",
+                f"{each.epoch.elapsed:.3g} s",
+                f"{each.epoch.hit_rate:.0%}",
+                f"{each.epoch.reads_per_batch:,.0f}, "
+                f"{format_bytes(each.epoch.read_bytes_per_batch)}",
+                each.epoch.binds,
+            ]
+            for each in self.advice
+        )
+        return paragraph(text) + table(head, rows)
+
 
 def _rates(epoch: Forecast) -> dict[str, float]:
     names = ("hit_rate", "reads_per_batch", "read_bytes_per_batch", "batches_per_second")
@@ -159,9 +179,10 @@ def _epoch_lines(found: Diagnosis) -> list[str]:
         )
     else:
         useful = epoch.useful_bytes / max(1, epoch.read_bytes)
+        wanted = f", {useful:.0%} of that wanted" if epoch.read_bytes else ""
         lines.append(
             f"  {epoch.hit_rate:.1%} of the rows are in memory; {epoch.reads_per_batch:,.0f} reads "
-            f"and {format_bytes(epoch.read_bytes_per_batch)} a batch, {useful:.0%} of that wanted"
+            f"and {format_bytes(epoch.read_bytes_per_batch)} a batch{wanted}"
         )
     cold = "" if found.fits else f", the first one {first.elapsed:.3g} s"
     lines.append(

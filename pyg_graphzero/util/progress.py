@@ -1,12 +1,11 @@
-"""Progress bars on standard error, for steps that take longer than a couple of seconds."""
+"""Progress bars for steps that take longer than a couple of seconds: in terminals and notebooks."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from tqdm import tqdm
+from typing import Any
 
 _DELAY_SECONDS = 2.0
 
@@ -16,11 +15,11 @@ class Progress:
 
     Args:
         show: ``True`` always (as soon as a step is slow), ``False`` never, ``None`` when standard
-            error is a terminal.
+            error is a terminal, or this is a notebook.
     """
 
     def __init__(self, show: bool | None = None) -> None:
-        self.enabled = sys.stderr.isatty() if show is None else show
+        self.enabled = sys.stderr.isatty() or _in_notebook() if show is None else show
 
     def say(self, line: str) -> None:
         """A line on standard error, where bars are shown."""
@@ -28,7 +27,7 @@ class Progress:
             print(line, file=sys.stderr)
 
     @contextmanager
-    def step(self, title: str, total: int | None, unit: str = "B") -> Iterator[tqdm[None]]:
+    def step(self, title: str, total: int | None, unit: str = "B") -> Iterator[Any]:
         """A bar with ``.update(n)``, gone when the step is over.
 
         Args:
@@ -36,6 +35,12 @@ class Progress:
             total: Amount of work, in ``unit``; ``None`` if unknown.
             unit: What is counted: bytes or ``"edges"``.
         """
+        # Not before: in a notebook it looks for widgets, and warns if there are none.
+        if self.enabled:
+            from tqdm.auto import tqdm
+        else:
+            from tqdm import tqdm
+
         bar = tqdm(
             total=total,
             desc=title,
@@ -50,3 +55,10 @@ class Progress:
             yield bar
         finally:
             bar.close()
+
+
+def _in_notebook() -> bool:
+    """Whether a kernel runs this, by the rule of ``tqdm.auto``."""
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = None if get_ipython is None else get_ipython()
+    return shell is not None and "IPKernelApp" in shell.config

@@ -59,6 +59,33 @@ def test_importing_imports_nothing_optional(imported):
     assert not {"lightning", "matplotlib", "scipy", "pandas"} & set(imported["modules"])
 
 
+def test_what_users_are_shown():
+    """What stands behind ``gz.`` when tab is pressed: public names, no modules that are loaded."""
+    assert set(dir(gz)) == {*gz.__all__, "__version__"}
+    assert len(dir(gz)) < 30
+    for name in ("convert", "doctor", "info", "open", "optimize", "verify"):
+        assert callable(getattr(gz, name))
+
+
+@pytest.mark.long
+def test_batches_have_the_type_of_the_graph(tmp_path):
+    mypy = pytest.importorskip("mypy.api")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import pyg_graphzero as gz\n"
+        "class Mine: ...\n"
+        "def train(mine: Mine, store: gz.Store) -> None:\n"
+        "    for batch in gz.loader.NeighborLoader(mine, [2]):\n"
+        "        reveal_type(batch)\n"
+        "    for batch in gz.loader.LinkNeighborLoader(store.data(Mine), [2]):\n"
+        "        reveal_type(batch)\n"
+    )
+    config = str(ROOT / "pyproject.toml")
+    shown, errors, code = mypy.run(["--config-file", config, str(script)])
+    assert (errors, code) == ("", 0), shown
+    assert re.findall(r'script.py:(\d+): note: Revealed type is "script.Mine"', shown) == ["5", "7"]
+
+
 def test_one_module_for_every_python():
     assert _core.__file__.endswith(".abi3.so")
 

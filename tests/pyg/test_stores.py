@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -331,6 +333,49 @@ def test_info_counts(hetero):
     assert "closed" in repr(store)
     with pytest.raises(ValueError, match="mode: found 'w'"):
         gz.open(store.path, mode="w")
+
+
+def test_counts_are_numbers_that_take_a_type(hetero, homo):
+    store = hetero[1]
+    assert store.num_nodes == store.num_nodes() == 327
+    assert f"num_nodes={store.num_nodes}, num_edges={store.num_edges})" in repr(store)
+    assert torch.zeros(store.num_nodes).shape == (327,)
+    assert json.dumps({"nodes": store.num_nodes}) == '{"nodes": 327}'
+    assert store.num_edges(EDGE) == hetero[0][EDGE].num_edges < store.num_edges
+    count = pickle.loads(pickle.dumps(store.num_nodes))
+    assert (count, type(count)) == (327, int)
+    assert homo[1].num_nodes == homo[1].num_nodes(None) == 300
+
+
+def test_functions_of_a_path(homo):
+    data, store = homo
+    found = gz.info(store.path)
+    assert found == store.info()
+    assert found["node_types"][0]["num_nodes"] == data.num_nodes
+    assert gz.verify(str(store.path)) == store.verify()
+    with pytest.raises(FileNotFoundError):
+        gz.info(store.path / "none")
+
+
+def test_what_notebooks_show(hetero, tmp_path):
+    store = hetero[1]
+    shown = store._repr_html_()
+    rows = re.findall("<tr>.*?</tr>", shown)
+    assert "<tr><td>paper</td><td>200 nodes</td><td></td><td></td></tr>" in rows
+    assert any("<td>x (200)</td><td>float32[8]</td>" in row for row in rows)
+    assert any("author → writes → paper" in row for row in rows)
+    data = Data(x=torch.zeros(3, 2), edge_index=torch.tensor([[0], [1]]))
+    gz.convert(data, tmp_path / "<b>", progress=False)
+    with gz.open(tmp_path / "<b>") as odd:
+        assert "/&lt;b&gt;" in odd._repr_html_()
+        assert "<b>" not in odd._repr_html_()
+    assert odd._repr_html_().startswith("<pre>")
+    loader = gz.loader.NeighborLoader(data, [2], batch_size=2)
+    for _ in loader:
+        pass
+    shown = loader.stats()._repr_html_()
+    assert "2 batches in" in shown
+    assert re.search(r"<td>consumer</td><td>train</td><td>[\d.e-]+ s</td><td>\d+%</td>", shown)
 
 
 def test_data_repr_builds_nothing(homo):

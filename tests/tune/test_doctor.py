@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import html
 import json
 import sys
 from functools import partial
@@ -123,6 +124,9 @@ def test_advice_is_what_it_would_be(skewed, tmp_path):
         **SAMPLED,
     )  # fmt: skip
     speedups = [each.speedup for each in found.advice]
+    shown = found._repr_html_()
+    assert shown.count("<tr>") == 1 + len(speedups)
+    assert f"<td>graphzero optimize</td><td>{max(speedups):.2f}x" in shown or len(speedups) > 1
     assert speedups == sorted(speedups, reverse=True)
     assert min(speedups) > 1
     by_change = {each.change.split(" ")[0]: each.epoch for each in found.advice}
@@ -202,6 +206,7 @@ def test_a_store_that_fits(homo):
     text = str(found)
     assert "everything fits" in text
     assert "nothing after the first touch" in text
+    assert found._repr_html_() == f"<pre>{html.escape(text)}</pre>"
     # What a step takes decides where it is more than the loader does.
     slow = gz.doctor(store, num_neighbors=[3], seconds=0.1, train_seconds=10.0)
     assert slow.epoch.binds == "training"
