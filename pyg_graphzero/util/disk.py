@@ -1,6 +1,6 @@
 """How fast the disk under a file is, measured once and remembered for each device.
 
-Two figures decide how rows are read (see ``docs/out-of-core.md``): random reads a second and bytes
+Two figures decide how rows are read (see ``docs/internals.md``): random reads a second and bytes
 a second. Measuring only reads; nothing is ever written next to the data.
 """
 

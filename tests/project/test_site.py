@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
@@ -65,6 +66,20 @@ def test_the_api_is_all_there(site):
     assert "&gt;&gt;&gt; " in html
     assert ":class:" not in html
     assert ":func:" not in html
+
+
+def test_lines_of_code_fit(site):
+    """Signatures are set in lines, arguments are no tables, long lines are wrapped."""
+    html = (site / "api.html").read_text()
+    signatures = re.findall(r'doc-signature highlight">(.*?)</code>', html, re.DOTALL)
+    assert len(signatures) > 30
+    for signature in signatures:
+        lines = unescape(re.sub(r"<[^>]+>", "", signature)).splitlines()
+        assert max(map(len, lines)) <= 100, lines
+    assert "<table" not in html
+    sheet = site / "assets" / "wide.css"
+    assert "white-space: pre-wrap" in sheet.read_text()
+    assert all(sheet.name in page.read_text() for page in site.glob("*.html"))
 
 
 def test_faults_are_warnings(tmp_path, caplog):
