@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import torch
+
 from pyg_graphzero.store.encoding import check_encoding
 from pyg_graphzero.store.rows import (
     ArrayRows,
@@ -16,7 +18,10 @@ from pyg_graphzero.store.rows import (
 )
 
 from ..errors import InputError
+from .options import cast_rows
 from .plan import GraphPlan
+
+_PLAIN = "float32"  # no encoding
 
 
 class Storage:
@@ -36,35 +41,46 @@ class Storage:
         if isinstance(adopt, str):
             raise ValueError(f"adopt={adopt!r}: expected True or a list of names")
         named = {"x": features} if isinstance(features, str) else dict(features or {})
-        self._encodings = {key: check_encoding(name, "features") for key, name in named.items()}
+        self._features = {
+            key: name if name == _PLAIN else check_encoding(name, "features", _PLAIN)
+            for key, name in named.items()
+        }
         self._adopts_all = adopt is True
         self._adopted = frozenset() if isinstance(adopt, bool) else frozenset(adopt)
-        both = sorted(self._adopted & self._encodings.keys())
+        both = sorted(self._adopted & self._features.keys())
         if both:
             raise ValueError(
                 f"{both[0]!r} is named by features and by adopt: what is adopted stays as it is"
             )
 
     def check(self, plan: GraphPlan) -> None:
-        """Refuse names that no node attribute of ``plan`` has.
+        """Refuse names that no node attribute of ``plan`` has; make what is to be ``float32`` that.
 
         Raises:
             ValueError: Names the entry and what there is.
         """
         attrs = [(label or "", attr) for label, node in plan.nodes.items() for attr in node.attrs]
         known = {name for owner, attr in attrs for name in _names(owner, attr)}
-        for option, names in (("features", self._encodings), ("adopt", self._adopted)):
+        for option, names in (("features", self._features), ("adopt", self._adopted)):
             for name in sorted(set(names) - known):
                 there = ", ".join(sorted(n for n in known if not n.startswith(".")))
                 raise ValueError(
                     f"{option} names {name!r}, which is no node attribute. "
                     f"There are: {there or 'none'}"
                 )
+        for label, node in plan.nodes.items():
+            for attr, rows in node.attrs.items():
+                if self._feature(label or "", attr) == _PLAIN:
+                    node.attrs[attr] = _as_plain(attr, rows)
 
     def encoding(self, owner: str, attr: str) -> str | None:
         """The encoding of an attribute; the name with its type counts before the plain one."""
+        found = self._feature(owner, attr)
+        return None if found == _PLAIN else found
+
+    def _feature(self, owner: str, attr: str) -> str | None:
         bare, full = _names(owner, attr)
-        return self._encodings.get(full, self._encodings.get(bare))
+        return self._features.get(full, self._features.get(bare))
 
     def adopted(self, owner: str, attr: str, rows: Rows) -> FileRows | None:
         """``rows``, if the attribute is to be adopted; None if it is to be written.
@@ -86,6 +102,18 @@ class Storage:
             "rows in C order and this machine's byte order, one after another in a file",
             "Name other attributes to adopt, and this one is copied.",
         )
+
+
+def _as_plain(attr: str, rows: Rows) -> Rows:
+    def fail(row: int, found: str, expected: str) -> InputError:
+        return InputError(origin(rows, attr), f"{attr}, row {row}", found, expected)
+
+    if not rows.dtype.is_floating_point:
+        found = str(rows.dtype).removeprefix("torch.")
+        hint = f"Give it the dtype float32 (--dtype {attr}=float32), or leave it as it is."
+        expected = "floating-point numbers, to store them as float32"
+        raise InputError(origin(rows, attr), attr, found, expected, hint)
+    return cast_rows(rows, getattr(torch, _PLAIN), fail)
 
 
 def _names(owner: str, attr: str) -> tuple[str, str]:
