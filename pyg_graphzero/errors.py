@@ -83,6 +83,10 @@ class MemoryUseWarning(UserWarning):
     """
 
 
+class InputWarning(UserWarning):
+    """A conversion did as it was told, and the input looks as if that is not what was meant."""
+
+
 class UnsupportedError(GraphZeroError, ValueError):
     """The package cannot do this; the message says what to use instead."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,14 @@ from pyg_graphzero_cli.options import quiet
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """``NAME=VALUE``, any number of times; a bare ``NAME`` is the column of that name."""
+    """``NAME=VALUE``, any number of times; a bare ``NAME`` is the column of that name.
+
+    Bare ones may stand together, ``a,b``.
+    """
     result: dict[str, str] = {}
-    for value in values:
-        name, _, source = value.partition("=")
+    parts = [part for value in values for part in ([value] if "=" in value else value.split(","))]
+    for value in parts:
+        name, _, source = value.strip().partition("=")
         if not name or name in result:
             raise click.BadParameter(f"{value!r}: expected NAME=VALUE, each name once")
         result[name] = source or name
@@ -37,7 +43,18 @@ def _encodings(
     return _pairs(ctx, param, tuple(v if "=" in v else f"x={v}" for v in values))
 
 
-@click.command(short_help="Convert a graph to a store.")
+_ARGUMENTS = "pyg_graphzero.arguments"
+
+
+class _Convert(click.Command):
+    """Remembers its arguments, to say which to add."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[_ARGUMENTS] = [*args]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Convert, short_help="Convert a graph to a store.")
 @click.argument("source", type=click.Path(path_type=str))
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
 @click.option("--src", help="Column of source ids: a name or a 0-based position.")
@@ -48,17 +65,32 @@ def _encodings(
     multiple=True,
     callback=_pairs,
     metavar="NAME[=SOURCE]",
-    help="Edge attribute, any number of times.",
+    help="Edge attribute, any number of times; or several columns: a,b.",
 )
-@click.option("--nodes", help="Node table, text or Parquet: one row per node.")
-@click.option("--node-id", help="Id column of the node table; the first by default.")
+@click.option(
+    "--edge-type",
+    metavar="SRC,REL,DST",
+    help="If sources and destinations are two kinds of nodes: user,rates,movie.",
+)
+@click.option(
+    "--nodes",
+    multiple=True,
+    metavar="[TYPE=]FILE",
+    help="Node table, text or Parquet: one row per node; of TYPE, with --edge-type.",
+)
+@click.option(
+    "--node-id",
+    multiple=True,
+    metavar="[TYPE=]COLUMN",
+    help="Id column of the node table; the first by default.",
+)
 @click.option(
     "--node-attr",
     "node_attrs",
     multiple=True,
     callback=_pairs,
     metavar="NAME[=SOURCE]",
-    help="Node attribute, any number of times.",
+    help="Node attribute, any number of times; TYPE.NAME with --edge-type.",
 )
 @click.option(
     "--num-nodes", type=click.IntRange(min=0), help="If there are some beyond the largest id."
@@ -93,11 +125,18 @@ def _encodings(
     help="dtype of any attribute.",
 )
 @click.option(
+    "--fill",
+    multiple=True,
+    callback=_pairs,
+    metavar="NAME=VALUE",
+    help="What empty cells and nulls of an attribute mean, such as -1 or nan.",
+)
+@click.option(
     "--features",
     multiple=True,
     callback=_encodings,
     metavar="[NAME=]CODE",
-    help="Store x, or NAME, as float16, bfloat16 or int8; loaded as float32.",
+    help="Store x, or NAME, as float32, float16, bfloat16 or int8; loaded as float32.",
 )
 @click.option("--adopt", "adopt_all", is_flag=True, help="Refer to feature files, do not copy.")
 @click.option("--adopt-attr", "adopt", multiple=True, callback=_names, help="Only these.")
@@ -122,7 +161,8 @@ def convert(
     out: Path,
     is_quiet: bool,
     as_json: bool,
-    node_id: str | None,
+    nodes: tuple[str, ...],
+    node_id: tuple[str, ...],
     adopt_all: bool,
     **options: Any,
 ) -> None:
@@ -139,17 +179,50 @@ def convert(
     options["comment"] = options["comment"] or None
     options["take"] = options["take"] or None
     options["adopt"] = adopt_all or options["adopt"]
-    if node_id is not None and options["nodes"] is None:
-        raise click.UsageError("--node-id names a column of the node table: pass --nodes")
-    if node_id is not None:
-        options["nodes"] = {"file": options["nodes"], "id": node_id}
+    options["nodes"] = _node_tables(nodes, node_id, options["edge_type"] is not None)
     for name in ("edge_attrs", "node_attrs"):
         options[name] = options[name] or None
     if is_quiet:
         options["progress"] = False
 
     from pyg_graphzero.convert import convert as run
+    from pyg_graphzero.errors import InputWarning
 
-    summary = run(source, out, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)  # the summary says it; what to do is below
+        summary = run(source, out, **options)
     if as_json or not is_quiet:
         click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
+    if summary.two_kinds is not None and not is_quiet and not nodes and not options["node_attrs"]:
+        given = click.get_current_context().meta[_ARGUMENTS]
+        typed = [
+            "--edge-type",
+            ",".join(summary.two_kinds),
+            *(["--force"] * ("--force" not in given)),
+        ]
+        command = shlex.join(["graphzero", "convert", *given, *typed])
+        click.echo(
+            f"warning: perhaps two kinds of nodes; to keep them apart:\n  {command}", err=True
+        )
+
+
+def _node_tables(
+    nodes: tuple[str, ...], node_id: tuple[str, ...], is_typed: bool
+) -> str | dict[str, Any] | None:
+    """``FILE`` and its id column, or ``TYPE=FILE`` and ``TYPE=COLUMN``, any number of times."""
+    if node_id and not nodes:
+        raise click.UsageError("--node-id names a column of the node table: pass --nodes")
+    if not is_typed:
+        if max(len(nodes), len(node_id)) > 1:
+            raise click.UsageError("--nodes and --node-id: one each, or TYPE=… with --edge-type")
+        if node_id:
+            return {"file": nodes[0], "id": node_id[0]}
+        return nodes[0] if nodes else None
+    tables: dict[str, Any] = {}
+    for option, key, values in (("--nodes", "file", nodes), ("--node-id", "id", node_id)):
+        for value in values:
+            end, mark, given_value = value.partition("=")
+            if not mark or (key == "id" and end not in tables):
+                raise click.UsageError(f"{option} {value}: expected TYPE=… of a type with --nodes")
+            tables.setdefault(end, {})[key] = given_value
+    return tables or None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,9 @@ from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.reading import reading
 from pyg_graphzero.util.workspace import Workspace
 
-from ..errors import InputError
+from ..errors import InputError, InputWarning
 from .chunks import is_chunks
-from .datasets import dataset_graph, is_dataset
+from .datasets import dataset_graph, is_dataset, processed_graph
 from .detect import check_files, dataset_spec, file_kind, processed_file
 from .estimate import estimate
 from .faults import Faults
@@ -32,7 +33,7 @@ from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
 from .pyg import load_pyg, plan_pyg
 from .sources import Inputs
-from .spec import SPEC_SUFFIXES, EdgeSpec, GraphSpec, load_spec, parse_attrs, parse_node, parse_spec
+from .spec import SPEC_SUFFIXES, GraphSpec, flat_spec, load_spec, parse_spec
 from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
 from .write import write_plan
@@ -49,7 +50,8 @@ def convert(
     edge_attrs: Mapping[str, Any] | Sequence[str] | None = None,
     nodes: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     node_attrs: Mapping[str, Any] | Sequence[str] | None = None,
-    num_nodes: int | None = None,
+    num_nodes: int | Mapping[str, int] | None = None,
+    edge_type: tuple[str, str, str] | str | None = None,
     ids: str | None = None,
     id_type: str | None = None,
     delimiter: str | None = None,
@@ -62,6 +64,7 @@ def convert(
     time_attr: str | None = None,
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
+    fill: Mapping[str, Any] | None = None,
     features: str | Mapping[str, str] | None = None,
     adopt: bool | Collection[str] = False,
     take: Sequence[str] | None = None,
@@ -104,6 +107,9 @@ def convert(
         node_attrs: Node attribute → source, or a list of columns; one row per node. A name with
             ``idx`` or ``index`` is a set of nodes by id, of any length.
         num_nodes: Number of nodes, where there are some beyond the largest id.
+        edge_type: ``("user", "rates", "movie")``, where sources and destinations are two kinds of
+            nodes: each has ids, and rows, of its own. ``nodes`` and ``num_nodes`` then are mappings
+            from node types, and ``node_attrs`` are called ``"movie.x"``.
         ids: ``"dense"``: ids are rows. ``"map"``: they are numbered in ascending order (or as
             the node table has them) and kept. ``"auto"`` (the default): dense when they are
             integers and ``num_nodes`` or the rows of an attribute say so, or 0 and at least half
@@ -122,15 +128,18 @@ def convert(
             none of that name, of their sources; then temporal sampling by it needs no sorting.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
+        fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
+            NaN, or a node that a table with an id column does not have. Without it they are errors.
         features: ``"float16"``, ``"bfloat16"`` or ``"int8"``: store the node attribute ``x`` in
-            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; or a mapping from
-            node attributes (``"x"``, ``"paper.x"``) to one of these.
+            fewer bytes, to be decoded to ``float32`` whenever rows are loaded; ``"float32"``: store
+            it as such; or a mapping from node attributes (``"x"``, ``"paper.x"``) to one of these.
         adopt: Node attributes whose rows are left in the file they are in, which the store then
             refers to; ``True`` for all that lie in a file as rows.
         take: Attributes to store (``"x"``, ``"paper.x"``); all that are given by default.
         skip: Attributes to leave out.
         on_error: ``"raise"`` at the first row of text, or id in any input, that is not as it should
-            be, or ``"skip"`` such rows: they are counted, and the first ten shown.
+            be, or ``"skip"`` such rows: they are counted, and the first ten shown. Of a table of
+            nodes no row that has an id is left out: a cell that cannot be read has its ``fill``.
         memory: What the whole process may take, in bytes or such as ``"4GB"``; half of what is free
             by default.
         tmp: Directory for temporary files; beside ``out`` by default.
@@ -161,7 +170,7 @@ def convert(
     target = Path(out)
     options = edge_options(undirected, coalesce, self_loops)
     selection = Selection(take, skip)
-    types = Dtypes(feature_dtype, dtypes)
+    types = Dtypes(feature_dtype, dtypes, fill)
     faults = Faults(on_error)
     storage = Storage(features, adopt)
     bars = Progress(progress)
@@ -173,6 +182,7 @@ def convert(
         "nodes": nodes,
         "node_attrs": node_attrs,
         "num_nodes": num_nodes,
+        "edge_type": edge_type,
         "ids": ids,
         "id_type": id_type,
         "delimiter": delimiter,
@@ -184,11 +194,13 @@ def convert(
         inputs = Inputs(Path(), target, types, bars, space, faults)
         plan = _plan(source, flat, options, selection, inputs)
         selection.check_used()
+        types.check_used()
         plan.expand_undirected()
         storage.check(plan)
         if dry_run:
             found = estimate(plan, target, space, time_attr)
             summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
+            summary.two_kinds = plan.two_kinds
         else:
             summary = write_plan(
                 plan,
@@ -199,6 +211,9 @@ def convert(
                 workspace=space,
                 time_attr=time_attr,
             )
+    if summary.two_kinds is not None:
+        told = next(note for note in plan.notes if "two kinds of nodes" in note)
+        warnings.warn(told, InputWarning, stacklevel=2)
     summary.num_skipped, summary.skipped = faults.count, faults.first
     summary.seconds = time.perf_counter() - started
     return summary
@@ -251,7 +266,7 @@ def _plan(
             type(source).__name__,
             "a path, Data, HeteroData, a dataset, array, dict or iterator of chunks",
         )
-    spec = _flat_spec(source, flat)
+    spec = flat_spec(source, flat)
     if is_paths(source):
         files = inputs.reference(source).files
         spec.what = file_kind(files[0], len(files))
@@ -281,7 +296,9 @@ def _pyg_graph(source: Any, inputs: Inputs) -> tuple[Data | HeteroData | None, P
         if processed is None:
             check_files(path)
             return None, None
-        path = processed
+        processed = inputs.file(processed)
+        graph = load_pyg(processed)
+        return (None if graph is None else processed_graph(path, graph)), processed
     if path.suffix not in (".pt", ".pth"):
         return None, None
     path = inputs.file(path)
@@ -296,19 +313,3 @@ def _refuse_flat(flat: dict[str, Any], reason: str) -> None:
     ]
     if given:
         raise ValueError(f"{', '.join(given)}: not an option here, because {reason}")
-
-
-def _flat_spec(source: Any, flat: dict[str, Any]) -> GraphSpec:
-    """One node type and one edge type from the arguments of :func:`convert`."""
-    edge = EdgeSpec(
-        file=source,
-        attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
-        **{key: flat[key] for key in ("src", "dst", "edge_layout")},
-        **{key: flat[key] for key in ("delimiter", "header", "comment")},
-    )
-    body = flat["nodes"] or {}
-    given = {key: flat[key] for key in ("num_nodes", "ids", "id_type") if flat[key] is not None}
-    body = {**body, **given} if isinstance(body, Mapping) else {"file": body, **given}
-    node = parse_node(body, "nodes", "convert")
-    node.attrs |= parse_attrs(flat["node_attrs"], "node_attrs", "convert")
-    return GraphSpec({None: node}, [edge])

@@ -310,7 +310,8 @@ def _has_header(
         return False
     if (words and words <= set(first)) or any(cell.lower() in _HEADER_WORDS for cell in first):
         return True
-    names = all(_NAME.match(cell) for cell in first) and len(set(first)) == len(first)
+    named = first[1:] if len(first) > 1 and not first[0] else first  # beside pandas' row numbers
+    names = all(_NAME.match(cell) for cell in named) and len(set(first)) == len(first)
     if names and any(NUMBER.fullmatch(cell) for row in table[1:2] for cell in row):
         return True
     shown = ",".join(first)[:60]

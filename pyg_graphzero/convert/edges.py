@@ -37,15 +37,17 @@ from .arrays import (
     only_rows,
     place_in,
 )
+from .bipartite import describe_two_kinds, two_kinds
 from .chunks import PATH as CHUNKS
 from .chunks import is_chunks, read_chunks
+from .columns import Columns, Loaded, first_column, is_text_column, is_unnamed, select
 from .compressed import ExpandedRows
 from .dialect import Dialect
 from .ids import IdColumn
 from .options import Selection
 from .paths import kind_suffix
-from .plan import edge_label
-from .sources import Columns, Inputs, Loaded, in_files, is_text_column, select
+from .plan import EdgeType, edge_label
+from .sources import Inputs, in_files
 from .spec import EdgeSpec
 from .tensors import open_raw
 
@@ -63,6 +65,8 @@ class EdgeList:
 
     Attributes:
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
+        names: Of the columns they are from; empty where these have none.
+        two_kinds: The edge type that they seem to be of, although none was given.
     """
 
     src: IdColumn
@@ -71,6 +75,8 @@ class EdgeList:
     num_src: int | None = None
     num_dst: int | None = None
     notes: list[str] = field(default_factory=list)
+    names: tuple[str, str] = ("", "")
+    two_kinds: EdgeType = None
 
 
 def read_edges(
@@ -148,6 +154,16 @@ def _read_columns(
     for name, source in external.items():
         loaded[name] = inputs.load(name, source)
     result = EdgeList(columns[0], columns[1], loaded)
+    if dialect.names:
+        result.names = dialect.names[src], dialect.names[dst]
+    if spec.type is None:
+        ends = result.src, result.dst
+        relation = dialect.path.name.partition(".")[0]
+        result.two_kinds = two_kinds(result.names, ends, relation)
+        if result.two_kinds is not None:
+            labels = dialect.label(src), dialect.label(dst)
+            told = describe_two_kinds(labels, ends, result.two_kinds)
+            result.notes.append(f"{dialect.path.name}: {told}")
     result.notes += untaken(dialect, {src, dst}.union(*own.values()))
     return result
 
@@ -185,6 +201,10 @@ def untaken(dialect: Columns, taken: set[int]) -> list[str]:
 
 def _endpoint_columns(dialect: Columns, spec: EdgeSpec) -> tuple[int, int]:
     src, dst = spec.src, spec.dst
+    # Row numbers that pandas wrote are no ids. Of two columns one may be an index that is.
+    first = 1 if is_unnamed(dialect) and dialect.num_columns > 2 else 0
+    if first == 0 and None in (src, dst):
+        first_column(dialect)
     if src is None and dst is None:
         lower = [name.lower() for name in dialect.names]
         for pair in _NAMES:
@@ -193,8 +213,8 @@ def _endpoint_columns(dialect: Columns, spec: EdgeSpec) -> tuple[int, int]:
                 if all(lower.count(name) == 1 for name in names):
                     return lower.index(names[0]), lower.index(names[1])
     found = (
-        dialect.position(0 if src is None else src),
-        dialect.position(1 if dst is None else dst),
+        dialect.position(first if src is None else src),
+        dialect.position(first + 1 if dst is None else dst),
     )
     if found[0] == found[1]:
         raise InputError(
@@ -287,6 +307,8 @@ def _from_members(
             f"a member {missing[0]!r}" if missing else "edge_index, row/col or indptr/indices",
             "" if missing else f"Name them: {path.name}:SRC,DST.",
         )
+    if not isinstance(spec.file, Reference):  # a dataset's own says what it takes
+        inputs.take_members(path, [*names, "format", "shape"], members)
     tables = [members[name]() for name in names]
     if len(tables) == 1:
         return _whole(tables[0], path, spec.edge_layout, inputs)

@@ -5,13 +5,20 @@ from __future__ import annotations
 from math import prod
 from pathlib import Path
 
+import torch
+
 from pyg_graphzero.store.csc import BuildRoom, CscBuild
 from pyg_graphzero.util.system import rss
-from pyg_graphzero.util.workspace import Workspace
+from pyg_graphzero.util.workspace import READ_ROOM, Workspace
 
 from .plan import EdgeType, GraphPlan
 from .summary import ConvertEstimate, EdgeEstimate
 from .write import check_time_attr, csc_options, first_chunk, marks_bytes
+
+# As in csrc/build: what has been sorted at once, and what a thread takes to sort a record of it.
+_SLAB_BYTES = 32 << 20
+_SORTED_RECORDS = _SLAB_BYTES // 12
+_SORTED_RECORD = 4 + 32 + 32
 
 
 def estimate(
@@ -58,9 +65,12 @@ def _estimate_edges(
     rows = [prod(row.shape[1:]) * row.element_size() for row in build.dtypes.values()]
     widths = [4 if num_src <= 1 << 32 else 8, 4 if num_edges <= 1 << 31 else 8, *rows]
     numbers = 8 * num_edges if options.coalesce else 0
+    per_record = build.record_bytes + _SORTED_RECORD
+    sorting = min(records * per_record, torch.get_num_threads() * _SORTED_RECORDS * per_record)
+    buffers = READ_ROOM + min(num_edges * sum(widths), _SLAB_BYTES) + sorting
     return EdgeEstimate(
         edge.num_edges,
         scratch_bytes=(waiting if spills else 0) + numbers,
         output_bytes=num_edges * sum(widths) + 8 * (num_dst + 1) + 8192 * len(widths),
-        memory=room.memory if spills else waiting + room.memory // 2,
+        memory=room.memory if spills else waiting + min(room.memory // 2, buffers),
     )

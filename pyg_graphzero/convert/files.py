@@ -15,9 +15,11 @@ from pyg_graphzero.store.rows import Rows, ScatterRows
 
 from ..errors import InputError
 from .chunks import is_chunks
+from .columns import Loaded, first_column, is_text_column
 from .edges import EdgeList, read_edges, split_own, untaken
 from .faults import SHOWN
 from .ids import IdColumn, IdSpace
+from .join import OfNodes, in_node_order
 from .options import Selection, edge_options
 from .plan import (
     EdgeOptions,
@@ -28,7 +30,7 @@ from .plan import (
     NodeType,
     stream,
 )
-from .sources import Inputs, Loaded, Scattered, is_text_column
+from .sources import Inputs, Scattered
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 
 _INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
@@ -56,6 +58,7 @@ def plan_files(
         InputError: A file is not what it should be; names the place.
     """
     plan = GraphPlan(is_hetero=spec.is_hetero, notes=list(spec.notes), what=spec.what)
+    plan.graph_attrs = {k: v for k, v in spec.graph_attrs.items() if selection.wants("", k)}
     nodes: dict[NodeType, NodeSpec] = dict(spec.nodes)
     for edge in spec.edges:
         for node_type in plan.endpoints(edge.type):
@@ -70,15 +73,16 @@ def plan_files(
         id_types = (nodes[ends[0]].id_type, nodes[ends[1]].id_type)
         lists[edge.type] = read_edges(edge, id_types, selection, inputs)
         plan.notes += lists[edge.type].notes
+        plan.two_kinds = plan.two_kinds or lists[edge.type].two_kinds
     spaces: dict[NodeType, IdSpace] = {}
     for node_type, node_spec in nodes.items():
         builder = _NodeBuilder(node_type, node_spec, selection, inputs)
         for edge_type, edges in lists.items():
             src_type, dst_type = plan.endpoints(edge_type)
             if src_type == node_type:
-                builder.refer(edges.src, edges.num_src)
+                builder.refer(edges.src, edges.num_src, edges.names[0])
             if dst_type == node_type:
-                builder.refer(edges.dst, edges.num_dst)
+                builder.refer(edges.dst, edges.num_dst, edges.names[1])
         plan.nodes[node_type] = builder.build(str(spec.name))
         plan.notes += builder.notes
         spaces[node_type] = builder.space
@@ -87,6 +91,7 @@ def plan_files(
         plan.edges[edge.type] = _plan_edges(
             edge, lists[edge.type], (spaces[src_type], spaces[dst_type]), options
         )
+    plan.notes += inputs.untaken_members()
     return plan
 
 
@@ -158,7 +163,8 @@ class _NodeBuilder:
             inputs.space, inputs.faults, self._label, policy=spec.ids, num_nodes=spec.num_nodes
         )
         wanted = {k: v for k, v in spec.attrs.items() if selection.wants(self._label, k)}
-        self._attrs: dict[str, Loaded] = {}
+        self._attrs: dict[str, OfNodes] = {}
+        self._id_names: set[str] = set()
         if spec.file is not None:
             wanted = self._read_table(wanted)
         elif spec.id is not None:
@@ -170,12 +176,7 @@ class _NodeBuilder:
         self._sets = {
             k: v for k, v in wanted.items() if is_index_name(k) or isinstance(v, Scattered)
         }
-        for name in wanted.keys() - self._sets.keys():
-            self._attrs[name] = inputs.load(name, wanted[name])
-        for name in wanted:  # in the order given
-            if name in self._attrs and self.space.known_rows is None:
-                loaded = self._attrs[name]
-                self.space.known_rows = (len(loaded.rows), f"{loaded.path} ({name})")
+        self._others = {k: v for k, v in wanted.items() if k not in self._sets}
 
     def _read_table(self, wanted: dict[str, Any]) -> dict[str, Any]:
         """Read the node table; returns the attributes that are not in it."""
@@ -193,25 +194,29 @@ class _NodeBuilder:
             header=spec.header,
             comment=spec.comment,
         )
-        position = dialect.position(0 if spec.id is None else spec.id)
+        position = first_column(dialect) if spec.id is None else dialect.position(spec.id)
         is_text = spec.id_type == "str" or (
             spec.id_type == "auto" and is_text_column(dialect, position)
         )
         own, external = split_own(dialect, wanted)
-        ids, self._attrs = self._inputs.columns(dialect, own, [(position, is_text)])
+        ids, loaded = self._inputs.columns(dialect, own, [(position, is_text)], "ids")
+        self._attrs = {name: OfNodes(each) for name, each in loaded.items()}
+        self._id_names |= set(dialect.names[position : position + 1])
         self.space.table = ids[0]
         self.notes += untaken(dialect, {position}.union(*own.values()))
         return external
 
-    def refer(self, column: IdColumn, num_nodes: int | None) -> None:
-        """Note a column of ids of this type, and the number of nodes its input states."""
+    def refer(self, column: IdColumn, num_nodes: int | None, name: str) -> None:
+        """Note a column of ids of this type, its name, and the number of nodes its input states."""
         self.space.columns.append(column)
+        self._id_names |= {name} - {""}
         if num_nodes is not None and self.space.known_rows is None:
             self.space.known_rows = (num_nodes, str(column.path))
 
     def build(self, spec_name: str) -> NodePlan:
         """Settle the rows."""
         space = self.space
+        self._read_attrs()
         if not (space.columns or space.table or space.num_nodes or space.known_rows):
             raise InputError(
                 spec_name, f"nodes.{self._label}", "no table, edges, num_nodes or attributes", "one"
@@ -221,12 +226,43 @@ class _NodeBuilder:
             path = space.columns[0].path if space.columns else spec_name
             raise InputError(path, "file", "no edges and no nodes", "at least one node")
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)
-        for name, loaded in self._attrs.items():
+        for name, found in self._attrs.items():
+            fill = self._inputs.dtypes.fill(name)
+            loaded = in_node_order(found, name, space, fill)
             node.attrs[name] = self._checked(name, loaded, num_nodes)
+        self._note_order()
         for name, source in self._sets.items():
             self._add_set(node, name, source)
         node.attrs = {name: node.attrs[name] for name in self._spec.attrs if name in node.attrs}
         return node
+
+    def _read_attrs(self) -> None:
+        """Open the attributes that are not columns of the node table."""
+        for name, source in self._others.items():
+            self._attrs[name] = self._of_nodes(name, source)
+        known = None  # by the first that says it
+        for name in self._others:
+            found = self._attrs[name]
+            if found.ids is not None:
+                self.space.columns.append(found.ids)
+            else:
+                rows = found.loaded.rows
+                known = known or (len(rows), f"{found.loaded.path} ({name})")
+        self.space.known_rows = known or self.space.known_rows
+
+    def _of_nodes(self, name: str, source: Any) -> OfNodes:
+        columns = (self.space.table, *self.space.columns)
+        kinds = [column.is_text for column in columns if column is not None and len(column)]
+        is_text = kinds[0] if kinds else None
+        return self._inputs.load_of_nodes(name, source, self._id_names, is_text)
+
+    def _note_order(self) -> None:
+        """Say which attributes have their rows in the order of ids that are not rows."""
+        if self.space.ids is None or self.space.table is not None:
+            return
+        names = ", ".join(name for name, found in self._attrs.items() if found.ids is None)
+        if names:
+            self.notes.append(f"{names}: rows are taken in ascending order of the ids")
 
     def _checked(self, name: str, loaded: Loaded, num_nodes: int) -> Rows:
         if len(loaded.rows) != num_nodes:
@@ -256,7 +292,9 @@ class _NodeBuilder:
         """
         is_text = node.ids is not None and not isinstance(node.ids, Rows)
         found = self._inputs.load_ids(source, is_text, name)
-        return found if isinstance(found, Loaded) else self.space.set_of(found)
+        if isinstance(found, IdColumn):
+            return self.space.set_of(found)
+        return in_node_order(self._of_nodes(name, source), name, self.space, None)
 
     def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
         places, values = [], []

@@ -40,7 +40,14 @@ _BITS_PER_ID = 64  # a bit for every id of a range that takes no more room than 
 _BITS_SHARE = 0.25  # of the room
 _SLAB_ROWS = 1 << 19
 _NO_ROWS = torch.empty(0, dtype=torch.int64)
-_ASK_FOR_TEXT = 'If all ids are text, pass id_type="str" (--id-type str).'
+_ASK_FOR_TEXT = (
+    'If all ids are text, pass id_type="str" (--id-type str); if the ends of edges are two kinds '
+    'of nodes, edge_type="user,to,item" (--edge-type user,to,item).'
+)
+_ASK_FOR_TABLE = (
+    "If ids are not rows, tell which id has which row: by a column 'id' beside the attribute's in "
+    "one table, or by a node table (--nodes)."
+)
 _ASK_FOR_MAP = "If it is meant, pass ids='map' (--ids map)."
 
 
@@ -159,6 +166,18 @@ class IdSpace:
         self._check_rows(self._num_rows)
         return self._num_rows
 
+    @property
+    def num_rows(self) -> int:
+        """Once resolved, the number of nodes."""
+        return self._num_rows
+
+    def id_of(self, row: int) -> str:
+        """The id of a row, as messages show it."""
+        if self.ids is None:
+            return str(row)
+        ids: Any = self.ids.read(row, row + 1) if isinstance(self.ids, Rows) else self.ids[row:]
+        return repr(ids[0].as_py()) if not isinstance(self.ids, Rows) else str(int(ids[0]))
+
     def may_miss(self, column: IdColumn) -> bool:
         """Whether some ids of ``column`` may be none of this type's, by what is known of them."""
         if not len(column):
@@ -210,10 +229,11 @@ class IdSpace:
         source = "num_nodes"
         if self.num_nodes is None:
             source = "the edges" if self.known_rows is None else self.known_rows[1]
-        return (
-            f"an id below {self._num_rows}, the number of nodes by {source}",
-            "If ids are not rows, pass ids='map' (--ids map) or a node table.",
-        )
+        expected = f"an id below {self._num_rows}, the number of nodes by {source}"
+        if self.num_nodes is not None:
+            return expected, "If ids are not rows, pass ids='map' (--ids map)."
+        alone = f"With ids='map' (--ids map) alone, rows of {source} go by ascending id."
+        return expected, f"{_ASK_FOR_TABLE} {alone}"
 
     def _check_alike(self) -> None:
         everything = [self.table, *self.columns] if self.table else self.columns
@@ -271,7 +291,7 @@ class IdSpace:
 
     def _bits(self, low: int, span: int) -> _core.IdBits:
         """Which integers of a range occur in any column."""
-        self._take(_core.IdBits.num_bytes(span), span)
+        self.take(_core.IdBits.num_bytes(span), span)
         bits = _core.IdBits(low, span)
         for column in self.columns:
             for _, slab in column.slabs():
@@ -285,7 +305,7 @@ class IdSpace:
     def _index(self, ids: Rows | TextRows) -> int:
         """Look ids up in ``ids`` from now on; the first row whose id occurs before it, or -1."""
         if isinstance(ids, Rows):
-            self._take(_core.IntegerIndex.num_bytes(len(ids)) + 8 * len(ids), len(ids))
+            self.take(_core.IntegerIndex.num_bytes(len(ids)) + 8 * len(ids), len(ids))
             whole = torch.empty(len(ids), dtype=torch.int64)
             for begin in range(0, len(ids), _SLAB_ROWS):
                 end = min(begin + _SLAB_ROWS, len(ids))
@@ -294,7 +314,7 @@ class IdSpace:
             self.ids, self._find = ArrayRows(whole), _on_integers(numbers.find)
             return numbers.second
         size = sum(int(text_bytes(slab)[0][[0, -1]].diff()) for slab in ids.slabs())
-        self._take(_core.TextIndex.num_bytes(len(ids)) + size + 8 * len(ids), len(ids))
+        self.take(_core.TextIndex.num_bytes(len(ids)) + size + 8 * len(ids), len(ids))
         offsets, text = (
             torch.zeros(len(ids) + 1, dtype=torch.int64),
             torch.empty(size, dtype=torch.uint8),
@@ -312,7 +332,7 @@ class IdSpace:
         self._find = lambda slab: words.find(*text_bytes(slab))
         return words.second
 
-    def _take(self, num_bytes: int, num_ids: int) -> None:
+    def take(self, num_bytes: int, num_ids: int) -> None:
         """Memory for as long as rows are looked up."""
         room = self.workspace.room
         if num_bytes > room:

@@ -1,19 +1,22 @@
 """A dataset directory of the Open Graph Benchmark to a specification: ``ogbn_arxiv`` and its like.
 
 ``raw/`` holds the graph, as gzipped CSV (one matrix per file, no header) or as `.npz`, and
-``split/NAME/`` the ids of the training, validation and test nodes. A graph of several types has a
-folder per node type and per relation, ``raw/relations/HEAD___RELATION___TAIL``, or archives with a
-member for each. ``docs/convert.md`` says where the layout is described.
+``split/NAME/`` the ids of the training, validation and test nodes, or pairs of nodes whose links
+are to be predicted. A graph of several types has a folder per node type and per relation,
+``raw/relations/HEAD___RELATION___TAIL``, or archives with a member for each. ``docs/convert.md``
+says where the layout is described.
 """
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from pyg_graphzero.store.rows import no_spool
 from pyg_graphzero.util.reading import reading
@@ -22,13 +25,14 @@ from ..errors import InputError
 from .arrays import Reference
 from .npz import open_npz
 from .plan import EdgeType, NodeType
+from .pyg import load_safely
 from .sources import Labels, mask
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 
 # What the directory does not say, but the package: number of classes, whether one direction of
 # each edge stands for both.
 _CLASSES = {"arxiv": 40, "products": 47, "proteins": 2, "mag": 349, "papers100m": 172}
-_ONE_WAY = ("products", "proteins")
+_ONE_WAY = ("products", "proteins", "ogbl_ppa", "ogbl_collab", "ogbl_ddi")
 _SIGNS = (
     "edge.csv.gz",
     "data.npz",
@@ -38,6 +42,7 @@ _SIGNS = (
 )
 LOOKED_FOR = "raw/ with one of " + ", ".join(_SIGNS)
 SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+_PAIRS = {"edge": "edge_index", "edge_neg": "edge_neg_index"}  # transposed, as PyG has pairs
 _NAMES = {"node_feat": "x", "edge_feat": "edge_attr", "species": "node_species"}
 
 
@@ -67,20 +72,33 @@ def ogb_spec(path: Path) -> GraphSpec:
     for node in nodes.values():
         if "y" in node.attrs:
             node.attrs["y"] = Labels(node.attrs["y"], _CLASSES.get(name))
-    split = _add_split(path, nodes)
     spec = GraphSpec(nodes, edges, path)
-    spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {split}"
+    split = read_split(path)
+    if split is not None:
+        for part, found in split.parts.items():
+            _add_part(spec, part, found, split)
+    told = "no split" if split is None or not split.parts else f"split {split.folder.name!r}"
+    spec.what = f"OGB directory, {'binary' if is_binary else 'CSV'} files, {told}"
+    if split is not None and not split.parts:
+        spec.notes.append(f"{split.folder}: no split that is known; found {split.shown}")
     if name in _ONE_WAY:
         for edge in edges:
             edge.undirected = True
-        spec.notes.append(f"ogbn-{name} has one direction of each edge; the other is added")
+        full = name.replace("_", "-") if name.startswith("ogbl") else f"ogbn-{name}"
+        spec.notes.append(f"{full} has one direction of each edge; the other is added")
     return spec
+
+
+def num_classes(path: Path) -> int | None:
+    """The number of classes of the dataset in a directory, if it is one of OGB's."""
+    return _CLASSES.get(_dataset_name(path))
 
 
 def _dataset_name(path: Path) -> str:
     name = path.absolute().name.lower().replace("-", "_").removeprefix("ogbn_")
     for suffix in ("_pyg", "_dgl", "_bin"):
         name = name.removesuffix(suffix)
+    name = "ogbl_ppa" if name.startswith("ppassoc") else name
     return "proteins" if name.startswith("proteinfunc") else name
 
 
@@ -195,21 +213,90 @@ def _attr(name: str) -> str:
     return _NAMES.get(name, name)
 
 
-def _add_split(path: Path, nodes: Mapping[NodeType, NodeSpec]) -> str:
-    """Training, validation and test nodes as masks; says what was found."""
+@dataclass(frozen=True)
+class Split:
+    """What is in ``split/NAME/``.
+
+    Attributes:
+        folder: That directory.
+        parts: By ``"train"``, ``"valid"`` and ``"test"``: ids of nodes (an array, or a file of
+            them), these by node type, or the arrays of pairs of nodes by name.
+    """
+
+    folder: Path
+    parts: dict[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """The files, for messages."""
+        return ", ".join(sorted(each.name for each in self.folder.iterdir())[:8]) or "nothing"
+
+
+def read_split(path: Path) -> Split | None:
+    """The split of a dataset in a directory; ``None`` if there is no folder of one.
+
+    Raises:
+        InputError: There are several, or a file is damaged.
+    """
     roots = [root for root in (path / "split", path / "raw" / "split") if root.is_dir()]
-    names = sorted(each for each in roots[0].iterdir() if each.is_dir()) if roots else []
-    if not names:
-        return "no split"
-    if len(names) > 1:
-        found = ", ".join(each.name for each in names)
+    folders = sorted(each for each in roots[0].iterdir() if each.is_dir()) if roots else []
+    if not folders:
+        return None
+    if len(folders) > 1:
+        found = ", ".join(each.name for each in folders)
         raise InputError(roots[0], "splits", found, "one split", "Move the others elsewhere.")
-    for node_type, node in nodes.items():
-        folder = names[0] if node_type is None else names[0] / node_type
-        for part, attr in SPLITS.items():
-            if (folder / f"{part}.csv.gz").exists():
-                node.attrs[attr] = mask(Reference((folder / f"{part}.csv.gz",), is_bare=True))
-    return f"split {names[0].name!r}"
+    folder = folders[0]
+    if (folder / "split_dict.pt").exists():
+        value = load_safely(folder / "split_dict.pt")
+        if not isinstance(value, Mapping) or not value.keys() & SPLITS.keys():
+            found = ", ".join(map(str, value)) if isinstance(value, Mapping) else "no mapping"
+            raise InputError(folder / "split_dict.pt", "members", found, "train, valid and test")
+        return Split(folder, {part: value[part] for part in SPLITS if part in value})
+    parts: dict[str, Any] = {}
+    for part in SPLITS:
+        if (folder / f"{part}.pt").exists():
+            parts[part] = load_safely(folder / f"{part}.pt")
+        elif (folder / f"{part}.csv.gz").exists():
+            parts[part] = folder / f"{part}.csv.gz"
+        else:
+            files = sorted(folder.glob(f"*/{part}.csv.gz"))
+            parts |= {part: {file.parent.name: file for file in files}} if files else {}
+    return Split(folder, parts)
+
+
+def split_pairs(part: str, found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What a part of a split for link prediction becomes, as attributes of the graph.
+
+    Pairs ``[n, 2]`` become ``train_edge_index`` and ``train_edge_neg_index``, ``[2, n]``; other
+    arrays, such as ``train_weight`` or ``train_source_node``, stay as they are. Also returns the
+    names of what no array can be made of.
+    """
+    attrs, left = {}, []
+    for key, value in found.items():
+        name = f"{SPLITS[part].removesuffix('_mask')}_{_PAIRS.get(key, key)}"
+        if not isinstance(value, np.ndarray | torch.Tensor) or value.dtype == np.dtype(object):
+            left.append(name)
+            continue
+        tensor = torch.as_tensor(value)
+        attrs[name] = tensor.t().contiguous() if key in _PAIRS and tensor.dim() == 2 else tensor
+    return attrs, left
+
+
+def _add_part(spec: GraphSpec, part: str, found: Any, split: Split) -> None:
+    """Training, validation or test nodes as masks, or such pairs of nodes as they are."""
+    by_type = found if isinstance(found, Mapping) else {None: found}
+    if by_type.keys() <= spec.nodes.keys():
+        for node_type, ids in by_type.items():
+            source = Reference((ids,), is_bare=True) if isinstance(ids, Path) else ids
+            spec.nodes[node_type].attrs[SPLITS[part]] = mask(source)
+        return
+    if not isinstance(found, Mapping):
+        there = ", ".join(map(str, spec.nodes))
+        raise InputError(split.folder, part, "ids", f"ids by node type: {there}")
+    attrs, left = split_pairs(part, found)
+    spec.graph_attrs |= attrs
+    if left:
+        spec.notes.append(f"{split.folder}: not taken, being no arrays: {', '.join(left)}")
 
 
 def _lines(path: Path) -> list[list[str]]:

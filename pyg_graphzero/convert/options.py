@@ -97,21 +97,91 @@ class Selection:
                 )
 
 
-class Dtypes:
-    """The dtype asked for each attribute, and how to get there without changing a value."""
+Fill = bool | int | float
 
-    def __init__(self, feature_dtype: Any, dtypes: Mapping[str, Any] | None) -> None:
+
+def parse_fill(name: str, value: Any) -> Fill:
+    """What stands for a missing value: a number or a truth value, or the text of one.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(value, bool | int | float):
+        return value
+    word = str(value).strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    raise ValueError(f"fill of {name!r}: found {value!r}, expected a number, nan, true or false")
+
+
+def fill_hint(attr: str, is_float: bool) -> str:
+    """How to have the missing values of an attribute filled, for messages."""
+    value, word = ("float('nan')", "nan") if is_float else ("-1", "-1")
+    return f"To fill it, pass fill={{{attr!r}: {value}}} (--fill {attr}={word})."
+
+
+def filled_dtype(dtype: torch.dtype, fill: Fill | None, name: str) -> torch.dtype:
+    """A dtype that holds the values of ``dtype``, and ``fill``.
+
+    Raises:
+        ValueError: There is none, of truth values and numbers.
+    """
+    if fill is None or dtype.is_floating_point or torch.tensor(fill).to(dtype).item() == fill:
+        return dtype
+    if dtype == torch.bool:
+        raise ValueError(f"fill of {name!r}: found {fill}, expected true or false as it has")
+    return torch.int64 if fill == fill and fill == int(fill) else torch.float64
+
+
+class Dtypes:
+    """What attributes become, without changing a value: the dtype asked for each, and its fill."""
+
+    def __init__(
+        self,
+        feature_dtype: Any,
+        dtypes: Mapping[str, Any] | None,
+        fill: Mapping[str, Any] | None = None,
+    ) -> None:
         self._by_attr = {name: parse_dtype(value) for name, value in (dtypes or {}).items()}
         if feature_dtype is not None:
             self._by_attr["x"] = parse_dtype(feature_dtype)
+        self._fills = {name: parse_fill(name, value) for name, value in (fill or {}).items()}
+        self._attrs: set[str] = set()
+
+    def fill(self, attr: str) -> Fill | None:
+        """What stands for a missing value of ``attr``; ``None`` means that none may be missing."""
+        self._attrs.add(attr)
+        return self._fills.get(attr)
+
+    def check_used(self) -> None:
+        """Refuse fills of what is no attribute: most likely misspelt.
+
+        Raises:
+            ValueError: Names it and what there is.
+        """
+        for name in sorted(self._fills.keys() - self._attrs):
+            there = ", ".join(sorted(self._attrs)) or "none"
+            raise ValueError(f"fill names {name!r}, which is no attribute. There are: {there}")
 
     def get(self, attr: str) -> torch.dtype | None:
         """The dtype asked for ``attr``; ``None`` means the one it comes in."""
         return self._by_attr.get(attr)
 
     def cast(self, attr: str, rows: Rows, fail: Fail) -> Rows:
-        """``rows`` in the dtype asked for ``attr``; the same object when nothing is to do."""
-        dtype = self.get(attr)
+        """``rows`` in the dtype asked for ``attr``, NaN filled if there is a fill for it.
+
+        The same object when nothing is to do.
+        """
+        dtype, fill = self.get(attr), self.fill(attr)
+        if fill is not None and fill == fill and rows.dtype.is_floating_point:
+            rows = MappedRows(
+                rows, rows.shape, rows.dtype, lambda slab, _: slab.masked_fill(slab.isnan(), fill)
+            )
         return rows if dtype is None else cast_rows(rows, dtype, fail)
 
 

@@ -92,6 +92,7 @@ class GraphPlan:
         graph_attrs: Tensors of any shape, or JSON scalars.
         notes: What the user should know and could not see from the result.
         what: What kind of input it was read from.
+        two_kinds: The edge type that edges without types seem to be of.
     """
 
     is_hetero: bool
@@ -100,6 +101,7 @@ class GraphPlan:
     graph_attrs: dict[str, Any] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     what: str = ""
+    two_kinds: EdgeType = None
 
     def endpoints(self, edge_type: EdgeType) -> tuple[NodeType, NodeType]:
         """Source and destination node type of ``edge_type``."""

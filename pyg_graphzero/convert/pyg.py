@@ -41,6 +41,20 @@ _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
 _SCALARS = (bool, int, float, str)
 # Names that leave no doubt: with another number of rows they are a mistake, not the graph's.
 _LEVELS = {"x": "node", "pos": "node", "edge_attr": "edge", "edge_weight": "edge"}
+
+
+def _as_named_by(function: Any, package: str) -> Any:
+    """What pickles of another NumPy call ``function``: 2 moved it from ``numpy.core``."""
+
+    def alias(*args: Any) -> Any:
+        return function(*args)
+
+    alias.__module__ = f"{package}.multiarray"
+    alias.__name__ = alias.__qualname__ = function.__name__
+    return alias
+
+
+_NUMPY = (np.empty(0).__reduce__()[0], np.float64(0).__reduce__()[0])
 _SAFE = [
     Data,
     HeteroData,
@@ -57,8 +71,8 @@ _SAFE = [
     np.ndarray,
     np.dtype,
     *(type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"),
-    np.empty(0).__reduce__()[0],
-    np.float64(0).__reduce__()[0],
+    *_NUMPY,
+    *(_as_named_by(each, package) for each in _NUMPY for package in ("numpy.core", "numpy._core")),
 ]
 
 

@@ -10,37 +10,37 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from functools import reduce
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
-from pyg_graphzero.store.rows import (
-    MappedRows,
-    Rows,
-    StackedRows,
-    origin,
-)
+from pyg_graphzero.store.rows import MappedRows, Rows, origin
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
 from ..errors import InputError
-from . import text
 from .arrays import SUFFIXES, Reference, Table, as_table, id_column, load_member, place_in
-from .blocks import Places
-from .dialect import Dialect, sniff
+from .columns import (
+    ColumnReader,
+    Columns,
+    Loaded,
+    first_column,
+    is_boolean,
+    is_text_column,
+    select,
+    wanted,
+)
+from .dialect import sniff
 from .faults import Faults
 from .ids import IdColumn
+from .join import OfNodes, load_of_nodes
 from .options import Dtypes, as_tensor, cast
 from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, is_paths, kind_suffix
-from .spool import RowSpool, TextSpool
 from .tables import ArrowTable
 
 _COMPRESSED = "|".join(map(re.escape, COMPRESSIONS))
@@ -50,27 +50,6 @@ _REFERENCE = re.compile(
     rf"(?P<path>.*?(?:{_OTHERS}|(?:{_TEXT})(?:{_COMPRESSED})?))(?::(?P<member>.+))?", re.DOTALL
 )
 _listed = ", ".join(suffix for suffix in SUFFIXES if suffix not in TEXT_SUFFIXES)
-# What models multiply: read from text, float32 as PyG expects. Anything else, such as a unix time
-# with a fraction, keeps all its digits.
-_SINGLE_PRECISION = frozenset({"x", "edge_attr", "edge_weight"})
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A table, and how to name one of its rows in a message.
-
-    Attributes:
-        path: The input it comes from.
-        where: From row to place.
-    """
-
-    rows: Rows
-    path: str | Path
-    where: Callable[[int], str]
-
-    def fail(self, row: int, found: str, expected: str) -> InputError:
-        """The error for one row."""
-        return InputError(self.path, self.where(row), found, expected)
 
 
 @dataclass(frozen=True)
@@ -104,16 +83,13 @@ def mask(source: Any) -> Scattered:
     return Scattered(((source, True),), False)
 
 
-Columns = Dialect | ArrowTable
-
-
-class Inputs:
+class Inputs(ColumnReader):
     """Opens sources for one conversion.
 
     Args:
         base: Directory that relative paths start from.
         out: The store to be written, which no input may be part of.
-        dtypes: Dtypes asked for.
+        dtypes: Dtypes asked for, and what stands for missing values.
         progress: Where to show slow steps.
         space: Memory and temporary files.
         faults: What to do about rows of text that are not as they should be.
@@ -128,13 +104,12 @@ class Inputs:
         space: Workspace,
         faults: Faults,
     ) -> None:
+        super().__init__(dtypes, progress, space, faults)
         self.base = base
-        self.dtypes = dtypes
-        self.progress = progress
-        self.space = space
-        self.faults = faults
         self._out = out.resolve()
         self._named_in = ""
+        self._members: dict[Path, list[str]] = {}  # of archives with edges
+        self._taken: set[tuple[Path, str]] = set()
 
     def beside(self, base: Path, named_in: str | Path) -> Inputs:
         """The same for paths that ``named_in`` names, relative to another directory."""
@@ -142,6 +117,21 @@ class Inputs:
         other.base = base
         other._named_in = f"{named_in}: "
         return other
+
+    def take_members(self, path: Path, taken: Iterable[str], there: Iterable[str] = ()) -> None:
+        """Note what is read of an archive, and, of one that has edges, what there is."""
+        self._taken |= {(path, name) for name in taken}
+        if there:
+            self._members[path] = [*there]
+
+    def untaken_members(self) -> list[str]:
+        """A note on every archive with edges that holds what nobody asked for."""
+        notes = []
+        for path, names in self._members.items():
+            rest = [name for name in names if (path, name) not in self._taken]
+            if rest:
+                notes.append(f"{path.name}: members not taken: {', '.join(rest[:8])}")
+        return notes
 
     def file(self, path: str | os.PathLike[str]) -> Path:
         """An existing input file.
@@ -220,27 +210,55 @@ class Inputs:
             source: Array, tensor, or path with an optional member.
         """
         if isinstance(source, Labels):
-            loaded = self._classes(name, source)
-        elif in_files(source):
-            if isinstance(source, str | os.PathLike) and not self._is_path(source):
-                expected = "a path such as feat.npy, or a column of the table at hand"
-                found = repr(os.fspath(source))
-                raise InputError(f"{self._named_in}<{name}>", "source", found, expected)
-            reference = self.reference(source)
-            if reference.kind in ("text", "table"):
-                columns = self.open_columns(reference, _wanted(reference.member))
-                positions = select(columns, reference.member or "*")
-                return self.columns(columns, {name: positions}, [])[1][name]
-            table = load_member(reference, self.space.file)
-            files = reference.files
-            path = files[0] if len(files) == 1 else files[0].parent
-            where = place_in(files, table, "row {}")
-            loaded = Loaded(_numbers(table, path, name), path, where)
-        else:
+            return self.cast(name, self._classes(name, source))
+        if not in_files(source):
             table = as_table(source, name)
             path = origin(table, name)
             loaded = Loaded(_numbers(table, path, name), path, "row {}".format)
-        return self._cast(name, loaded)
+            return self.cast(name, loaded)
+        reference = self._reference_of(name, source)
+        if reference.kind in ("text", "table"):
+            columns = self.open_columns(reference, wanted(reference.member))
+            positions = select(columns, reference.member or "*")
+            return self.columns(columns, {name: positions}, [], "none")[1][name]
+        table = self._member(reference)
+        files = reference.files
+        path = files[0] if len(files) == 1 else files[0].parent
+        where = place_in(files, table, "row {}")
+        return self.cast(name, Loaded(_numbers(table, path, name), path, where))
+
+    def load_of_nodes(
+        self, name: str, source: Any, id_names: Collection[str], is_text: bool | None
+    ) -> OfNodes:
+        """As :meth:`load`, with the ids that say whose each row is, where a table has some.
+
+        Args:
+            name: What the attribute is going to be called.
+            source: Array, tensor, or path with an optional member.
+            id_names: What the column of ids is called in the tables that are known already.
+            is_text: Whether ids are text; ``None`` to go by the file.
+        """
+        if in_files(source):
+            reference = self._reference_of(name, source)
+            if reference.kind in ("text", "table") and not reference.is_bare:
+                columns = self.open_columns(reference, wanted(reference.member))
+                return load_of_nodes(self, columns, name, reference.member, id_names, is_text)
+        return OfNodes(self.load(name, source))
+
+    def _member(self, reference: Reference) -> Table:
+        if reference.member is not None:
+            for path in reference.files:
+                self.take_members(path, [reference.member])
+        return load_member(reference, self.space.file)
+
+    def _reference_of(
+        self, name: str, source: AnyPath | Sequence[AnyPath] | Reference
+    ) -> Reference:
+        if isinstance(source, str | os.PathLike) and not self._is_path(source):
+            expected = "a path such as feat.npy, or a column of the table at hand"
+            found = repr(os.fspath(source))
+            raise InputError(f"{self._named_in}<{name}>", "source", found, expected)
+        return self.reference(source)
 
     def _is_path(self, source: AnyPath) -> bool:
         name = os.fspath(source)
@@ -292,14 +310,15 @@ class Inputs:
         if in_files(source):
             reference = self.reference(source)
             if reference.kind in ("text", "table"):
-                columns = self.open_columns(reference, _wanted(reference.member))
-                position = columns.position(reference.member or 0)
+                columns = self.open_columns(reference, wanted(reference.member))
+                named = reference.member
+                position = first_column(columns) if named is None else columns.position(named)
                 if is_boolean(columns, position):
                     return self.load(name, source)
                 if is_text is None:
                     is_text = is_text_column(columns, position)
                 return self.columns(columns, {}, [(position, is_text)])[0][0]
-            table, path = load_member(reference, self.space.file), reference.path
+            table, path = self._member(reference), reference.path
         else:
             table = as_table(source, name)
             path = origin(table, name)
@@ -307,175 +326,10 @@ class Inputs:
             return Loaded(table, path, "row {}".format)
         return id_column(table, path, f"{name}[{{}}]".format, bool(is_text))
 
-    def columns(
-        self, columns: Columns, attrs: Mapping[str, list[int]], ids: list[tuple[int, bool]]
-    ) -> tuple[list[IdColumn], dict[str, Loaded]]:
-        """Id columns and attributes from the columns of text, Parquet or Arrow files.
-
-        Args:
-            columns: The files.
-            attrs: Column positions of each attribute; several make a matrix.
-            ids: Position of each id column, and whether it is text.
-        """
-        if isinstance(columns, Dialect):
-            return self._text_columns(columns, attrs, ids)
-        loaded = {}
-        for name, positions in attrs.items():
-            parts = [columns.rows(position) for position in positions]
-            for part, position in zip(parts, positions, strict=True):
-                if len(parts) > 1 and len(part.shape) > 1:
-                    where = f"column {columns.label(position)}"
-                    found = f"lists of {part.shape[1]}"
-                    raise InputError(columns.path, where, found, "single values, beside others")
-            rows = StackedRows(parts) if len(parts) > 1 else parts[0]
-            loaded[name] = self._cast(name, Loaded(rows, columns.path, columns.where(positions[0])))
-        return [self._table_ids(columns, *each) for each in ids], loaded
-
-    def _table_ids(self, table: ArrowTable, position: int, is_text: bool) -> IdColumn:
-        if table.is_text(position):
-            spool = TextSpool(self.space, "ids")
-            for words in table.words(position):
-                spool.append(words)
-            return IdColumn(table.path, table.where(position), spool.finish())
-        return id_column(table.rows(position), table.path, table.where(position), is_text)
-
-    def _text_columns(
-        self, dialect: Dialect, attrs: Mapping[str, list[int]], ids: list[tuple[int, bool]]
-    ) -> tuple[list[IdColumn], dict[str, Loaded]]:
-        """Those of text, from one pass over the files."""
-        columns: dict[int, text.Column] = {}
-        dtypes = {name: self._text_dtype(name) for name in attrs}
-        for name, positions in attrs.items():
-            for position in positions:
-                others = columns[position].dtypes if position in columns else ()
-                kind = _kind(dialect, position, dtypes[name])
-                columns[position] = text.Column(kind, (*others, dtypes[name]))
-        for position, is_text in ids:
-            columns[position] = text.Column(text.TEXT if is_text else text.ID)
-        places = Places(dialect)
-        readers = [
-            _TextIds(self.space) if is_text else _IntegerIds(self.space) for _, is_text in ids
-        ]
-        spools = {name: RowSpool(self.space, "column") for name in attrs}
-        for batch in text.read(places, columns, self.faults, self.progress):
-            for reader, (position, _) in zip(readers, ids, strict=True):
-                reader.append(batch[position, None])
-            for name, positions in attrs.items():
-                keys = [(position, dtypes[name]) for position in positions]
-                spools[name].append(_side_by_side([batch[key] for key in keys]))
-
-        def where(position: int) -> Callable[[int], str]:
-            return lambda row: text.locate(places, row, position)
-
-        id_columns = [
-            reader.column(dialect.path, where(position))
-            for reader, (position, _) in zip(readers, ids, strict=True)
-        ]
-        loaded = {}
-        for name, positions in attrs.items():
-            empty = _side_by_side([columns[each].empty(dtypes[name]) for each in positions])
-            loaded[name] = Loaded(spools[name].finish(empty), dialect.path, where(positions[0]))
-        return id_columns, loaded
-
-    def _text_dtype(self, name: str) -> torch.dtype | None:
-        single = torch.float32 if name in _SINGLE_PRECISION else None
-        return self.dtypes.get(name) or single
-
-    def _cast(self, name: str, loaded: Loaded) -> Loaded:
-        rows = self.dtypes.cast(name, loaded.rows, loaded.fail)
-        return Loaded(rows, loaded.path, loaded.where)
-
-
-class _IntegerIds:
-    """Collects a column of integer ids, in no wider a type than they need."""
-
-    def __init__(self, space: Workspace) -> None:
-        self._spool = RowSpool(space, "ids")
-        self._low, self._high = 0, -1
-
-    def append(self, batch: Tensor) -> None:
-        low, high = (int(bound) for bound in batch.aminmax())
-        if self._high < self._low:
-            self._low, self._high = low, high
-        self._low, self._high = min(low, self._low), max(high, self._high)
-        is_short = low >= -(1 << 31) and high < 1 << 31
-        self._spool.append(batch.to(torch.int32) if is_short else batch)
-
-    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
-        rows = self._spool.finish(torch.empty(0, dtype=torch.int64))
-        return IdColumn(path, where, rows, (self._low, self._high))
-
-
-class _TextIds:
-    """Collects a column of text ids."""
-
-    def __init__(self, space: Workspace) -> None:
-        self._spool = TextSpool(space, "ids")
-
-    def append(self, batch: Any) -> None:
-        self._spool.append(batch)
-
-    def column(self, path: Path, where: Callable[[int], str]) -> IdColumn:
-        return IdColumn(path, where, self._spool.finish())
-
-
-def _kind(dialect: Dialect, position: int, dtype: torch.dtype | None) -> text.Kind:
-    """How a column is parsed that is to have a dtype."""
-    if dtype is None:
-        return text.guess(dialect, position)
-    if dtype == torch.bool:
-        return text.BOOLEAN
-    return text.FLOAT if dtype.is_floating_point else text.INTEGER
-
-
-def _side_by_side(columns: list[Tensor]) -> Tensor:
-    """Columns as a matrix; a single one stays 1-D."""
-    if len(columns) == 1:
-        return columns[0]
-    dtype = reduce(torch.promote_types, [column.dtype for column in columns])
-    return torch.stack([column.to(dtype) for column in columns], dim=1)
-
 
 def in_files(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath] | Reference]:
     """Whether a source is in files: a path, a list of them, or a reference."""
     return is_paths(value) or isinstance(value, Reference)
-
-
-def is_text_column(columns: Columns, position: int) -> bool:
-    """Whether ids of a column are text."""
-    if isinstance(columns, Dialect):
-        return text.is_text_id(columns, position)
-    return columns.is_text(position)
-
-
-def is_boolean(columns: Columns, position: int) -> bool:
-    """Whether a column holds truth values."""
-    if isinstance(columns, Dialect):
-        return text.guess(columns, position) is text.BOOLEAN
-    return bool(columns.schema.field(position).type == pa.bool_())
-
-
-def select(dialect: Columns, columns: Any) -> list[int]:
-    """Positions of columns given as ``"a"``, ``"a,b"``, ``"f*"``, a position, or a list of these.
-
-    Raises:
-        InputError: One of them is not there.
-    """
-    if isinstance(columns, list | tuple):
-        return [position for column in columns for position in select(dialect, column)]
-    if isinstance(columns, str) and columns not in dialect.names:
-        if "," in columns:
-            return select(dialect, columns.split(","))
-        if "*" in columns:
-            names = dialect.names or tuple(map(str, range(dialect.num_columns)))
-            found = [i for i, name in enumerate(names) if fnmatchcase(name, columns)]
-            if found:
-                return found
-    return [dialect.position(columns)]
-
-
-def _wanted(member: str | None) -> tuple[str, ...]:
-    return tuple(part for part in (member or "").split(",") if part and "*" not in part)
 
 
 def _numbers(table: Table, path: Path, name: str) -> Rows:

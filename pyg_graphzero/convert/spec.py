@@ -105,6 +105,7 @@ class GraphSpec:
         name: Where it was read from, for messages.
         what: What kind of input that is.
         notes: What the user should know and could not see from the result.
+        graph_attrs: Tensors that belong to the graph as a whole.
     """
 
     nodes: dict[NodeType, NodeSpec]
@@ -112,6 +113,7 @@ class GraphSpec:
     name: str | Path = "<spec>"
     what: str = "specification"
     notes: list[str] = field(default_factory=list)
+    graph_attrs: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_hetero(self) -> bool:
@@ -155,10 +157,7 @@ def parse_spec(value: Mapping[str, Any], name: str | Path = "<spec>") -> GraphSp
         if edge.file is None:
             raise InputError(name, where, "no file", "a file with the edges")
         if edge.type is not None:
-            parts = edge.type.split(",") if isinstance(edge.type, str) else list(edge.type)
-            if len(parts) != 3 or not all(isinstance(part, str) and part for part in parts):
-                raise InputError(name, f"{where}.type", repr(edge.type), '["src", "rel", "dst"]')
-            edge.type = (parts[0].strip(), parts[1].strip(), parts[2].strip())
+            edge.type = _edge_type(edge.type, f"{where}.type", name)
         edges.append(edge)
     homogeneous = [edge for edge in edges if edge.type is None]
     if homogeneous and (len(edges) > 1 or nodes):
@@ -186,8 +185,69 @@ def parse_attrs(value: Any, where: str, name: str | Path) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return {str(key): source for key, source in value.items()}
     if isinstance(value, list | tuple) and all(isinstance(column, str) for column in value):
-        return {column: column for column in value}
+        columns = [part.strip() for column in value for part in column.split(",")]
+        return {column: column for column in columns}
     raise InputError(name, where, type(value).__name__, "attribute = source, or a list of columns")
+
+
+def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
+    """One edge type and its node types from the arguments of ``convert``.
+
+    Raises:
+        ValueError: With an edge type, an argument does not say which node type it is about.
+    """
+    node_options = {key: flat[key] for key in ("ids", "id_type") if flat[key] is not None}
+    edge = EdgeSpec(
+        file=source,
+        attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
+        **{key: flat[key] for key in ("src", "dst", "edge_layout")},
+        **{key: flat[key] for key in ("delimiter", "header", "comment")},
+    )
+    attrs = parse_attrs(flat["node_attrs"], "node_attrs", "convert")
+    if flat["edge_type"] is None:
+        if flat["num_nodes"] is not None:
+            node_options["num_nodes"] = flat["num_nodes"]
+        body = flat["nodes"] or {}
+        body = body if isinstance(body, Mapping) else {"file": body}
+        node = parse_node({**body, **node_options}, "nodes", "convert")
+        node.attrs |= attrs
+        return GraphSpec({None: node}, [edge])
+    edge.type = _edge_type(flat["edge_type"], "edge_type", "convert")
+    nodes = {end: dict(node_options) for end in (edge.type[0], edge.type[2])}
+    for option in ("nodes", "num_nodes"):
+        for end, value in _by_type(option, flat[option], nodes).items():
+            given = value if isinstance(value, Mapping) else {"file": value}
+            nodes[end] |= given if option == "nodes" else {option: value}
+    result: dict[NodeType, NodeSpec] = {}
+    for end, body in nodes.items():
+        result[end] = parse_node(body, f"nodes.{end}", "convert")
+    for name, value in attrs.items():
+        end, _, attr = name.rpartition(".")
+        if end not in result:
+            there = " or ".join(f"{each}.{name}" for each in result)
+            raise ValueError(f"node_attrs names {name!r}, but no node type: expected {there}")
+        result[end].attrs[attr] = attr if value == name else value  # a bare name is its column
+    return GraphSpec(result, [edge])
+
+
+def _by_type(option: str, value: Any, types: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An option that has to say which node type it is about."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not value.keys() <= types.keys():
+        found = list(value) if isinstance(value, Mapping) else value
+        raise ValueError(
+            f"{option}: found {found!r}, expected node type = value beside edge_type, for "
+            f"{' or '.join(types)}"
+        )
+    return value
+
+
+def _edge_type(value: Any, where: str, name: str | Path) -> tuple[str, str, str]:
+    parts = value.split(",") if isinstance(value, str) else list(value)
+    if len(parts) != 3 or not all(isinstance(part, str) and part for part in parts):
+        raise InputError(name, where, repr(value), '["src", "rel", "dst"]')
+    return parts[0].strip(), parts[1].strip(), parts[2].strip()
 
 
 _TYPES: dict[str, type] = {

@@ -143,8 +143,10 @@ class ConvertSummary:
         peak_memory: The most that the process has had in memory, in bytes.
         estimate: Of a dry run, which leaves ``nodes`` and ``edges`` empty.
         notes: What the user should know and could not see from the result.
-        num_skipped: Rows left out because they were not as they should be.
+        num_skipped: Rows left out, or filled, because they were not as they should be.
         skipped: What was wrong with the first ten of them.
+        two_kinds: The edge type that edges without types seem to be of: the ends are two kinds of
+            nodes, by the names or the ranges of their columns.
     """
 
     path: Path
@@ -155,6 +157,7 @@ class ConvertSummary:
     notes: list[str] = field(default_factory=list)
     num_skipped: int = 0
     skipped: list[str] = field(default_factory=list)
+    two_kinds: EdgeType = None
     num_bytes: int = 0
     seconds: float = 0.0
     peak_memory: int = 0

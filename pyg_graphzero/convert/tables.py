@@ -24,7 +24,7 @@ from pyg_graphzero.store.rows import SLAB_BYTES, Rows
 from pyg_graphzero.util.reading import reading
 
 from ..errors import InputError
-from .options import as_tensor
+from .options import Fill, as_tensor, fill_hint, filled_dtype
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, ".arrow", ".feather", ".ipc")
@@ -109,10 +109,12 @@ class ArrowTable:
 
         return name
 
-    def fail(self, row: int, position: int, found: str, expected: str) -> InputError:
+    def fail(
+        self, row: int, position: int, found: str, expected: str, hint: str = ""
+    ) -> InputError:
         """The error for one value."""
         path, place = self.place(row)
-        return InputError(path, f"{place}, column {self.label(position)}", found, expected)
+        return InputError(path, f"{place}, column {self.label(position)}", found, expected, hint)
 
     def reading(self, position: int) -> AbstractContextManager[None]:
         """A block that only turns values of a column into others."""
@@ -124,13 +126,18 @@ class ArrowTable:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
         return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
-    def rows(self, position: int) -> Rows:
+    def rows(self, position: int, attr: str = "", fill: Fill | None = None) -> Rows:
         """A column of numbers, booleans, times or lists of one length.
+
+        Args:
+            position: Which one.
+            attr: The attribute that it becomes; none if it is of ids.
+            fill: What stands for a null; None if there may be none.
 
         Raises:
             InputError: It holds something else, or files disagree about its type.
         """
-        return ColumnRows(self, position)
+        return ColumnRows(self, position, attr, fill)
 
     def words(self, position: int) -> Iterator[Any]:
         """A column of text, as Arrow arrays."""
@@ -155,11 +162,11 @@ class ArrowTable:
             if kind != first[0]:
                 raise InputError(path, f"column {name!r}", kind, f"{first[0]} as in {first[1]}")
 
-    def refuse_null(self, batch: Any, start: int, position: int) -> None:
+    def refuse_null(self, batch: Any, start: int, position: int, hint: str = "") -> None:
         """Raise for the first value of a batch that is missing."""
         if batch.null_count:
             row = int(np.argmax(batch.is_null().to_numpy(zero_copy_only=False)))
-            raise self.fail(start + row, position, "null", "a value")
+            raise self.fail(start + row, position, "null", "a value", hint)
 
     def batches(self, position: int, row: int, num_rows: int) -> Iterator[tuple[int, Any]]:
         """A column from the part that holds ``row`` on: number of the first row, Arrow array."""
@@ -244,11 +251,16 @@ class ColumnRows(Rows):
     Args:
         table: The table.
         position: Which column.
+        attr: The attribute that it becomes; none if it is of ids.
+        fill: What stands for a null; None if there may be none.
     """
 
-    def __init__(self, table: ArrowTable, position: int) -> None:
+    def __init__(
+        self, table: ArrowTable, position: int, attr: str = "", fill: Fill | None = None
+    ) -> None:
         table.check(position)
         self.table, self.position = table, position
+        self._attr, self._fill = attr, fill
         kind = table.schema.field(position).type
         self._length: int | None = None  # of the lists, if it holds lists
         if pa.types.is_fixed_size_list(kind):
@@ -259,7 +271,7 @@ class ColumnRows(Rows):
         if self._length is not None:
             kind = kind.value_type
         shape = (table.num_rows,) if self._length is None else (table.num_rows, self._length)
-        super().__init__(shape, self._dtype(kind))
+        super().__init__(shape, filled_dtype(self._dtype(kind), fill, attr))
         self._batches: Iterator[Tensor] | None = None
         self._at = 0  # the row that comes next
         self._rest = torch.empty(0)
@@ -306,7 +318,8 @@ class ColumnRows(Rows):
 
     def _tensor(self, batch: Any, start: int) -> Tensor:
         table = self.table
-        table.refuse_null(batch, start, self.position)
+        if self._fill is None or self._length is not None:
+            table.refuse_null(batch, start, self.position, self._hint())
         if self._length is not None:
             lengths = pc.list_value_length(batch).to_numpy(zero_copy_only=False)
             other = lengths != self._length
@@ -328,5 +341,15 @@ class ColumnRows(Rows):
         if pa.types.is_temporal(batch.type):
             width = pa.int32() if batch.type.bit_width == 32 else pa.int64()
             batch = pc.cast(batch.view(width), pa.int64())
-        tensor = as_tensor(batch.to_numpy(zero_copy_only=False))
+        missing = batch.is_null().to_numpy(zero_copy_only=False) if batch.null_count else None
+        if missing is not None:
+            batch = batch.fill_null(False if pa.types.is_boolean(batch.type) else 0)
+        tensor = as_tensor(batch.to_numpy(zero_copy_only=False)).to(self.dtype)
+        if missing is not None and self._fill is not None:
+            tensor = tensor.masked_fill(torch.from_numpy(missing), self._fill)
         return tensor if self._length is None else tensor.view(-1, self._length)
+
+    def _hint(self) -> str:
+        if not self._attr or self._length is not None:
+            return ""
+        return fill_hint(self._attr, self.dtype.is_floating_point)

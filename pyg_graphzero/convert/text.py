@@ -31,13 +31,18 @@ from ..errors import InputError
 from .blocks import Block, Places, clean, line_label, needs_cleaning, read_blocks, rows_of
 from .dialect import BLANKS, NUMBER, Dialect
 from .faults import Faults, MakeError
-from .options import as_tensor, cast
+from .options import Fill, as_tensor, cast, fill_hint
 
 # Each has a block in memory, as bytes and as columns.
 _MAX_THREADS = 4
 # Of a block with a fault, pieces of this size are parsed again; only those that fail, row by row.
 _PIECE_BYTES = 32 << 10
 _INTEGER = re.compile(r"-?[0-9]+")
+# What a cell may say instead of nothing; NaN is a number, unless integers are wanted.
+_NULLS = ("", "NA", "N/A", "NULL", "null", "None", "\\N")
+_NANS = frozenset(("nan", "NaN", "NAN"))
+_MISSING = frozenset(_NULLS) | _NANS
+_PYTHON: dict[Any, Any] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -63,7 +68,20 @@ TEXT = Kind(pa.string(), "UTF-8 text")
 GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
 
-Dtype = torch.dtype | None
+@dataclass(frozen=True)
+class Output:
+    """What the values of a column become.
+
+    Attributes:
+        dtype: ``None`` for what the kind is parsed into.
+        fill: What stands for an empty cell; ``None`` if there may be none.
+    """
+
+    dtype: torch.dtype | None = None
+    fill: Fill | None = None
+
+
+AS_IT_IS = Output()
 
 
 @dataclass(frozen=True)
@@ -71,28 +89,37 @@ class Column:
     """What is wanted of a column.
 
     Attributes:
-        dtypes: What its values become; ``None`` for what the kind is parsed into. One for each
-            attribute that is made of it.
+        outputs: One for each attribute that is made of it.
+        attr: One of these, for messages; none if the column is of ids.
     """
 
     kind: Kind
-    dtypes: tuple[Dtype, ...] = (None,)
+    outputs: tuple[Output, ...] = (AS_IT_IS,)
+    attr: str = ""
 
-    def empty(self, dtype: Dtype) -> Tensor:
+    @property
+    def is_filled(self) -> bool:
+        """Whether cells may be empty."""
+        return all(output.fill is not None for output in self.outputs)
+
+    def empty(self, output: Output) -> Tensor:
         """No values, in the dtype that they would have."""
         values = torch.from_numpy(np.empty(0, self.kind.arrow.to_pandas_dtype()))
-        return values if dtype is None else values.to(dtype)
+        return values if output.dtype is None else values.to(output.dtype)
 
 
 Columns = Mapping[int, Column]  # by position
-Batch = dict[tuple[int, Dtype], Any]  # Tensor, or pa.StringArray for TEXT
+Batch = dict[tuple[int, Output], Any]  # Tensor, or pa.StringArray for TEXT
 
 
-def guess(dialect: Dialect, position: int) -> Kind:
-    """The kind of a column by its first cells."""
-    cells = [row[position] for row in dialect.sample if len(row) == dialect.num_columns]
-    if cells and all(_INTEGER.fullmatch(cell) for cell in cells):
-        return GUESSED_INTEGER
+def guess(dialect: Dialect, position: int, is_filled: bool = False) -> Kind:
+    """The kind of a column by its first cells, but those that are to be filled."""
+    rows = [row for row in dialect.sample if len(row) == dialect.num_columns]
+    nothing = _MISSING if is_filled else ("",)
+    cells = [row[position] for row in rows if row[position] not in nothing]
+    numbers = [cell for cell in cells if NUMBER.fullmatch(cell)]
+    if numbers and all(_INTEGER.fullmatch(cell) for cell in numbers):
+        return GUESSED_INTEGER  # also among what is none: that is a fault, and no reason to round
     if cells and all(cell.lower() in ("true", "false") for cell in cells):
         return BOOLEAN
     return FLOAT
@@ -113,7 +140,13 @@ class _Refused(Exception):
         self.expected = expected
 
 
-def read(places: Places, columns: Columns, faults: Faults, progress: Progress) -> Iterator[Batch]:
+def read(
+    places: Places,
+    columns: Columns,
+    faults: Faults,
+    progress: Progress,
+    drops: frozenset[int] | None = None,
+) -> Iterator[Batch]:
     """All rows of the wanted columns, batch by batch.
 
     Args:
@@ -123,11 +156,15 @@ def read(places: Places, columns: Columns, faults: Faults, progress: Progress) -
         faults: Told of every row that has another number of cells, misses a cell or holds one
             that is not what ``columns`` says.
         progress: Where to show how far it is.
+        drops: Where faulty rows are left out, the columns that are reason enough; None for all.
+            A faulty cell of another column is filled, or ends it; so does, if there are no such
+            columns, a row with another number of cells.
 
     Raises:
         InputError: Such a row, unless they are left out; damaged compressed data.
     """
-    reader = _Reader(places, dict(columns), faults)
+    drops = frozenset(columns) if drops is None else drops
+    reader = _Reader(places, dict(columns), faults, drops)
     threads = min(_MAX_THREADS, usable_cores())
     waiting: deque[tuple[Block, Future[Batch | None]]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -144,7 +181,10 @@ def read(places: Places, columns: Columns, faults: Faults, progress: Progress) -
 
 
 class _Reader:
-    def __init__(self, places: Places, columns: dict[int, Column], faults: Faults) -> None:
+    def __init__(
+        self, places: Places, columns: dict[int, Column], faults: Faults, drops: frozenset[int]
+    ) -> None:
+        self._drops = drops
         self._places = places
         self._dialect = places.dialect
         self._columns = columns
@@ -223,28 +263,49 @@ class _Reader:
 
         if len(cells) != dialect.num_columns:
             shown = dialect.delimiter.join(cells)[:60]
-            return fail(
+            error = fail(
                 "",
                 f"{len(cells)} cell{'s' * (len(cells) != 1)} ({shown!r})",
                 f"{dialect.num_columns} cells separated by {dialect.delimiter!r}",
             )
+            if not self._drops:
+                raise error()
+            return error
         for position, column in list(self._columns.items()):
             cell, kind = cells[position], column.kind
             where = f", column {dialect.label(position)}"
+            wrong = None
+            if column.is_filled and cell in _MISSING and not (kind is FLOAT and cell in _NANS):
+                cells[position] = ""
             # An integer too long for int64 is no reason to lose its last digits.
-            if kind is GUESSED_INTEGER and _fits(cell, FLOAT) and not _INTEGER.fullmatch(cell):
+            elif kind is GUESSED_INTEGER and _fits(cell, FLOAT) and not _INTEGER.fullmatch(cell):
                 self._columns[position] = replace(column, kind=FLOAT)
             elif not _fits(cell, kind):
                 found = f"{cell[:60]!r}" if cell else "an empty cell"
-                hint = 'If ids are text, pass id_type="str" (--id-type str).' if kind is ID else ""
-                return fail(where, found, kind.expected, hint)
+                wrong = fail(where, found, kind.expected, _hint(cell, column))
             elif kind is not TEXT:
                 value = float(cell) if kind is FLOAT else int(_BOOLEANS.get(cell.lower(), cell))
                 try:
-                    _as_dtypes(torch.from_numpy(np.array([value])), column)
+                    for output in column.outputs:
+                        _as_dtype(torch.from_numpy(np.array([value])), output)
                 except _Refused as error:
-                    return fail(where, error.found, error.expected)
+                    wrong = fail(where, error.found, error.expected)
+            if wrong is None:
+                continue
+            if position in self._drops:
+                return wrong
+            if not column.is_filled:
+                raise wrong()  # the row is that of a node, or of an edge, which would be lost
+            self._faults.add(wrong)
+            cells[position] = ""
         return None
+
+
+def _hint(cell: str, column: Column) -> str:
+    if column.kind is ID:
+        return 'If ids are text, pass id_type="str" (--id-type str).'
+    is_missing = cell in _MISSING and column.attr
+    return fill_hint(column.attr, column.kind is FLOAT) if is_missing else ""
 
 
 def _fits(cell: str, kind: Kind) -> bool:
@@ -284,7 +345,7 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
             convert_options=pacsv.ConvertOptions(
                 include_columns=list(map(str, columns)),
                 column_types={str(position): each.kind.arrow for position, each in columns.items()},
-                null_values=[""],
+                null_values=list(_NULLS if any(c.is_filled for c in columns.values()) else ("",)),
                 true_values=["true", "True", "TRUE", "1"],
                 false_values=["false", "False", "FALSE", "0"],
             ),
@@ -293,34 +354,41 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
         raise _Refused(str(error), "delimited text") from error
     batch: Batch = {}
     for position, column in columns.items():
-        values = _values(table.column(str(position)), column.kind, b" " in data or b"\t" in data)
-        if column.kind is TEXT:
-            batch[position, None] = values
-        else:
-            each = _as_dtypes(values, column)
-            batch |= {(position, dtype): values for dtype, values in each.items()}
+        chunks = table.column(str(position))
+        values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+        for output in column.outputs:
+            if column.kind is TEXT:
+                batch[position, output] = _words(values, b" " in data or b"\t" in data)
+            else:
+                batch[position, output] = _as_dtype(_numbers(values, column.kind, output), output)
     return batch
 
 
-def _values(chunks: Any, kind: Kind, trim: bool) -> Any:
-    if chunks.null_count:
-        raise _Refused("an empty cell", kind.expected)
-    values = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
-    if kind is TEXT:
+def _words(values: Any, trim: bool) -> Any:
+    if not values.null_count:
         values = pc.utf8_trim(values, BLANKS) if trim else values
-        if pc.any(pc.equal(values, "")).as_py():
+    if values.null_count or pc.any(pc.equal(values, "")).as_py():
+        raise _Refused("an empty cell", TEXT.expected)
+    return values
+
+
+def _numbers(values: Any, kind: Kind, output: Output) -> Tensor:
+    fill = output.fill
+    if values.null_count:
+        if fill is None:
             raise _Refused("an empty cell", kind.expected)
-        return values
+        values = values.fill_null(pa.scalar(_PYTHON[kind.arrow](fill), kind.arrow))
     if kind is BOOLEAN:  # bits, which no tensor shares
         return torch.from_numpy(values.to_numpy(zero_copy_only=False))
-    return from_dlpack(values)
+    numbers = from_dlpack(values)
+    if kind is FLOAT and fill is not None and fill == fill:
+        numbers = numbers.masked_fill(numbers.isnan(), fill)
+    return numbers
 
 
-def _as_dtypes(values: Tensor, column: Column) -> dict[Dtype, Tensor]:
-    return {
-        dtype: values if dtype is None else as_tensor(cast(values, dtype, _refuse))
-        for dtype in column.dtypes
-    }
+def _as_dtype(values: Tensor, output: Output) -> Tensor:
+    dtype = output.dtype
+    return values if dtype is None else as_tensor(cast(values, dtype, _refuse))
 
 
 def _refuse(row: int, found: str, expected: str) -> InputError:

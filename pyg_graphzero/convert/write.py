@@ -49,7 +49,11 @@ def write_plan(
     """
     check_time_attr(plan, time_attr)
     summary = ConvertSummary(
-        out, what=plan.what, notes=list(plan.notes), graph_attrs=list(plan.graph_attrs)
+        out,
+        what=plan.what,
+        notes=list(plan.notes),
+        graph_attrs=list(plan.graph_attrs),
+        two_kinds=plan.two_kinds,
     )
     with StoreWriter(out, is_hetero=plan.is_hetero, force=force) as writer:
         marks: dict[NodeType, _core.NodeMarks] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -90,6 +91,115 @@ def test_ogb_hetero(tmp_path: Path, write: Writer) -> None:
     data = check(tmp_path / "s", graph)
     if write is layouts.ogb_hetero_csv:
         assert data["author", "writes", "paper"].edge_reltype.shape == (50,)
+
+
+def split_as(root: Path, parts: dict[str, Any], name: str | None = "split_dict") -> None:
+    """The split as ``torch.save`` has it: in one file, or (without a name) one for each part."""
+    folder = root / "split" / "time"
+    for file in folder.rglob("*.csv.gz"):
+        file.unlink()
+    if name is not None:
+        torch.save(parts, folder / f"{name}.pt")
+    for part in parts if name is None else ():
+        torch.save(parts[part], folder / f"{part}.pt")
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_ogb_split_of_its_own_saver(tmp_path: Path, kind: Callable[[Any], Any]) -> None:
+    graph = citations()
+    root = layouts.ogb_csv(tmp_path / "ogbn_arxiv", graph)
+    split_as(root, {part: kind(ids) for part, ids in graph.split.items()})
+    summary = gz.convert(root, tmp_path / "s")
+    check(tmp_path / "s", graph)
+    assert summary.what == "OGB directory, CSV files, split 'time'"
+
+    graph = academic(349)
+    root = layouts.ogb_hetero_csv(tmp_path / "ogbn_mag", graph)
+    split_as(root, {part: {"paper": kind(ids)} for part, ids in graph.split.items()})
+    gz.convert(root, tmp_path / "t")
+    check(tmp_path / "t", graph)
+
+
+@pytest.mark.parametrize("name", [None, "split_dict"])
+def test_ogb_split_of_links(tmp_path: Path, name: str | None) -> None:
+    graph = citations()
+    root = layouts.ogb_csv(tmp_path / "ogbl_citation2", graph)
+    pairs = np.arange(12).reshape(6, 2)
+    train = {"edge": pairs, "weight": np.arange(6)}
+    valid = {"edge": torch.from_numpy(pairs[:2]), "edge_neg": pairs[2:4]}
+    test = {"source_node": np.arange(3), "target_node_neg": np.ones((3, 5), int), "kind": ["a"] * 3}
+    split_as(root, {"train": train, "valid": valid, "test": test}, name)
+    summary = gz.convert(root, tmp_path / "s")
+    data = gz.open(tmp_path / "s").data()
+    assert data.train_edge_index.tolist() == pairs.T.tolist()
+    assert data.train_weight.tolist() == [0, 1, 2, 3, 4, 5]
+    assert data.val_edge_index.tolist() == pairs[:2].T.tolist()
+    assert data.val_edge_neg_index.tolist() == pairs[2:4].T.tolist()
+    assert data.test_source_node.tolist() == [0, 1, 2]
+    assert data.test_target_node_neg.shape == (3, 5)
+    assert any(note.endswith("not taken, being no arrays: test_kind") for note in summary.notes)
+
+
+def test_ogb_split_that_nobody_knows(tmp_path: Path) -> None:
+    graph = citations()
+    root = layouts.ogb_csv(tmp_path / "ogbn_arxiv", graph)
+    split_as(root, {"train": [1, 2]}, "folds")
+    summary = gz.convert(root, tmp_path / "s")
+    assert summary.what == "OGB directory, CSV files, no split"
+    assert any("no split that is known; found folds.pt" in note for note in summary.notes)
+    split_as(root, {"a": [1, 2]})
+    with pytest.raises(
+        InputError, match=r"split_dict\.pt: members: found a, expected train, valid"
+    ):
+        gz.convert(root, tmp_path / "t")
+
+
+def test_files_that_another_numpy_pickled(tmp_path: Path) -> None:
+    """What makes arrays is in ``numpy.core`` of NumPy 1, and in ``numpy._core`` of NumPy 2."""
+    graph = citations()
+    root = layouts.ogb_csv(tmp_path / "ogbn_arxiv", graph)
+    parts = {part: np.asarray(ids) for part, ids in graph.split.items()}
+    split_as(root, parts)
+    path = root / "split" / "time" / "split_dict.pt"
+    torch.save(parts, path, _use_new_zipfile_serialization=False)
+    raw = path.read_bytes()
+    assert (b"numpy._core.multiarray" in raw) != (b"numpy.core.multiarray" in raw)
+    for old, new in ((b"numpy._core.", b"numpy.core."), (b"numpy.core.", b"numpy._core.")):
+        path.write_bytes(raw.replace(old, new))
+        gz.convert(root, tmp_path / "s", force=True)
+        check(tmp_path / "s", graph)
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_ogb_that_was_processed_and_has_no_raw(tmp_path: Path, is_saved: bool) -> None:
+    graph = unlabeled(citations())
+    root = layouts.ogb_csv(tmp_path / "ogbn_arxiv", graph)
+    shutil.rmtree(root / "raw")
+    (edges,) = graph.edges.values()
+    y = torch.from_numpy(np.where(graph.y < 0, np.nan, graph.y)).float().view(-1, 1)
+    data = Data(x=torch.from_numpy(graph.x["paper"]), edge_index=torch.from_numpy(edges), y=y)
+    data.num_nodes = 30
+    torch.save((data, None), root / "processed" / "geometric_data_processed.pt")
+    if is_saved:
+        split_as(root, dict(graph.split))
+    gz.convert(root, tmp_path / "s")
+    check(tmp_path / "s", graph, year=None)
+
+
+def test_a_regression_stays_one(tmp_path: Path) -> None:
+    graph = citations()
+    root = layouts.ogb_csv(tmp_path / "own", graph)
+    shutil.rmtree(root / "raw")
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), y=torch.arange(30) / 4, num_nodes=30)
+    torch.save((data, None), root / "processed" / "data.pt")
+    gz.convert(root, tmp_path / "s")
+    stored = gz.open(tmp_path / "s").data()
+    assert stored.y.tolist() == (torch.arange(30) / 4).tolist()
+    assert stored.train_mask.tolist() == graph.masks["train_mask"].tolist()
+    write_split = root / "split" / "time" / "test.csv.gz"
+    layouts.write_csv(write_split, [31])
+    with pytest.raises(InputError, match=r"time: test: found 31, expected a node of 0…29"):
+        gz.convert(root, tmp_path / "t")
 
 
 def test_mag240m(tmp_path: Path) -> None:

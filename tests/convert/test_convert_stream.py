@@ -143,7 +143,8 @@ def test_faulty_rows_are_left_out(tmp_path: Path) -> None:
         "line 3: found 2 cells ('1,2'), expected 4 cells separated by ','",
         "line 4, column 'dst': found 'x', expected an integer id below 2**63. "
         'If ids are text, pass id_type="str" (--id-type str).',
-        "line 5, column 'w': found an empty cell, expected a number",
+        "line 5, column 'w': found an empty cell, expected a number. "
+        "To fill it, pass fill={'w': float('nan')} (--fill w=nan).",
         "line 8: found 5 cells ('0,2,0.5,a,b'), expected 4 cells separated by ','",
         "line 10, column 'dst': found '99999999999999999999', expected an integer id below "
         '2**63. If ids are text, pass id_type="str" (--id-type str).',

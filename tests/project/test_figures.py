@@ -60,6 +60,7 @@ MEANT: dict[str, tuple[str, Any]] = {
     "edge_attrs": ("a=b", {"a": "b"}),
     "node_attrs": ("a", {"a": "a"}),
     "dtypes": ("a=int8", {"a": "int8"}),
+    "fill": ("a=-1", {"a": "-1"}),
     "features": ("int8", {"x": "int8"}),
     "adopt": ("a,b", ["a", "b"]),
     "take": ("a,b", ["a", "b"]),
@@ -95,7 +96,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, command: str, *arguments: str) -> 
     def record(*args: Any, **kwargs: Any) -> Any:
         bound = inspect.signature(function).bind(*args, **kwargs)
         calls.append(bound.arguments)
-        return SimpleNamespace(to_dict=lambda: {"as": "json"})
+        return SimpleNamespace(to_dict=lambda: {"as": "json"}, two_kinds=None)
 
     room = importlib.import_module(f"pyg_graphzero.{module}")
     monkeypatch.setattr(room, command, record)

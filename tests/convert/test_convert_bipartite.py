@@ -1,0 +1,160 @@
+"""Two kinds of nodes in one edge list: noticed, and kept apart when told."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from convert_support import SHARED_DATA, edges_of, needs_shared_data, write
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputWarning
+from pyg_graphzero.cli import main
+from pyg_graphzero.convert.bipartite import two_kinds
+from pyg_graphzero.convert.ids import IdColumn
+from pyg_graphzero.store.rows import ArrayRows
+
+RATES = ("user", "ratings", "movie")
+
+
+@pytest.fixture
+def ratings(tmp_path: Path) -> Path:
+    rows = "1,1,4.0,964982703\n1,3,4.0,964981247\n2,193609,3.5,964982224\n3,2,5.0,964983815\n"
+    return write(tmp_path / "ratings.csv", f"userId,movieId,rating,timestamp\n{rows}")
+
+
+def column(values: np.ndarray) -> IdColumn:
+    import torch
+
+    return IdColumn("e.csv", str, ArrayRows(torch.from_numpy(values)))
+
+
+@pytest.mark.parametrize(
+    ("names", "high", "expected"),
+    [
+        (("userId", "movieId"), (9, 9), ("user", "e", "movie")),
+        (("user_id", "item_id"), (9, 9), ("user", "e", "item")),
+        (("AuthorID", "PaperID"), (9, 9), ("author", "e", "paper")),
+        (("userid", "itemid"), (9, 9), ("user", "e", "item")),
+        (("src", "dst"), (9, 10), None),
+        (("source_paper", "target_paper"), (9, 90), None),
+        (("person1_id", "person2_id"), (9, 90), None),
+        (("protein_a", "protein_b"), (9, 90), None),
+        (("SOURCE_SUBREDDIT", "TARGET_SUBREDDIT"), (9, 90), None),
+        (("citing", "cited"), (1000, 1100), None),
+        (("", ""), (943, 1682), ("source", "e", "target")),
+        (("", ""), (1000, 1400), None),
+        (("source", "target"), (610, 193609), ("source", "e", "target")),
+        (("from", "movie"), (610, 193609), ("source", "e", "movie")),
+    ],
+)
+def test_what_tells_two_kinds(
+    names: tuple[str, str], high: tuple[int, int], expected: tuple[str, str, str] | None
+) -> None:
+    ends = [column(np.linspace(1, most, 1000).astype(np.int64)) for most in high]
+    assert two_kinds(names, (ends[0], ends[1]), "e") == expected
+
+
+def test_merged_ids_are_warned_of(ratings: Path, tmp_path: Path) -> None:
+    told = (
+        r"ratings\.csv: columns 'userId' \(1…3\) and 'movieId' \(1…193609\) look like two kinds of "
+        r"nodes, and an id that is in both is one node here; to keep them apart, pass edge_type="
+        r"\('user', 'ratings', 'movie'\) \(--edge-type user,ratings,movie\)"
+    )
+    with pytest.warns(InputWarning, match=told):
+        summary = gz.convert(ratings, tmp_path / "s")
+    assert summary.two_kinds == RATES
+    assert "look like two kinds of nodes" in str(summary)
+    with pytest.warns(InputWarning, match=told):
+        gz.convert(ratings, tmp_path / "t", dry_run=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gz.convert(ratings, tmp_path / "t", edge_type=RATES)
+
+
+def test_the_command_that_is_printed_keeps_them_apart(ratings: Path, tmp_path: Path) -> None:
+    store = tmp_path / "a store"
+    command = ["convert", str(ratings), "-o", str(store), "--edge-attr", "rating,timestamp"]
+    run = CliRunner().invoke(main, command)
+    assert run.exit_code == 0, run.output
+    line = run.stderr.strip().splitlines()[-1].strip()
+    program, *arguments = shlex.split(line)
+    assert program == "graphzero"
+    assert arguments == [*command, "--edge-type", "user,ratings,movie", "--force"]
+    again = CliRunner().invoke(main, arguments)
+    assert again.exit_code == 0, again.output
+    assert again.stderr == ""
+    rows = [(1, 1, 4, 964982703), (1, 3, 4, 964981247)]
+    rows += [(2, 193609, 3.5, 964982224), (3, 2, 5, 964983815)]
+    assert edges_of(store, RATES, "rating", "timestamp") == rows
+    opened = gz.open(store)
+    assert opened.ids("user").tolist() == [1, 2, 3]
+    assert opened.ids("movie").tolist() == [1, 2, 3, 193609]
+
+
+def test_tables_and_attributes_of_the_types(ratings: Path, tmp_path: Path) -> None:
+    movies = write(
+        tmp_path / "movies.csv", "title,movieId,year\na,3,1995\nb,1,1996\nc,193609,2018\n"
+    )
+    write(tmp_path / "movies.csv", movies.read_text() + "d,2,2000\n")
+    ages = write(tmp_path / "ages.csv", "userId,age\n3,30\n1,10\n2,20\n")
+    command = ["convert", str(ratings), "-o", str(tmp_path / "s"), "--edge-type", ",".join(RATES)]
+    command += ["--nodes", f"movie={movies}", "--node-id", "movie=movieId"]
+    command += ["--node-attr", "movie.year", "--node-attr", f"user.age={ages}:age"]
+    run = CliRunner().invoke(main, command)
+    assert run.exit_code == 0, run.output
+    data = gz.open(tmp_path / "s").data()
+    assert data["movie"].year.tolist() == [1995, 1996, 2018, 2000]
+    assert data["user"].age.tolist() == [10, 20, 30]
+    gz.convert(
+        ratings,
+        tmp_path / "t",
+        edge_type="user,ratings,movie",
+        nodes={"movie": {"file": movies, "id": "movieId"}},
+        node_attrs={"movie.year": "year"},
+        undirected=True,
+    )
+    assert edges_of(tmp_path / "t", ("movie", "rev_ratings", "user"))[0] == (1, 1)
+
+
+def test_options_that_say_no_type(ratings: Path, tmp_path: Path) -> None:
+    def told(**options: object) -> str:
+        with pytest.raises(ValueError) as caught:
+            gz.convert(ratings, tmp_path / "s", edge_type=RATES, **options)  # type: ignore[arg-type]
+        return str(caught.value)
+
+    assert told(node_attrs={"x": np.ones(3)}) == (
+        "node_attrs names 'x', but no node type: expected user.x or movie.x"
+    )
+    assert "nodes: found 'm.csv', expected node type = value beside edge_type" in told(
+        nodes="m.csv"
+    )
+    assert "num_nodes: found 3, expected node type = value beside" in told(num_nodes=3)
+    command = ["convert", str(ratings), "-o", str(tmp_path / "s")]
+    run = CliRunner().invoke(main, [*command, "--edge-type", "a,b,c", "--nodes", "m.csv"])
+    assert "--nodes m.csv: expected TYPE=" in run.output
+    run = CliRunner().invoke(main, [*command, "--edge-type", "user,movie"])
+    assert 'edge_type: found \'user,movie\', expected ["src", "rel", "dst"]' in run.output
+
+
+def test_text_beside_integers(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "name,isbn\nann,4\nbob,5\n")
+    with pytest.raises(gz.InputError, match=r"two kinds of nodes, edge_type=\"user,to,item\""):
+        gz.convert(path, tmp_path / "s")
+    gz.convert(path, tmp_path / "s", edge_type="person,has,book")
+    assert edges_of(tmp_path / "s", ("person", "has", "book")) == [("ann", 4), ("bob", 5)]
+
+
+@needs_shared_data
+def test_movielens_by_one_line(tmp_path: Path) -> None:
+    folder = SHARED_DATA / "movielens_small"
+    summary = gz.convert(folder / "ratings.csv", tmp_path / "s", edge_type=RATES)
+    assert summary.nodes["user"].num_nodes == 610
+    assert summary.nodes["movie"].num_nodes == 9724
+    with pytest.warns(InputWarning, match="--edge-type user,ratings,movie"):
+        merged = gz.convert(folder / "ratings.csv", tmp_path / "t")
+    assert merged.num_nodes < 610 + 9724
