@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pyg_graphzero.bench.chart import log_ticks
 from pyg_graphzero.bench.table import Table, number
 from pyg_graphzero.util.sizes import format_bytes
 
@@ -34,6 +35,8 @@ def rate(result: Result, epoch: int | None = None) -> float | None:
 
 def speed(result: Result) -> float | None:
     """Batches a second: of the steady state where it is known, else of all; or less than this."""
+    if "batches_per_second" in result:  # it is a summary
+        return result["batches_per_second"]
     steady = result["found"].get("steady")
     return steady["batches"] / steady["elapsed"] if steady else rate(result) or result["at_most"]
 
@@ -195,7 +198,7 @@ def speed_bars(figure: Any, shown: list[Result]) -> None:
         assert value
         axes.barh(at, value, color=color_of(shown)[each["group"]])
         axes.annotate(f" {number(value)}", (value, at), va="center", fontsize=8)
-    axes.set(xscale="log", xlabel="batches per second (log)")
+    log_ticks(axes, "batches per second (log)")
     bars(axes, shown)
 
 

@@ -174,3 +174,39 @@ def test_cited_figures(figures):
     text = re.sub(r"\s+", " ", (ROOT / "docs" / "performance.md").read_text())
     missing = [figure for figure in figures() if figure not in text]
     assert not missing
+
+
+def test_pictures_are_drawn_from_the_figures(tmp_path):
+    """What is committed says what the script writes now."""
+    pytest.importorskip("matplotlib")
+    import pictures
+
+    pictures.main(["--root", str(tmp_path)])
+    for name in ("workflow", "result"):
+        made, committed = (
+            re.findall(r">([^<>]+)</text>", (root / "docs" / "assets" / f"{name}.svg").read_text())
+            for root in (tmp_path, ROOT)
+        )
+        assert made == committed
+        assert len(made) > 10
+        for page in ("README.md", "docs/index.md"):
+            assert f"assets/{name}.svg)" in (ROOT / page).read_text()
+    assert (tmp_path / "benchmarks" / "results" / "out_of_core_speed.png").stat().st_size < 60_000
+
+
+def test_an_axis_says_numbers_that_one_reads():
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    from pyg_graphzero.bench.chart import log_ticks
+
+    axes = figure.subplots()
+    axes.barh([0, 1], [0.6, 11])
+    log_ticks(axes, "batches per second")
+    figure.draw_without_rendering()
+    assert {"1", "2", "5", "10"} <= {tick.get_text() for tick in axes.get_xticklabels()}
+    assert not any(tick.get_text() for tick in axes.get_xticklabels(minor=True))
+
+
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert any("another author's" in line for line in lines[:15])

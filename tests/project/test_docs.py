@@ -116,7 +116,8 @@ def test_page(page, desk):
 def test_the_guide_from_its_beginning(desk):
     """Nobody prepares anything: what a page uses, one before it has made."""
     nav = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert [f"docs/{page}" for page in nav][: len(GUIDE)] == list(GUIDE)
+    # papers100m.md comes in between, and begins with a dataset of its own.
+    assert [page for page in (f"docs/{name}" for name in nav) if page in GUIDE] == list(GUIDE)
     names: dict[str, object] = {}
     for page in GUIDE:
         for block in read_blocks(page, text_of(page)):

@@ -1,0 +1,141 @@
+"""The pictures of the README and the start page, and the chart of speeds out of core.
+
+    python benchmarks/pictures.py
+
+The picture of the result and the chart are drawn from ``benchmarks/results`` and need no run.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from harness.record import parser
+from harness.report import speed_bars
+from pyg_graphzero.bench.table import number
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+OURS, OTHERS = "#2f6f8f", "#b8b8b8"
+# What happens, in boxes from left to right: a title, lines, and on the arrow to the next one what
+# it is and what one writes.
+STEPS = (
+    ("Your graph", ("CSV, Parquet, NumPy", "PyG and OGB datasets", "chunks of a program")),
+    ("A store on disk", ("features, edges, labels", "laid out to be read", "checksums")),
+    ("Loader", ("threads sample in C++", "hot rows in memory", "the rest read ahead")),
+    ("Your model", ("PyG's Data and layers,", "the script unchanged;", "accelerate: one line")),
+)
+ARROWS = (
+    ("once", "gz.convert(…)"),
+    ("open", "gz.open(…).data()"),
+    ("batches", "for batch in loader"),
+)
+
+
+def workflow() -> Figure:
+    """From files to a model, in four boxes."""
+    figure = Figure(figsize=(10, 2.3))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(0, 100), ylim=(0, 23))
+    axes.set_axis_off()
+    width, gap = 20, 6
+    for at, (title, lines) in enumerate(STEPS):
+        left, color = 1 + at * (width + gap), OURS if at in (1, 2) else "#707070"
+        shape = "round,pad=0,rounding_size=1"
+        look = {"facecolor": "white", "edgecolor": color, "linewidth": 2}
+        axes.add_patch(FancyBboxPatch((left, 4.5), width, 14, shape, **look))
+        middle = left + width / 2
+        axes.text(middle, 16, title, ha="center", va="center", weight="bold", fontsize=13)
+        axes.text(middle, 9.6, "\n".join(lines), ha="center", va="center", fontsize=10.5)
+    for at, (what, code) in enumerate(ARROWS):
+        begin = 1 + at * (width + gap) + width
+        head = {"arrowstyle": "-|>", "linewidth": 2, "color": OURS, "mutation_scale": 16}
+        axes.annotate("", (begin + gap - 0.4, 11.5), (begin + 0.4, 11.5), arrowprops=head)
+        font = {"ha": "center", "fontsize": 10}
+        axes.text(begin + gap / 2, 13.6, what, **font)
+        axes.text(begin + gap / 2, 1.2, code, family="monospace", color=OURS, **font)
+    return figure
+
+
+def speeds() -> tuple[dict[str, float], dict[str, float]]:
+    """Batches a second by what is compared: out of core, and in memory."""
+    record = json.loads((RESULTS / "out-of-core.json").read_text())
+    runs = record["out_of_core"]["results"] + record["out_of_core-stock"]["results"]
+    by_name = {each["name"]: each for each in runs}
+    out_of_core = {
+        label: by_name[name].get("batches_per_second", by_name[name].get("at_most"))
+        for label, name in (
+            ("PyG over np.memmap", "stock, 0 workers"),
+            ("the same map, tuned", "memmap random, 64 threads"),
+            ("GraphBolt's scheme", "graphbolt scheme, f32"),
+            ("pyg_graphzero", "ours, f32, 0 workers"),
+            ("… optimized", "ours, f32-opt, 0 workers"),
+            ("… optimized, float16", "ours, f16-opt, 0 workers"),
+        )
+    }
+    record = json.loads((RESULTS / "performance.json").read_text())
+    rates = {
+        each["contestant"]: 1 / median(each["seconds_per_batch"])
+        for each in record["bench-large"]["results"]
+        if each["case"] == "load, 2 workers"
+    }
+    return out_of_core, {"PyG, torch-sparse": rates["stock"], "pyg_graphzero": rates["graphzero"]}
+
+
+def result() -> Figure:
+    """What comes of it: with a quarter of the features' size as memory, and with all in memory."""
+    figure = Figure(figsize=(10, 2.9), layout="constrained")
+    titles = ("Features four times as large as memory", "Everything in memory")
+    panels = figure.subplots(1, 2, width_ratios=(3, 2))
+    for axes, title, rates in zip(panels, titles, speeds(), strict=True):
+        for at, (name, rate) in enumerate(rates.items()):
+            axes.barh(at, rate, 0.7, color=OURS if name[0] in "p…" else OTHERS)
+            shown = "none in 60 s" if rate < 0.02 else number(rate)
+            behind = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+            axes.annotate(shown, (rate, at), fontsize=10, **behind)
+        axes.set_yticks(range(len(rates)), list(rates), fontsize=10.5)
+        axes.set_title(title, fontsize=12, weight="bold", loc="left")
+        axes.set_xlabel("batches of 1024 seeds per second")
+        axes.margins(x=0.15)
+        axes.invert_yaxis()
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def out_of_core_speed() -> Figure:
+    """The chart that a run draws, from its summary."""
+    record: dict[str, Any] = json.loads((RESULTS / "out-of-core.json").read_text())["out_of_core"]
+    shown = record["results"]
+    for each in shown:
+        each.setdefault("group", each["name"].replace(",", " ").split()[0])
+    figure = Figure(figsize=(8, 0.9 + 0.3 * len(shown)), layout="constrained")
+    speed_bars(figure, shown)
+    return figure
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Draws all of them."""
+    made = parser("pictures", __doc__, json=False)
+    made.add_argument("--root", type=Path, default=ROOT, help="where docs and benchmarks are")
+    root = made.parse_args(argv).root
+    # Text stays text: small files, in the font of whoever looks, the same bytes each time.
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "pictures"}
+    for draw, path in (
+        (workflow, "docs/assets/workflow.svg"),
+        (result, "docs/assets/result.svg"),
+        (out_of_core_speed, "benchmarks/results/out_of_core_speed.png"),
+    ):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        vector = path.endswith(".svg")
+        draw().savefig(root / path, dpi=90, metadata={"Date": None} if vector else None)
+        print(f"written: {path}, {(root / path).stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
