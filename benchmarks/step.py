@@ -1,7 +1,8 @@
 """A training step on one batch: PyG's models as they are, trimmed by PyG's own means, accelerated.
 
     python benchmarks/step.py --models GraphSAGE GCN GIN GAT
-    python benchmarks/step.py --undirected --models GraphSAGE
+    python benchmarks/step.py --undirected --models GraphSAGE RGCN
+    python benchmarks/step.py --edge-types 5 --models HeteroConv to_hetero HGT
 
 A graph in memory is sampled once; every step is a forward and a backward pass and Adam's update on
 that batch, in turn, after which the peak of each one's memory is taken in a process of its own.
@@ -11,6 +12,7 @@ that batch, in turn, after which the peak of each one's memory is taken in a pro
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import statistics
@@ -31,12 +33,14 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
 from harness.record import in_turns, parser, record, sampling_arguments, write
+from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
 from pyg_graphzero.bench.process import memory
-from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
-from pyg_graphzero.sampling.hops import attach_hops
+from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law, power_law_hetero
+from pyg_graphzero.sampling.hops import SampledEdgeIndex, attach_hops
 from pyg_graphzero.util.machine import machine
 
 MODELS = {"GraphSAGE": GraphSAGE, "GCN": GCN, "GIN": GIN, "GAT": GAT}
+_SEEDS = "n0"  # the type of nodes whose classes are learned
 CONTESTANTS = ("stock", "EdgeIndex", "SparseTensor", "trimmed", "accelerated", "products")
 
 
@@ -47,14 +51,18 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--undirected", action="store_true", help="every edge both ways")
     made.add_argument("--dim", type=int, default=128)
     made.add_argument("--hidden", type=int, default=256)
-    made.add_argument("--heads", type=int, default=2, help="of GAT")
-    made.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
+    made.add_argument("--edge-types", type=int, default=0, help="of a graph with types")
+    names = [*MODELS, *BY_RELATION, *TYPED]
+    made.add_argument("--models", nargs="+", choices=names, default=list(MODELS))
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     made.add_argument("--rounds", type=int, default=7)
     made.add_argument("--batch", type=Path, help="where the batch is kept, for the next run too")
     made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
     made.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
     args = made.parse_args(argv)
+    if any((model in TYPED) != (args.edge_types > 0) for model in args.models):
+        made.error(f"{', '.join(TYPED)} take a graph with --edge-types, other models one without")
     if args.peak:
         print(json.dumps(_peak(args)))
         return
@@ -65,7 +73,8 @@ def main(argv: list[str] | None = None) -> None:
             torch.save(_sampled(args), path)
         batch = torch.load(path, weights_only=False)
         print(f"{machine()}")
-        print(f"{batch.num_nodes:,} nodes, {batch.edge_index.size(1):,} edges a batch")
+        sizes = {"nodes": batch.num_nodes, "edges": batch.num_edges}
+        print(f"{sizes['nodes']:,} nodes, {sizes['edges']:,} edges a batch")
         for model in args.models:
             works = {
                 name: work
@@ -90,27 +99,40 @@ def main(argv: list[str] | None = None) -> None:
                 for name in rounds
             }
             _show(model, results[model])
-    sizes = {"nodes": batch.num_nodes, "edges": batch.edge_index.size(1)}
     write(args.json, record(args, argv, batch=sizes, results=results))
 
 
 def _sampled(args: argparse.Namespace) -> Any:
-    data = power_law(args.nodes, args.edges, args.dim)
-    if args.undirected:
-        data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
+    data: Any
+    if args.edge_types:
+        data = power_law_hetero(args.nodes, args.edges, args.dim, args.edge_types)
+    else:
+        data = power_law(args.nodes, args.edges, args.dim)
+        data.edge_type = torch.randint(NUM_RELATIONS, (data.num_edges,), dtype=torch.int8)
+        if args.undirected:
+            data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
+            data.edge_type = data.edge_type.repeat(2)
     loader = gz.loader.NeighborLoader(
-        data, args.fanout, batch_size=args.batch_size, shuffle=True, edge_ids=False
+        data,
+        args.fanout,
+        input_nodes=_SEEDS if args.edge_types else None,
+        batch_size=args.batch_size,
+        shuffle=True,
     )
     batch = next(iter(loader))
-    for name in ("train_mask", "n_id", "input_id"):
-        if name in batch:
-            del batch[name]
-    batch.edge_index = torch.as_tensor(batch.edge_index).as_subclass(Tensor)
+    for store in batch.stores:
+        for name in ("train_mask", "n_id", "e_id", "input_id"):
+            if name in store:
+                del store[name]
+        if "edge_index" in store:
+            store.edge_index = torch.as_tensor(store.edge_index).as_subclass(Tensor)
     return batch
 
 
 def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callable[[], None] | None:
     """What one step of a contestant does; None: it does not take part here."""
+    if model in TYPED or model in BY_RELATION:
+        return _typed_step(name, model, batch, args)
     if name == "SparseTensor" and not torch_geometric.typing.WITH_TORCH_SPARSE:
         return None
     if name == "products":
@@ -133,17 +155,60 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
         }
     elif name == "accelerated":
         net = gz.nn.accelerate(net)
-        known = batch.__copy__()
-        attach_hops(known)
-        edges = known.edge_index
+        edges = _known(batch).edge_index
+    seeds = batch.y[: args.batch_size]
+    return _training(net, lambda: net(x, edges, **extra), seeds, [edges])
+
+
+def _typed_step(
+    name: str, model: str, batch: Any, args: argparse.Namespace
+) -> Callable[[], None] | None:
+    if name not in ("stock", "trimmed", "accelerated") or (name, model) == ("trimmed", "to_hetero"):
+        return None
+    torch.manual_seed(0)
+    widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
+    extra = {}
+    if name == "accelerated":
+        batch = _known(batch)
+    if model in BY_RELATION:
+        net = BY_RELATION[model](widths, None, args.heads)
+        given, edges = (batch.x, batch.edge_index, batch.edge_type.long()), [batch.edge_index]
+        sampled, seeds = (batch.num_sampled_nodes, batch.num_sampled_edges), batch.y
+    else:
+        net = TYPED[model](widths, batch.metadata(), args.heads)
+        given, edges = (batch.x_dict, batch.edge_index_dict), [*batch.edge_index_dict.values()]
+        sampled, seeds = (batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict), batch[_SEEDS]
+        seeds = seeds.y
+    if name == "trimmed":
+        extra["sampled"] = sampled
+    elif name == "accelerated":
+        net = gz.nn.accelerate(net)
+
+    def run() -> Tensor:
+        out = net(*given, **extra)
+        return out[_SEEDS] if isinstance(out, dict) else out
+
+    return _training(net, run, seeds[: args.batch_size], edges)
+
+
+def _known(batch: Any) -> Any:
+    """The batch with edges that know their hops."""
+    out = copy.copy(batch)
+    attach_hops(out)
+    return out
+
+
+def _training(
+    net: torch.nn.Module, run: Callable[[], Tensor], y: Tensor, edges: list[Any]
+) -> Callable[[], None]:
     optimizer = torch.optim.Adam(net.parameters())
-    y = batch.y[: args.batch_size]
 
     def step() -> None:
-        if name == "accelerated":
-            edges.made.clear()  # as in a batch that was not seen before
+        for each in edges:
+            if isinstance(each, SampledEdgeIndex):
+                each.made.clear()  # as in a batch that was not seen before
         optimizer.zero_grad()
-        F.cross_entropy(net(x, edges, **extra)[: args.batch_size], y).backward()
+        F.cross_entropy(run()[: len(y)], y).backward()
         optimizer.step()
 
     return step
@@ -221,6 +286,7 @@ def _peak_of(name: str, model: str, batch: Path, args: argparse.Namespace) -> in
         "--only", name, "--models", model, "--peak", "--batch", str(batch), "--dim", str(args.dim),
         "--hidden", str(args.hidden), "--heads", str(args.heads), "--fanout",
         *map(str, args.fanout), "--batch-size", str(args.batch_size),
+        "--edge-types", str(args.edge_types),
     ]  # fmt: skip
     run = subprocess.run(
         [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=True

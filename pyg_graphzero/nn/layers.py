@@ -333,7 +333,8 @@ def _why_not_rgcn(conv: Any, given: dict[str, Any]) -> str | None:
         return "rows are numbers of nodes"
     if conv.aggr not in ("add", "sum", "mean"):
         return f"aggr={conv.aggr!r}"
-    if torch_geometric.typing.WITH_SEGMM and conv.num_bases is None and conv.num_blocks is None:
+    has_matrices = conv.num_bases is None and conv.num_blocks is None
+    if torch_geometric.typing.WITH_SEGMM and has_matrices and conv.aggr == "mean":
         return "pyg-lib's segment_matmul averages over all relations together, where PyG uses it"
     return _why_not_steps(conv)
 

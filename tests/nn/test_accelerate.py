@@ -83,6 +83,7 @@ def mlp(ins, outs):
 
 TRIMMED = {
     "RGCNConv": (lambda i, o: pyg.RGCNConv(i, o, 4), of("edge_type")),
+    "RGCNConv sums": (lambda i, o: pyg.RGCNConv(i, o, 4, aggr="add"), of("edge_type")),
     "RGCNConv bases": (lambda i, o: pyg.RGCNConv(i, o, 4, num_bases=2), of("edge_type")),
     "RGCNConv blocks": (lambda i, o: pyg.RGCNConv(i, o, 4, num_blocks=4, aggr="add"),
                         of("edge_type")),
