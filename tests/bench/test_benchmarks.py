@@ -87,6 +87,11 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         TRAINING,
         ["rows/option", "rows/nodes_per_batch", "rows/nodes_per_window", "rows/mean"],
     ),
+    "loop": (
+        f"{GRAPH} --hidden 8 --batches 2 --rounds 1",
+        ["results/accelerated/nodes", "results/accelerated, 2 workers/seconds",
+         "results/stock model/cpu_seconds"],
+    ),
     "ranking": (
         "--nodes 20000 --batches 4 --cache 20 --window 4 --hot 4 --touch 0",
         ["orders/as it is/cache 20%/misses", "orders/degree/cache 20%/window 4/reads"],

@@ -1,0 +1,150 @@
+"""The whole training loop in memory: sampling, features and steps, for each way to have them.
+
+    python benchmarks/loop.py --dgl PYTHON
+    python benchmarks/loop.py --undirected --batches 4
+
+Every round is an epoch over the same seeds, in turn. ``stock model`` is PyG's GraphSAGE as it is,
+behind this package's loader; ``accelerated`` the same after ``nn.accelerate``, without workers and
+with them; ``GraphBolt`` is DGL's sampler, features and layers, in an environment of its own that
+has ``dgl==2.1.0``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch_geometric.nn import GraphSAGE
+from torch_geometric.utils import index_sort
+from torch_geometric.utils.sparse import index2ptr
+
+import pyg_graphzero as gz
+from harness.record import in_turns, parser, record, sampling_arguments, write
+from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
+from pyg_graphzero.util.machine import machine
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs the comparison."""
+    made = parser("loop", __doc__)
+    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], 1024)
+    made.add_argument("--undirected", action="store_true", help="every edge both ways")
+    made.add_argument("--dim", type=int, default=128)
+    made.add_argument("--hidden", type=int, default=256)
+    made.add_argument("--batches", type=int, default=12, help="of an epoch")
+    made.add_argument("--workers", type=int, default=2)
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--dgl", help="a Python that has DGL")
+    made.add_argument("--no-stock", action="store_true", help="leave the stock model out")
+    args = made.parse_args(argv)
+    data = power_law(args.nodes, args.edges, args.dim)
+    if args.undirected:
+        data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
+    seeds = torch.randperm(args.nodes)[: args.batches * args.batch_size]
+    print(f"{machine()}")
+    with tempfile.TemporaryDirectory() as folder:
+        works: dict[str, Callable[[], Any]] = {
+            "accelerated": _ours(data, seeds, args, True, 0),
+            f"accelerated, {args.workers} workers": _ours(data, seeds, args, True, args.workers),
+        }
+        if not args.no_stock:
+            works["stock model"] = _ours(data, seeds, args, False, args.workers)
+        if args.dgl is not None:
+            works["GraphBolt"] = _graphbolt(data, seeds, Path(folder), args)
+        del data
+        rounds = in_turns(works, args.rounds)
+    results = {name: _median(found, args.batches) for name, found in rounds.items()}
+    print(f"{'':24} {'s a batch':>9} {'CPU s':>6} {'nodes':>9}")
+    for name, each in results.items():
+        print(f"{name:24} {each['seconds']:9.3f} {each['cpu_seconds']:6.2f} {each['nodes']:9,.0f}")
+    write(args.json, record(args, argv, results=results))
+
+
+def _median(found: list[dict[str, Any]], batches: int) -> dict[str, float]:
+    """Of an epoch's rounds, for a batch; a round of another process has measured itself."""
+    rounds = [{**each, **each["value"]} for each in found]
+    return {
+        key: statistics.median(each[key] / batches for each in rounds)
+        for key in ("seconds", "cpu_seconds", "nodes")
+    }
+
+
+def _ours(
+    data: Any, seeds: torch.Tensor, args: argparse.Namespace, is_accelerated: bool, workers: int
+) -> Callable[[], dict[str, int]]:
+    model = GraphSAGE(args.dim, args.hidden, len(args.fanout), NUM_CLASSES)
+    if is_accelerated:
+        gz.nn.accelerate(model)
+    loader = gz.loader.NeighborLoader(
+        data,
+        args.fanout,
+        input_nodes=seeds,
+        batch_size=args.batch_size,
+        shuffle=True,
+        edge_ids=False,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def epoch() -> dict[str, int]:
+        nodes = 0
+        for batch in loader:
+            optimizer.zero_grad()
+            out = model(batch.x, batch.edge_index)[: batch.batch_size]
+            F.cross_entropy(out, batch.y[: batch.batch_size]).backward()
+            optimizer.step()
+            nodes += batch.num_nodes
+        return {"nodes": nodes}
+
+    return epoch
+
+
+def _graphbolt(
+    data: Any, seeds: torch.Tensor, folder: Path, args: argparse.Namespace
+) -> Callable[[], dict[str, float]]:
+    dst, order = index_sort(data.edge_index[1], max_value=args.nodes)
+    arrays = {
+        "indptr": index2ptr(dst, args.nodes),
+        "indices": data.edge_index[0][order],
+        "x": data.x,
+        "y": data.y,
+        "seeds": seeds,
+    }
+    for name, array in arrays.items():
+        np.save(folder / f"{name}.npy", array.numpy())
+    widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
+    settings = {"widths": widths, "fanout": args.fanout, "batch_size": args.batch_size}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    script = Path(__file__).parent / "harness" / "dgl_loop.py"
+    process = subprocess.Popen(
+        [args.dgl, str(script), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def epoch() -> dict[str, float]:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print("epoch", file=process.stdin, flush=True)
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"GraphBolt's process ended with status {process.wait()}")
+        found: dict[str, float] = json.loads(line)
+        return found
+
+    return epoch
+
+
+if __name__ == "__main__":
+    main()
