@@ -24,7 +24,7 @@ using namespace nb::literals;
 namespace {
 
 using Fanouts = std::vector<std::vector<std::int64_t>>;
-// (node type, nodes, their times or None) each.
+// (node type, nodes, their times or None, as in Seeds) each.
 using SeedArrays = std::vector<std::tuple<int, Int64Array, std::optional<Int64Array>>>;
 
 BatchRequest request_of(const SeedArrays& seeds, BatchKey key) {
@@ -179,9 +179,11 @@ void init_pipeline(nb::module_& m) {
           "neighbors",
           [](std::shared_ptr<const NeighborSampler> sampler, Fanouts num_neighbors, bool replace,
              bool disjoint, bool last, bool induced, std::shared_ptr<const GatherPlan> plan,
-             bool backward, std::optional<Labor> labor, const Window& window) {
+             bool backward, std::optional<Labor> labor, const Window& window,
+             std::vector<std::vector<std::size_t>> earliest) {
             SampleRequest request;
             request.num_neighbors = std::move(num_neighbors);
+            request.earliest = std::move(earliest);
             request.replace = replace;
             request.disjoint = disjoint;
             request.last = last;
@@ -200,8 +202,10 @@ void init_pipeline(nb::module_& m) {
           "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
           "last"_a = false, "induced"_a = false, "plan"_a.none() = nb::none(), "backward"_a = false,
           "labor"_a.none() = nb::none(), "window"_a = kWindow,
+          "earliest"_a = std::vector<std::vector<std::size_t>>(),
           "`window`: of a topology that is not all in memory, for how many batches neighbours are "
-          "read at once, and how many bytes.")
+          "read at once, and how many bytes. `earliest`: for each edge type and hop the row of the "
+          "seeds' times that has the earliest time to draw; 0: any.")
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,

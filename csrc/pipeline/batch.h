@@ -26,7 +26,7 @@ struct BatchRequest {
   struct SeedArrays {
     int node_type;
     std::vector<std::int64_t> nodes;
-    std::vector<std::int64_t> times;  // one per seed, or none
+    std::vector<std::int64_t> times;  // as in Seeds
   };
   std::vector<SeedArrays> seeds;
   BatchKey key;

@@ -27,6 +27,12 @@ struct EdgeOrder {
     return std::upper_bound(begin, begin + n, time) - begin;
   }
 
+  // How many of them are earlier.
+  std::int64_t count_before(std::int64_t first, std::int64_t n, std::int64_t time) const noexcept {
+    const std::int64_t* const begin = times + first;
+    return std::lower_bound(begin, begin + n, time) - begin;
+  }
+
   // Fetches what a search among the ranks [first, first + n) reads first.
   void prefetch_weights(std::int64_t first, std::int64_t n) const noexcept {
     __builtin_prefetch(cumulative + first);

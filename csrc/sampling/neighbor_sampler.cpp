@@ -19,6 +19,15 @@
 namespace gz {
 namespace {
 
+// Of Seeds::times.
+std::size_t num_time_rows(const SampleRequest& request) {
+  std::size_t rows = 1;
+  for (const auto& hops : request.earliest) {
+    for (const std::size_t row : hops) rows = std::max(rows, row + 1);
+  }
+  return rows;
+}
+
 // Node types above this need 64-bit keys.
 constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
 
@@ -120,7 +129,7 @@ class NeighborSampler::Run {
     out_.num_sampled_edges[e].clear();
     out_.edges[e].resize(0);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : out_.nodes[dst].size();
-    look_up_degrees(type, 0, count, -1);
+    look_up_degrees(e, 0, 0, count, -1);
     if (type.csc.paged != nullptr) {
       stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
     } else if (count > 0) {
@@ -182,7 +191,11 @@ class NeighborSampler::Run {
       }
       nodes.push_back(node);
       if (request_.disjoint) out_.trees[type].push_back(tree);
-      if (!seeds.times.empty()) tree_times_.push_back(seeds.times[i]);
+    }
+    const std::size_t n = seeds.nodes.size();
+    for (std::size_t row = 0; row * n < seeds.times.size(); ++row) {
+      const auto times = seeds.times.subspan(row * n, n);
+      tree_times_[row].insert(tree_times_[row].end(), times.begin(), times.end());
     }
   }
 
@@ -202,7 +215,7 @@ class NeighborSampler::Run {
     Sample::Edges& edges = out_.edges[e];
     const std::int64_t base = base_[e] = edges.row.size();
     if (begin == end || k == 0 || type.csc.num_edges == 0) return;
-    const std::int64_t total = look_up_degrees(type, begin, end - begin, k);
+    const std::int64_t total = look_up_degrees(e, hop, begin, end - begin, k);
     check_room(static_cast<std::size_t>(type.src_type), total);
     edges.resize(base + total);
     workspace_.edge_room[e] = base + total;
@@ -249,13 +262,17 @@ class NeighborSampler::Run {
 
   // Fills first, degree and offset for `count` nodes from `begin` on; returns how many edges they
   // draw in all.
-  std::int64_t look_up_degrees(const SampledEdgeType& type, std::int64_t begin, std::int64_t count,
-                               std::int64_t k) {
+  std::int64_t look_up_degrees(std::size_t e, std::size_t hop, std::int64_t begin,
+                               std::int64_t count, std::int64_t k) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
     const Csc& csc = type.csc;
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const frontier = out_.nodes[dst].data() + begin;
     const bool timed = type.order.times != nullptr;
     const std::int64_t* const trees = timed ? out_.trees[dst].data() + begin : nullptr;
+    const std::int64_t* const latest = timed ? tree_times_[0].data() : nullptr;
+    const std::size_t window = request_.earliest.empty() ? 0 : request_.earliest[e][hop];
+    const std::int64_t* const earliest = window == 0 ? nullptr : tree_times_[window].data();
     workspace_.first.resize(count);
     workspace_.degree.resize(count);
     workspace_.offset.resize(count + 1);
@@ -265,7 +282,12 @@ class NeighborSampler::Run {
     const auto look_up = [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
       std::int64_t n = stop - start;
       if (timed) {
-        n = type.order.count_until(start, n, tree_times_[static_cast<std::size_t>(trees[i])]);
+        n = type.order.count_until(start, n, latest[trees[i]]);
+        if (earliest != nullptr) {
+          const std::int64_t before = type.order.count_before(start, n, earliest[trees[i]]);
+          start += before;
+          n -= before;
+        }
         if (request_.last && k >= 0 && n > k) {
           start += n - k;
           n = k;
@@ -378,8 +400,8 @@ class NeighborSampler::Run {
   std::vector<SourceList> wanted_;
   std::size_t relabelled_ = 0;  // edge types of this hop that are done
   std::optional<InducedStretches> stretches_;
-  std::int64_t num_trees_ = 0;            // seeds so far
-  std::vector<std::int64_t> tree_times_;  // [seed], if seeds have times
+  std::int64_t num_trees_ = 0;                                                  // seeds so far
+  std::vector<std::vector<std::int64_t>> tree_times_{num_time_rows(request_)};  // [row][seed]
 };
 
 NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
@@ -418,17 +440,26 @@ void NeighborSampler::check(const SampleRequest& request) const {
   if (request.labor && request.labor->batch_dependency == 0) {
     throw std::invalid_argument("batch_dependency: found 0, expected a number of batches");
   }
+  if (!request.earliest.empty() && request.earliest.size() != edge_types_.size()) {
+    throw std::invalid_argument("earliest: expected a list for each edge type");
+  }
+  for (const auto& hops : request.earliest) {
+    if (hops.size() != request.num_neighbors.front().size()) {
+      throw std::invalid_argument("earliest: expected a window for each hop");
+    }
+  }
+  const std::size_t rows = num_time_rows(request);
   for (const Seeds& seeds : request.seeds) {
-    if (!seeds.times.empty() && seeds.times.size() != seeds.nodes.size()) {
+    if (!seeds.times.empty() && seeds.times.size() != rows * seeds.nodes.size()) {
       throw std::invalid_argument("seed times: found " + std::to_string(seeds.times.size()) +
-                                  ", expected " + std::to_string(seeds.nodes.size()));
+                                  ", expected " + std::to_string(rows * seeds.nodes.size()));
     }
     check_seed_type(seeds.node_type, num_nodes_.size());
   }
   const bool timed = std::any_of(edge_types_.begin(), edge_types_.end(),
                                  [](const auto& type) { return type.order.times != nullptr; });
   for (const Seeds& seeds : request.seeds) {
-    if (timed && (!request.disjoint || seeds.times.size() != seeds.nodes.size())) {
+    if (timed && (!request.disjoint || seeds.times.size() != rows * seeds.nodes.size())) {
       throw std::invalid_argument("edges with times need disjoint sampling and a time per seed");
     }
   }

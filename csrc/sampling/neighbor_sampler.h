@@ -17,6 +17,9 @@ struct SampleRequest {
   std::vector<Seeds> seeds;
   // [edge type][hop]: how many neighbours each frontier node draws; -1: all of them.
   std::vector<std::vector<std::int64_t>> num_neighbors;
+  // [edge type][hop]: where edges have times, which row of the seeds' times has the earliest that
+  // may be drawn; 0: any. Empty: 0 everywhere.
+  std::vector<std::vector<std::size_t>> earliest = {};
   bool replace = false;
   bool disjoint = false;  // every seed grows a tree of its own; trees share no node
   bool last = false;      // where edges have times: the newest instead of any
@@ -40,9 +43,10 @@ class NeighborSampler {
   //   with replacement k edges independently; the cost is O(k), whatever the degree;
   // - edges are grouped by col, hop by hop; new nodes are numbered in the order of their first
   // edge;
-  // - with times (REQUIRES disjoint and a time for every seed), only edges not later than the seed
+  // - with times (REQUIRES disjoint and times for every seed), only edges not later than the seed
   // of
-  //   the tree are there to draw from; `last` takes the newest k of them;
+  //   the tree are there to draw from, and none before its window; `last` takes the newest k of
+  //   them; induced edges are within the window of the first hop;
   // - with weights, each draw is in proportion to weight; an edge of weight 0 is never drawn,
   // unless
   //   all neighbours are asked for;

@@ -31,7 +31,9 @@ struct Labor {
 struct Seeds {
   int node_type;
   std::span<const std::int64_t> nodes;
-  std::span<const std::int64_t> times = {};  // one per seed, or none
+  // None, or a row with the latest time of each seed's tree and, where a request has windows, a row
+  // with the earliest for each of them.
+  std::span<const std::int64_t> times = {};
 };
 
 // What was sampled, relabelled. Positions count within their node type, seeds first.

@@ -35,7 +35,7 @@ _plans_in_memory: WeakKeyDictionary[Any, BatchPlan] = WeakKeyDictionary()
 # Packages whose samplers and seeds may be asked when nobody asked for a batch: NoneType's, too.
 _KNOWN = ("pyg_graphzero", "torch_geometric", "builtins")
 # What says which seeds a batch has, of all kinds of loaders.
-_SEEDS = ("input_data", "node_idx", "neg_sampling", "exclude_edges")
+_SEEDS = ("input_data", "node_idx", "neg_sampling", "exclude_edges", "_seed_windows")
 
 
 def _state(value: Any, depth: int = 1) -> Any:

@@ -22,6 +22,7 @@ from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import plain, resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions, check_given, one_of
+from pyg_graphzero.sampling.windows import check_seed_windows, split_window
 from pyg_graphzero.store.schema import EdgeType
 
 
@@ -47,6 +48,9 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         neg_sampling: PyG's ``NegativeSampling``, ``"binary"`` or ``"triplet"``.
         neg_sampling_ratio: Deprecated by PyG: binary negatives per seed.
         time_attr: Node or edge attribute with times; see ``NeighborLoader``.
+        time_window: With ``time_attr``; see ``NeighborLoader``. A tensor has a number for each seed
+            edge.
+        strict: With ``time_attr``: nothing of the seed's very time is drawn either.
         weight_attr: Edge attribute in proportion to which neighbours are drawn.
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
@@ -110,6 +114,8 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         exclude_edges: bool = False,
         device: Any = None,
         edge_ids: bool = True,
+        time_window: Any = None,
+        strict: bool = False,
         method: str = "uniform",
         layer_dependency: bool = False,
         batch_dependency: int = 1,
@@ -118,6 +124,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         **kwargs: Any,
     ) -> None:
         subgraph_type = subgraph_type if directed else "induced"
+        given_window, (time_window, self._seed_windows) = time_window, split_window(time_window)
         check_given(neighbor_sampler, locals())
         options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
         if (edge_label_time is None) != (time_attr is None) and neighbor_sampler is None:
@@ -140,6 +147,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         # Lightning makes loaders anew from attributes named as their arguments are.
         self.num_neighbors = num_neighbors
         self.neighbor_sampler = neighbor_sampler
+        self.time_window, self.strict = given_window, strict
         self.method = method
         self.layer_dependency = layer_dependency
         self.batch_dependency = batch_dependency
@@ -158,6 +166,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         self.input_data = self._seed_edges(
             name, edges, edge_label, edge_label_time, kwargs.pop("input_id", None), _rises(kwargs)
         )
+        check_seed_windows(self._seed_windows, _count(self.input_data))
         kwargs.pop("dataset", None)
         kwargs.pop("collate_fn", None)
         # Not PyG's constructor, which copies both rows of the seed edges.
@@ -207,18 +216,19 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         return self.link_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
-        return self._around(self.input_data[index], key)
+        return self._around(self.input_data[index], key, index)
 
     def trial(self, index: Tensor, key: int) -> Prepared:
         """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
         seeds = self.input_data
         return self._around(
-            seeds.in_slots(index) if isinstance(seeds, StoredEdges) else seeds[index], key
+            seeds.in_slots(index) if isinstance(seeds, StoredEdges) else seeds[index], key, index
         )
 
-    def _around(self, seeds: EdgeSamplerInput, key: int) -> Prepared:
+    def _around(self, seeds: EdgeSamplerInput, key: int, index: Any) -> Prepared:
+        windows = () if self._seed_windows is None else (self._seed_windows[index],)
         prepared: Prepared = self.link_sampler.prepare_edges(
-            seeds, self.neg_sampling, key, self.exclude_edges
+            seeds, self.neg_sampling, key, self.exclude_edges, *windows
         )
         return prepared
 

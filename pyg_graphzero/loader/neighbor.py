@@ -15,6 +15,7 @@ from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions, check_given
+from pyg_graphzero.sampling.windows import check_seed_windows, split_window
 
 
 class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLoader):
@@ -36,6 +37,10 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         disjoint: Every seed grows a tree of its own, named by ``batch.batch``.
         temporal_strategy: ``"uniform"``, or ``"last"`` for the newest neighbours.
         time_attr: Node or edge attribute with times: nothing later than its seed is drawn.
+        time_window: With ``time_attr``: nothing is drawn that is more than this earlier than its
+            seed. A number in the units of the times, a list by hop, a dict of these by edge type,
+            or a tensor with a number for each seed.
+        strict: With ``time_attr``: nothing of the seed's very time is drawn either.
         weight_attr: Edge attribute in proportion to which neighbours are drawn.
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
@@ -91,6 +96,8 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         *,
         device: Any = None,
         edge_ids: bool = True,
+        time_window: Any = None,
+        strict: bool = False,
         method: str = "uniform",
         layer_dependency: bool = False,
         batch_dependency: int = 1,
@@ -98,6 +105,7 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         **kwargs: Any,
     ) -> None:
         subgraph_type = subgraph_type if directed else "induced"
+        given_window, (time_window, self._seed_windows) = time_window, split_window(time_window)
         check_given(neighbor_sampler, locals())
         options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
         self.edge_ids = edge_ids
@@ -118,10 +126,12 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
             **kwargs,
         )
         check_input_time(input_time, self.input_data.node.numel())
+        check_seed_windows(self._seed_windows, self.input_data.node.numel())
         # Lightning makes loaders anew from attributes named as their arguments are.
         self.num_neighbors = num_neighbors
         self.time_attr = time_attr
         self.neighbor_sampler = neighbor_sampler
+        self.time_window, self.strict = given_window, strict
         self.method = method
         self.layer_dependency = layer_dependency
         self.batch_dependency = batch_dependency

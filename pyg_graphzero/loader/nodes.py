@@ -19,6 +19,7 @@ class SeedNodeLoader(EngineLoader[Graph_co]):
 
     node_sampler: Any
     input_data: NodeSamplerInput
+    _seed_windows: Tensor | None = None
 
     @property
     def graph_sampler(self) -> Any:
@@ -26,7 +27,8 @@ class SeedNodeLoader(EngineLoader[Graph_co]):
         return self.node_sampler
 
     def _prepare(self, index: Any, key: int) -> Prepared:
-        prepared: Prepared = self.node_sampler.prepare_nodes(self.input_data[index])
+        windows = () if self._seed_windows is None else (self._seed_windows[index],)
+        prepared: Prepared = self.node_sampler.prepare_nodes(self.input_data[index], *windows)
         return prepared
 
     def _seed_rows(self) -> Tensor:

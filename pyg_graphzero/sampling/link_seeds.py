@@ -20,6 +20,7 @@ class LinkSeeds:
     Attributes:
         nodes: Nodes to sample around, by node type.
         times: Their times by node type; None without times.
+        windows: Likewise what each has as a window.
         trees: Of each seed, ends of one type after the other, the number of its positive edge.
         metadata: What PyG's ``LinkLoader`` wants to know: ``input_id``, where the ends of the seed
             edges are in the batch, labels and times.
@@ -27,6 +28,7 @@ class LinkSeeds:
 
     nodes: dict[str | None, Tensor]
     times: dict[str | None, Tensor] | None
+    windows: dict[str | None, Tensor] | None
     trees: Tensor
     metadata: tuple[Any, ...]
 
@@ -38,6 +40,7 @@ def link_seeds(
     disjoint: bool,
     node_times: dict[str | None, Tensor],
     comparable: Callable[[Tensor], Tensor],
+    windows: Tensor | None = None,
 ) -> LinkSeeds:
     """Draws negatives, from torch's generator, and lays the ends of all seed edges out.
 
@@ -51,6 +54,7 @@ def link_seeds(
         disjoint: Every seed edge grows a tree of its own.
         node_times: Comparable times of nodes by type: no negative is later than its positive.
         comparable: Turns times of seed edges into what ``node_times`` has.
+        windows: A length of time for each positive edge.
     """
     name = inputs.input_type
     src_type, dst_type = (None, None) if name is None else (name[0], name[2])
@@ -85,12 +89,16 @@ def link_seeds(
     for node_type, nodes in ends:
         before = by_type.get(node_type)
         by_type[node_type] = nodes if before is None else torch.cat([before, nodes])
-    seed_times = None
-    if times is not None:
-        seed_times = {
-            node_type: torch.cat([repeated(times, n.numel()) for t, n in ends if t == node_type])
+
+    def of_ends(values: Tensor | None) -> dict[str | None, Tensor] | None:
+        if values is None:
+            return None
+        return {
+            node_type: torch.cat([repeated(values, n.numel()) for t, n in ends if t == node_type])
             for node_type in by_type
         }
+
+    seed_times, seed_windows = of_ends(times), of_ends(windows)
     if disjoint:
         place = {node_type: torch.arange(n.numel()) for node_type, n in by_type.items()}
     else:
@@ -113,4 +121,4 @@ def link_seeds(
         metadata = (inputs.input_id, at_src, at_dst[:num_links], negative, own_time)
     # Both ends of an edge share a tree, and negatives that of a positive.
     trees = torch.cat([torch.arange(n.numel()) % max(num_links, 1) for _, n in ends])
-    return LinkSeeds(by_type, seed_times, trees, metadata)
+    return LinkSeeds(by_type, seed_times, seed_windows, trees, metadata)

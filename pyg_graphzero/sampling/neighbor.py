@@ -32,8 +32,9 @@ from pyg_graphzero.sampling.link_seeds import link_seeds
 from pyg_graphzero.sampling.negatives import NonEdgeSampling
 from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
 from pyg_graphzero.sampling.order import add_order
+from pyg_graphzero.sampling.windows import PER_SEED, Windows, windows_of
 from pyg_graphzero.store.columns import engine_array, gather
-from pyg_graphzero.store.edge_order import comparable_times
+from pyg_graphzero.store.edge_order import comparable_times, earlier
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 
@@ -55,6 +56,10 @@ class NeighborSampler(GraphSampler):
         temporal_strategy: ``"uniform"``, or ``"last"`` for the newest neighbours.
         time_attr: Node or edge attribute with times: no neighbour (edge) later than its seed is
             drawn. Node times stand in for seed times where none are given.
+        time_window: With ``time_attr``: nor one that is more than this earlier than its seed. A
+            number in the units of the times, a list by hop, or a dict of these by edge type; None
+            is no limit. What is just so much earlier is still drawn.
+        strict: With ``time_attr``: nor one of the seed's very time.
         weight_attr: Edge attribute with weights: draws are in proportion to it, edges of weight 0
             are never drawn unless all neighbours are asked for.
         is_sorted: Neighbourhoods are sorted by time already.
@@ -97,6 +102,8 @@ class NeighborSampler(GraphSampler):
         sample_direction: str = "forward",
         num_threads: int = 0,
         *,
+        time_window: Any = None,
+        strict: bool = False,
         method: str = "uniform",
         layer_dependency: bool = False,
         batch_dependency: int = 1,
@@ -128,6 +135,12 @@ class NeighborSampler(GraphSampler):
         self.options = options
         super().__init__(graph, None not in graph.node_types, num_threads)
         self.num_neighbors = num_neighbors
+        differ = any(len(set(rows)) > 1 for rows in self._windows.rows)
+        if differ and options.subgraph_type == SubgraphType.induced:
+            raise UnsupportedError(
+                "time_window: found lengths that differ by hop, expected one with "
+                "subgraph_type='induced', whose edges are of no hop"
+            )
 
     def __getattr__(self, name: str) -> Any:
         """The options, as attributes that PyG's sampler has."""
@@ -158,6 +171,11 @@ class NeighborSampler(GraphSampler):
         self._num_neighbors = fanout
 
     @property
+    def _windows(self) -> Windows:
+        hops = len(self._fanouts[0]) if self._fanouts else 0
+        return windows_of(self.options.time_window, self.graph.edge_types, hops)
+
+    @property
     def basis(self) -> tuple[Any, ...]:
         """What recipes depend on as it is now."""
         return *super().basis, self.options, self._fanouts
@@ -179,6 +197,7 @@ class NeighborSampler(GraphSampler):
             backward=self.graph.backward,
             labor=options.labor,
             window=reading.window,
+            earliest=self._windows.rows if self._windows.lengths else [],
         )
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
@@ -205,12 +224,17 @@ class NeighborSampler(GraphSampler):
         """Whether every edge was sampled in a hop; induced ones are of none."""
         return self.subgraph_type != SubgraphType.induced
 
-    def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
-        """What to sample around seed nodes."""
+    def prepare_nodes(self, inputs: NodeSamplerInput, windows: Tensor | None = None) -> Prepared:
+        """What to sample around seed nodes.
+
+        Args:
+            inputs: The seeds.
+            windows: Of each, where the sampler's are those of seeds.
+        """
         nodes, times = inputs.node, inputs.time
         if times is not None:
             times = self._seed_times(times, nodes.numel())
-        seeds = [self._typed_seeds(inputs.input_type, nodes, times)]
+        seeds = [self._typed_seeds(inputs.input_type, nodes, times, windows)]
         return Prepared(seeds, lambda sampled: (inputs.input_id, inputs.time))
 
     def output(self, sampled: Sampled, metadata: Any) -> Any:
@@ -250,8 +274,12 @@ class NeighborSampler(GraphSampler):
         neg_sampling: NegativeSampling | None,
         key: int,
         exclude_edges: bool = False,
+        windows: Tensor | None = None,
     ) -> Prepared:
-        """What to sample around the ends of seed edges, as ``sample_from_edges`` does."""
+        """What to sample around the ends of seed edges, as ``sample_from_edges`` does.
+
+        ``windows``: of each seed edge, where the sampler's are those of seeds.
+        """
         node_times = self.graph.node_times
         if exclude_edges and neg_sampling is not None:
             if node_times or self.graph.backward:
@@ -274,11 +302,15 @@ class NeighborSampler(GraphSampler):
                 self.disjoint,
                 node_times,
                 lambda times: self._seed_times(times, inputs.row.numel()),
+                windows,
             )
         finally:
             generator.set_state(state)
-        times = links.times or {}
-        seeds = [self._typed_seeds(t, nodes, times.get(t)) for t, nodes in links.nodes.items()]
+        times, own = links.times or {}, links.windows or {}
+        seeds = [
+            self._typed_seeds(t, nodes, times.get(t), own.get(t))
+            for t, nodes in links.nodes.items()
+        ]
 
         def finish(sampled: Sampled) -> Any:
             for trees in sampled.trees or []:
@@ -296,16 +328,30 @@ class NeighborSampler(GraphSampler):
             raise ValueError(
                 f"seed times: found {times.dtype}, expected integers as {self.time_attr!r} has them"
             )
-        return comparable_times(times, "seed times", self.graph.float_times)
+        return self._latest(comparable_times(times, "seed times", self.graph.float_times))
+
+    def _latest(self, times: Tensor) -> Tensor:
+        """The latest time that seeds of some times may see."""
+        return times.clamp(min=torch.iinfo(torch.int64).min + 1) - 1 if self.strict else times
 
     def _typed_seeds(
-        self, node_type: str | None, nodes: Tensor, times: Tensor | None
+        self, node_type: str | None, nodes: Tensor, times: Tensor | None, windows: Tensor | None
     ) -> tuple[int, Any, Any]:
         number, rows = self._seeds(node_type, nodes)
-        if times is None and self.graph.float_times is not None:
-            times = self._times_of(node_type, nodes)
-        ready = None if times is None else engine_array(times.contiguous())
-        return number, engine_array(rows), ready
+        as_float = self.graph.float_times
+        if as_float is None:
+            return number, engine_array(rows), None
+        if times is None:
+            times = self._latest(self._times_of(node_type, nodes))
+        lengths = self._windows.lengths
+        if PER_SEED in lengths and windows is None:
+            raise ValueError("time_window: found none, expected one for each seed, as a loader has")
+        of_seeds = times + 1 if self.strict else times
+        limits = [
+            earlier(of_seeds, windows if length == PER_SEED else length, as_float)
+            for length in lengths
+        ]
+        return number, engine_array(rows), engine_array(torch.cat([times, *limits]).contiguous())
 
     def _times_of(self, node_type: str | None, nodes: Tensor) -> Tensor:
         if node_type not in self.graph.node_times:

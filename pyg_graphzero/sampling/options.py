@@ -11,6 +11,7 @@ from torch_geometric.sampler import NumNeighbors
 from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero import _core
+from pyg_graphzero.sampling.windows import check_window
 from pyg_graphzero.store.schema import EdgeType
 
 METHODS = ("uniform", "labor")
@@ -30,6 +31,8 @@ class SamplingOptions:
     disjoint: bool = False
     temporal_strategy: str = "uniform"
     time_attr: str | None = None
+    time_window: Any = None
+    strict: bool = False
     weight_attr: str | None = None
     is_sorted: bool = False
     sample_direction: str = "forward"
@@ -41,6 +44,11 @@ class SamplingOptions:
         one_of("temporal_strategy", self.temporal_strategy, ("uniform", "last"))
         one_of("sample_direction", self.sample_direction, ("forward", "backward"))
         self._check_method()
+        object.__setattr__(self, "time_window", check_window(self.time_window))
+        for name in ("time_window", "strict"):
+            value = getattr(self, name)
+            if value and self.time_attr is None:
+                raise ValueError(f"{name}={value!r}: found no time_attr, expected one")
         object.__setattr__(self, "subgraph_type", SubgraphType(self.subgraph_type))
         object.__setattr__(self, "disjoint", self.disjoint or self.time_attr is not None)
 
@@ -130,7 +138,7 @@ def check_given(neighbor_sampler: Any, arguments: Mapping[str, Any]) -> None:
     """
     if neighbor_sampler is None:
         return
-    for name in ("method", "layer_dependency", "batch_dependency"):
+    for name in ("method", "layer_dependency", "batch_dependency", "time_window", "strict"):
         value, default = arguments[name], getattr(SamplingOptions, name)
         if value != default and getattr(neighbor_sampler, name, None) != value:
             raise ValueError(

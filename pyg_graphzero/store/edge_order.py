@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,8 +59,28 @@ def comparable_times(times: Tensor, what: str, as_float: bool) -> Tensor:
     if numbers.isnan().any():
         at = int(numbers.isnan().nonzero()[0, 0])
         raise ValueError(f"{what}: row {at}: found NaN, expected a time")
-    bits = numbers.view(torch.int64)
-    # IEEE numbers compare like their bits, negative ones in reverse.
+    return _ordered_bits(numbers.view(torch.int64))
+
+
+def earlier(times: Tensor, by: Any, as_float: bool) -> Tensor:
+    """Comparable times that are so much earlier.
+
+    Args:
+        times: From ``comparable_times``.
+        by: A length of time, 0 or more, or one for each.
+        as_float: As there.
+    """
+    by = torch.tensor(by, dtype=torch.float64) if isinstance(by, float) else torch.as_tensor(by)
+    if as_float:
+        numbers = _ordered_bits(times).view(torch.float64) - by.to(torch.float64)
+        return comparable_times(numbers.where(~by.isinf(), -torch.inf), "times", True)
+    unlimited = by >= 2.0**63 if by.is_floating_point() else torch.zeros_like(by, dtype=torch.bool)
+    out = times - by.where(~unlimited, 0).floor().to(torch.int64)
+    return out.where(~unlimited & (out <= times), torch.iinfo(torch.int64).min)
+
+
+def _ordered_bits(bits: Tensor) -> Tensor:
+    """IEEE numbers compare like their bits, negative ones in reverse; the same again undoes it."""
     return torch.where(bits < 0, bits ^ torch.iinfo(torch.int64).max, bits).contiguous()
 
 

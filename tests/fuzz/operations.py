@@ -263,10 +263,10 @@ def temporal(s: Subject) -> Found:
     data = s.open().data()
     seeds = ("paper", torch.arange(30)) if s.is_hetero else torch.arange(30)
     times = torch.arange(30) if s.rng.random() < 0.7 else None
-    strategy = s.rng.choice(["uniform", "last"])
+    strategy, window = s.rng.choice(["uniform", "last"]), s.rng.choice([None, 0, 5])
     return s.batches(
         NeighborLoader, data, _fanout(s), input_nodes=seeds, batch_size=10, time_attr="time",
-        input_time=times, temporal_strategy=strategy, seeds=torch.arange(30),
+        input_time=times, temporal_strategy=strategy, time_window=window, seeds=torch.arange(30),
     )  # fmt: skip
 
 

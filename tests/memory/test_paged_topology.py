@@ -63,6 +63,9 @@ LOADERS = {
     "replace": lambda d, h, **k: NeighborLoader(d, [4, 3], replace=True, **k),
     "weighted": lambda d, h, **k: NeighborLoader(d, [4, 3], weight_attr="weight", **k),
     "temporal": lambda d, h, **k: NeighborLoader(d, [5, 3], time_attr="time", **k),
+    "within a window": lambda d, h, **k: NeighborLoader(
+        d, [5, 3], time_attr="time", time_window=[9, 30], strict=True, **k
+    ),
     "induced": lambda d, h, **k: NeighborLoader(d, [5], subgraph_type="induced", **k),
     "links": lambda d, h, **k: LinkNeighborLoader(d, [4, 2], neg_sampling="binary", **k),
     "shadow": lambda d, h, **k: ShaDowKHopSampler(d, 2, 3, **k),

@@ -1,0 +1,286 @@
+"""Windows of time, held against the definition: t - window <= time <= t, of a tree's seed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import NeighborLoader as StockNeighborLoader
+
+import pyg_graphzero as gz
+from graphs import random_edges
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.store.edge_order import comparable_times, earlier
+
+NODES, EDGES = 40, 400
+
+
+def timed(level="edge", dtype=torch.int64, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    data = Data(edge_index=random_edges(NODES, NODES, EDGES, seed), num_nodes=NODES)
+    data.time = torch.randint(50, (EDGES if level == "edge" else NODES,), generator=random)
+    data.time = data.time.to(dtype) / (4 if dtype.is_floating_point else 1)
+    return data
+
+
+def reference(data, seed, time, lengths, strict=False):
+    """Edges of the tree of a seed that takes all neighbours, hop by hop, in any order."""
+    (src, dst), frontier, seen, edges = data.edge_index, {seed}, {seed}, []
+    times = data.time if data.time.numel() == EDGES else data.time[src]
+    for length in lengths:
+        early = times >= time - (math.inf if length is None else length)
+        valid = early & ((times < time) if strict else (times <= time))
+        taken = [e for e in range(EDGES) if valid[e] and int(dst[e]) in frontier]
+        edges += taken
+        frontier = {int(src[e]) for e in taken} - seen
+        seen |= frontier
+    return sorted(edges)
+
+
+def found(batch, tree):
+    of = batch.batch[batch.edge_index[1]] == tree
+    return sorted(batch.e_id[of].tolist())
+
+
+def check(data, lengths, strict=False, source=None, per_seed=None, **options):
+    seeds = torch.tensor([3, 17, 3, 0, 25])
+    times = torch.tensor([10, 30, 49, 0, 22]).to(data.time.dtype)
+    if data.time.is_floating_point():
+        times = times / 4
+    loader = NeighborLoader(
+        data if source is None else source,
+        [-1, -1],
+        input_nodes=seeds,
+        input_time=times,
+        time_attr="time",
+        batch_size=5,
+        strict=strict,
+        time_window=lengths if per_seed is None else per_seed,
+        **options,
+    )
+    (batch,) = loader
+    for tree, (seed, time) in enumerate(zip(seeds.tolist(), times, strict=True)):
+        own = per_seed[tree] if per_seed is not None else None
+        by_hop = lengths if isinstance(lengths, list) else [lengths] * 2
+        by_hop = by_hop if own is None else [own] * 2
+        assert found(batch, tree) == reference(data, seed, time, by_hop, strict)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32])
+@pytest.mark.parametrize("level", ["edge", "node"])
+@pytest.mark.parametrize("lengths", [0, 5, 12.5, [3, 20], [None, 4], [math.inf, 0], None])
+def test_everything_within_the_window_is_there_and_nothing_else(lengths, level, dtype, strict):
+    check(timed(level, dtype), lengths, strict)
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array])
+def test_seeds_with_windows_of_their_own(kind):
+    check(timed(), None, per_seed=kind([0, 7, 30, 2, 100]))
+    check(timed(dtype=torch.float64), None, True, per_seed=kind([0.25, 7.5, 3, math.inf, 100]))
+
+
+def test_of_a_store_out_of_core(tmp_path):
+    data = timed()
+    data.x = torch.randn(NODES, 4)
+    gz.convert(data, tmp_path / "store")
+    with gz.open(tmp_path / "store") as store:
+        check(data, [3, 20], source=store.data())
+        check(data, 8, True, source=store.data(), num_workers=2)
+
+
+@settings(max_examples=25)
+@given(seed=st.integers(0, 2**20), length=st.integers(0, 60), last=st.booleans())
+def test_draws_are_within_the_window(seed, length, last):
+    data = timed(seed=seed)
+    strategy = "last" if last else "uniform"
+    loader = NeighborLoader(
+        data, [3, 2], input_time=torch.full((NODES,), 30), time_attr="time", time_window=length,
+        temporal_strategy=strategy, batch_size=NODES,
+    )  # fmt: skip
+    (batch,) = loader
+    times = data.time[batch.e_id]
+    assert bool(((times <= 30) & (times >= 30 - length)).all())
+    valid = (data.time <= 30) & (data.time >= 30 - length)
+    degrees = data.edge_index[1][valid].bincount(minlength=NODES)
+    first = batch.edge_index[1][: batch.num_sampled_edges[0]].bincount(minlength=NODES)[:NODES]
+    assert torch.equal(first, degrees.clamp(max=3))
+    if last:
+        for node in range(NODES):
+            own = data.time[valid & (data.edge_index[1] == node)].sort(descending=True).values[:3]
+            of = batch.edge_index[1][: batch.num_sampled_edges[0]] == node
+            drawn = times[: batch.num_sampled_edges[0]][of].sort(descending=True).values
+            assert torch.equal(drawn, own)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("replace", [False, True])
+def test_draws_are_in_proportion_within_the_window(replace, weighted):
+    """One of 40 neighbours, 11 of which are within: chi-squared."""
+    degree, draws = 40, 20_000
+    edge_index = torch.stack([torch.arange(degree), torch.zeros(degree, dtype=torch.long)])
+    order = torch.randperm(degree, generator=torch.Generator().manual_seed(2))
+    weight = 1.0 + torch.arange(degree) % 3 if weighted else torch.ones(degree)
+    data = Data(edge_index=edge_index, num_nodes=degree, time=order, weight=weight)
+    loader = NeighborLoader(
+        data, [1], input_nodes=torch.zeros(draws, dtype=torch.long), batch_size=draws,
+        input_time=torch.full((draws,), 30), time_attr="time", time_window=10, replace=replace,
+        weight_attr="weight" if weighted else None, generator=torch.Generator().manual_seed(5),
+    )  # fmt: skip
+    (batch,) = loader
+    counts = batch.e_id.bincount(minlength=degree).double()
+    inside = (order >= 20) & (order <= 30)
+    assert int(counts[~inside].sum()) == 0
+    expected = weight.double() * inside
+    expected = (expected / expected.sum() * draws)[inside]
+    assert stats.chisquare(counts[inside].numpy(), expected.numpy()).pvalue > 1e-4
+
+
+def test_windows_by_edge_type():
+    random = torch.Generator().manual_seed(1)
+    data = HeteroData()
+    data["user"].num_nodes, data["item"].num_nodes = 20, 30
+    types = [("item", "of", "user"), ("user", "likes", "item"), ("user", "knows", "user")]
+    for src, name, dst in types:
+        sizes = [data[src].num_nodes, data[dst].num_nodes]
+        ends = [torch.randint(size, (200,), generator=random) for size in sizes]
+        data[src, name, dst].edge_index = torch.stack(ends)
+        if name != "knows":
+            data[src, name, dst].time = torch.randint(50, (200,), generator=random)
+    windows = {types[0]: [5, 0], types[1]: 20}
+    loader = NeighborLoader(
+        data, [-1, -1], input_nodes="user", input_time=torch.full((20,), 40), time_attr="time",
+        time_window=windows, batch_size=20,
+    )  # fmt: skip
+    (batch,) = loader
+    first = batch[types[0]].num_sampled_edges[0]
+    times = data[types[0]].time[batch[types[0]].e_id]
+    assert int(times[:first].min()) >= 35
+    assert bool((times[first:] == 40).all())
+    times = data[types[1]].time[batch[types[1]].e_id]
+    assert times.numel()
+    assert int(times.min()) >= 20
+    assert int(times.max()) <= 40
+    # of those without times all are taken
+    degrees = data[types[2]].edge_index[1].bincount(minlength=20)
+    assert batch[types[2]].num_sampled_edges[0] == int(degrees.sum())
+
+
+@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
+def test_links(negatives):
+    data = timed()
+    seeds, times = data.edge_index[:, :30], data.time[:30]
+    windows = torch.arange(30) % 7
+    loader = LinkNeighborLoader(
+        data, [-1, -1], edge_label_index=seeds, edge_label_time=times, time_attr="time",
+        time_window=windows, strict=True, neg_sampling=negatives, batch_size=10,
+    )  # fmt: skip
+    seen = 0
+    for number, batch in enumerate(loader):
+        of_seed = torch.arange(10 * number, 10 * number + 10)
+        edges = of_seed[batch.batch[batch.edge_index[1]]]
+        drawn = data.time[batch.e_id]
+        assert bool((drawn < times[edges]).all())
+        assert bool((drawn >= times[edges] - windows[edges]).all())
+        seen += edges.numel()
+        for tree in range(10):
+            own = [int(node) for node in seeds[:, of_seed[tree]]]
+            expected = set()
+            for node in own:
+                time = times[of_seed[tree]]
+                expected |= set(reference(data, node, time, [windows[of_seed[tree]]] * 2, True))
+            assert expected <= set(found(batch, tree))
+    assert seen
+
+
+def test_induced_edges_are_within_the_window():
+    data = timed()
+    loader = NeighborLoader(
+        data, [-1, -1], input_time=torch.full((NODES,), 30), time_attr="time", time_window=6,
+        subgraph_type="induced", batch_size=NODES,
+    )  # fmt: skip
+    (batch,) = loader
+    times = data.time[batch.e_id]
+    assert int(times.min()) >= 24
+    assert int(times.max()) <= 30
+    with pytest.raises(gz.UnsupportedError, match="of no hop"):
+        NeighborLoader(data, [2, 2], input_time=torch.full((NODES,), 30), time_attr="time",
+                       time_window=[6, 7], subgraph_type="induced")  # fmt: skip
+
+
+def test_no_window_is_what_it_was():
+    data, options = timed(), {"input_time": torch.full((NODES,), 30), "time_attr": "time"}
+    made = []
+    for window in (None, math.inf, 10**6, 10**30, [None, None]):
+        torch.manual_seed(1)
+        made.append(next(iter(NeighborLoader(data, [2, 2], time_window=window, **options))))
+    for batch in made[1:]:
+        assert torch.equal(batch.e_id, made[0].e_id)
+
+
+@pytest.mark.parametrize("as_float", [False, True])
+def test_so_much_earlier(as_float):
+    limits = torch.iinfo(torch.int64)
+    times = torch.tensor([0, 5, -3, limits.min, limits.max])
+    numbers = times.double() / 2 if as_float else times
+    for by in (0, 2, 2.5, math.inf, 1e30):
+        out = earlier(comparable_times(numbers, "times", as_float), by, as_float)
+        expected = [
+            float(n) - by if as_float else max(limits.min, int(n) - math.floor(min(by, 2**70)))
+            for n in numbers.tolist()
+        ] if by != math.inf else None  # fmt: skip
+        if expected is None:
+            least = comparable_times(torch.tensor([-math.inf]), "", True)
+            assert bool((out == (least if as_float else limits.min)).all())
+        else:
+            dtype = torch.float64 if as_float else torch.int64
+            wanted = comparable_times(torch.tensor(expected, dtype=dtype), "", as_float)
+            assert torch.equal(out, wanted)
+
+
+BAD = {
+    "without times": ({"time_window": 3, "time_attr": None}, ValueError, "no time_attr"),
+    "strict without times": ({"strict": True, "time_attr": None}, ValueError, "no time_attr"),
+    "negative": ({"time_window": -1}, ValueError, "found -1, expected a length of time"),
+    "nan": ({"time_window": math.nan}, ValueError, "found nan"),
+    "text": ({"time_window": "3d"}, ValueError, "found '3d'"),
+    "truth": ({"time_window": True}, ValueError, "found True"),
+    "hops": ({"time_window": [1, 2, 3]}, ValueError, "found 3 lengths, expected 2"),
+    "of a hop": ({"time_window": [1, -2]}, ValueError, r"time_window\[1\]: found -2"),
+    "type": ({"time_window": {("a", "to", "b"): 3}}, ValueError, r"found \('a', 'to', 'b'\)"),
+    "seeds": ({"time_window": torch.ones(3)}, ValueError, "found 3, expected one for each of 40"),
+    "of a seed": ({"time_window": -torch.ones(NODES)}, ValueError, r"time_window\[0\]: found -1.0"),
+    "table": ({"time_window": torch.ones(2, 2)}, ValueError, r"of shape \[2, 2\]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_windows(name):
+    options, error, said = BAD[name]
+    options = {"time_attr": "time", **options}
+    if options["time_attr"]:
+        options["input_time"] = torch.full((NODES,), 30)
+    with pytest.raises(error, match=said):
+        NeighborLoader(timed(), [2, 2], **options)
+
+
+def test_a_sampler_has_windows_too_and_loaders_take_its_own():
+    data, times = timed(), torch.full((NODES,), 30)
+    sampler = NeighborSampler(data, [-1], time_attr="time", time_window=4)
+    (batch,) = NeighborLoader(
+        data, [-1], input_time=times, time_attr="time", neighbor_sampler=sampler, batch_size=NODES
+    )
+    assert int(data.time[batch.e_id].min()) >= 26
+    with pytest.raises(ValueError, match="beside a neighbor_sampler"):
+        NeighborLoader(data, [-1], input_time=times, neighbor_sampler=sampler, time_window=5)
+    seedless = NeighborSampler(data, [-1], time_attr="time", time_window="per seed")
+    with pytest.raises(ValueError, match="one for each seed"):
+        next(iter(StockNeighborLoader(data, [-1], input_time=times, time_attr="time",
+                                      neighbor_sampler=seedless)))  # fmt: skip
