@@ -28,11 +28,14 @@ from .detect import check_files, dataset_spec, file_kind, processed_file
 from .estimate import estimate
 from .faults import Faults
 from .files import has_edges, plan_files
+from .frames import is_frame
+from .graphs import graph_spec
 from .options import Dtypes, Selection, edge_options
 from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
 from .pyg import load_pyg, plan_pyg
 from .sources import Inputs
+from .sparse import is_sparse
 from .spec import SPEC_SUFFIXES, GraphSpec, flat_spec, load_spec, parse_spec
 from .storage import Storage
 from .summary import ConvertSummary, EdgeSummary, NodeSummary
@@ -88,6 +91,8 @@ def convert(
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
+    * a graph of NetworkX or DGL, a sparse matrix of SciPy or torch, a frame of pandas or polars, or
+      an Arrow table,
     * a function that returns an iterator of chunks of edges, or such an iterator,
     * a specification of node and edge types: a dict, or a ``.toml`` or ``.json`` file.
 
@@ -256,6 +261,10 @@ def _plan(
         plan.what = f"PyG {kind}"
         inputs.progress.say(f"{origin or 'source'}: {plan.what}")
         return plan
+    found = graph_spec(source)
+    if found is not None:
+        _refuse_flat(flat, f"a {found.what} brings its own nodes and edges")
+        return plan_files(found, options, selection, inputs)
     if isinstance(source, Mapping) and not has_edges(source):
         _refuse_flat(flat, "the specification describes the graph itself")
         return plan_files(parse_spec(source), options, selection, inputs)
@@ -264,7 +273,8 @@ def _plan(
             "source",
             "type",
             type(source).__name__,
-            "a path, Data, HeteroData, a dataset, array, dict or iterator of chunks",
+            "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of NetworkX "
+            "or DGL, dict or iterator of chunks",
         )
     spec = flat_spec(source, flat)
     if is_paths(source):
@@ -272,8 +282,16 @@ def _plan(
         spec.what = file_kind(files[0], len(files))
         inputs.progress.say(f"{files[0]}: {spec.what}")
     else:
-        spec.what = "chunks of edges" if is_chunks(source) else "arrays in memory"
+        spec.what = _in_memory(source)
     return plan_files(spec, options, selection, inputs)
+
+
+def _in_memory(source: Any) -> str:
+    """What to call edges in memory."""
+    if is_frame(source) or is_sparse(source):
+        kind = "table" if is_frame(source) else "sparse matrix"
+        return f"{kind} in memory ({type(source).__name__})"
+    return "chunks of edges" if is_chunks(source) else "arrays in memory"
 
 
 def _described(source: str | os.PathLike[str], inputs: Inputs) -> tuple[GraphSpec | None, Path]:

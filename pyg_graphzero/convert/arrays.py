@@ -27,11 +27,13 @@ from pyg_graphzero.store.rows import (
 )
 
 from ..errors import InputError
+from .frames import is_series
 from .ids import IdColumn
 from .npz import open_npy, open_npz
 from .options import as_tensor
 from .paths import TEXT_SUFFIXES, kind_suffix
 from .plan import Array
+from .sparse import is_sparse, sparse_members, sparse_rows
 from .spool import PrintedRows, WordRows
 from .tables import TABLE_SUFFIXES
 from .tensors import load_torch, open_raw, open_safetensors, tensor_rows
@@ -136,7 +138,7 @@ def as_array(value: Any, name: str, path: Path | None = None) -> Array:
         found = f"a tensor of layout {value.layout}"
     elif isinstance(value, np.ndarray):
         return _native(value)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple) or is_series(value):
         return _native(np.asarray(value))
     else:
         found = type(value).__name__
@@ -158,6 +160,8 @@ def as_table(value: Any, name: str, path: Path | None = None) -> Table:
     """
     if isinstance(value, Rows):
         return value
+    if is_sparse(value):
+        return sparse_rows(value, name)
     array = as_array(value, name, path)
     if isinstance(array, torch.Tensor):
         return tensor_rows(array, path) if array.dim() else array.numpy()
@@ -221,6 +225,11 @@ def _load_one(reference: Reference, path: Path, spool: Spool) -> Table:
     there = ", ".join(map(str, loaded)) or "nothing"
     if reference.member is None and len(loaded) == 1:
         return loaded[next(iter(loaded))]()
+    if reference.member not in loaded:
+        prefix = "" if reference.member is None else f"{reference.member}_"
+        matrix = sparse_members(loaded, prefix, str(path))
+        if matrix is not None:
+            return matrix
     if reference.member is None:
         raise InputError(path, "members", there, "one member", f"Name it: {path.name}:MEMBER.")
     if reference.member not in loaded:

@@ -43,14 +43,17 @@ from .chunks import is_chunks, read_chunks
 from .columns import Columns, Loaded, first_column, is_text_column, is_unnamed, select
 from .compressed import ExpandedRows
 from .dialect import Dialect
+from .frames import FrameTable, is_frame
 from .ids import IdColumn
 from .options import Selection
 from .paths import kind_suffix
 from .plan import EdgeType, edge_label
 from .sources import Inputs, in_files
+from .sparse import coo, is_sparse, shape_of
 from .spec import EdgeSpec
 from .tensors import open_raw
 
+_MATRIX = Path("<matrix>")
 _TEXT_OPTIONS = ("src", "dst", "delimiter", "header")
 LAYOUTS = ("2xE", "Ex2")
 _WHOLE = ("edge_index", "edges", "edge_list")
@@ -95,21 +98,31 @@ def read_edges(
     """
     owner = edge_label(spec.type)
     wanted = {name: src for name, src in spec.attrs.items() if selection.wants(owner, name)}
+    if is_frame(spec.file):
+        return _read_columns(FrameTable(spec.file), spec, id_types, wanted, inputs)
     if in_files(spec.file):
         reference = inputs.reference(spec.file)
         if reference.kind in ("text", "table"):
-            return _read_columns(reference, spec, id_types, wanted, inputs)
+            columns = _open_columns(reference, spec, inputs)
+            return _read_columns(columns, spec, id_types, wanted, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
         parts = [_from_file(reference, path, spec, inputs) for path in reference.files]
         result = _edge_list(reference.files, parts, id_types)
     elif is_chunks(spec.file):
         _refuse_options(spec, _TEXT_OPTIONS, "an iterator of chunks")
-        columns = read_chunks(spec.file, inputs.space)
-        ends = _Ends(columns.pop("src"), columns.pop("dst"))
+        chunks = read_chunks(spec.file, inputs.space)
+        ends = _Ends(chunks.pop("src"), chunks.pop("dst"))
         result = _edge_list([CHUNKS], [ends], id_types)
-        for name, rows in columns.items():
+        for name, rows in chunks.items():
             if selection.wants(owner, name) and name not in wanted:
                 result.attrs[name] = inputs.load(name, rows)
+    elif is_sparse(spec.file):
+        _refuse_options(spec, _TEXT_OPTIONS, "a sparse matrix")
+        ends, values = _from_sparse(spec)
+        result = _edge_list([_MATRIX], [ends], id_types)
+        name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"
+        if values is not None and name not in wanted and selection.wants(owner, name):
+            result.attrs[name] = inputs.load(name, values)
     else:
         _refuse_options(spec, _TEXT_OPTIONS, "an array")
         result = _edge_list([Path("<edge_index>")], [_from_memory(spec, inputs)], id_types)
@@ -124,19 +137,36 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
 
 
+def _from_sparse(spec: EdgeSpec) -> tuple[_Ends, Any]:
+    """Entries of a matrix as edges from their row to their column, and their values."""
+    rows, columns, values = coo(spec.file, str(_MATRIX), "matrix")
+    shape = shape_of(spec.file)
+    if spec.type is None and shape[0] != shape[1]:
+        hint = 'If they are two kinds of nodes, pass edge_type="user,to,item".'
+        found = f"{shape[0]} rows and {shape[1]} columns"
+        raise InputError(_MATRIX, "shape", found, "as many columns as rows", hint)
+    ends = as_table(rows, "rows"), as_table(columns, "columns")
+    return _Ends(*ends, ("row", "column"), *shape), values
+
+
+def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:
+    if reference.kind != "text":
+        _refuse_options(spec, ("delimiter", "header"), reference.path)
+    named = [column for column in (spec.src, spec.dst) if column is not None]
+    return inputs.open_columns(
+        reference, named, delimiter=spec.delimiter, header=spec.header, comment=spec.comment
+    )
+
+
 def _read_columns(
-    reference: Reference,
+    dialect: Columns,
     spec: EdgeSpec,
     id_types: tuple[str, str],
     attrs: Mapping[str, Any],
     inputs: Inputs,
 ) -> EdgeList:
-    if reference.kind != "text":
-        _refuse_options(spec, ("delimiter", "header"), reference.path)
-    named = [column for column in (spec.src, spec.dst) if column is not None]
-    dialect = inputs.open_columns(
-        reference, named, delimiter=spec.delimiter, header=spec.header, comment=spec.comment
-    )
+    if not isinstance(dialect, Dialect):
+        _refuse_options(spec, ("delimiter", "header"), dialect.path)
     if dialect.num_columns < 2:
         where, expected, hint = "columns", "2 or more", ""
         if isinstance(dialect, Dialect):
@@ -158,7 +188,7 @@ def _read_columns(
         result.names = dialect.names[src], dialect.names[dst]
     if spec.type is None:
         ends = result.src, result.dst
-        relation = dialect.path.name.partition(".")[0]
+        relation = dialect.path.name.strip("<>").partition(".")[0].lower()
         result.two_kinds = two_kinds(result.names, ends, relation)
         if result.two_kinds is not None:
             labels = dialect.label(src), dialect.label(dst)

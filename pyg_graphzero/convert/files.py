@@ -15,9 +15,10 @@ from pyg_graphzero.store.rows import Rows, ScatterRows
 
 from ..errors import InputError
 from .chunks import is_chunks
-from .columns import Loaded, first_column, is_text_column
+from .columns import Columns, Loaded, first_column, is_text_column
 from .edges import EdgeList, read_edges, split_own, untaken
 from .faults import SHOWN
+from .frames import FrameTable, is_frame, is_series
 from .ids import IdColumn, IdSpace
 from .join import OfNodes, in_node_order
 from .options import Selection, edge_options
@@ -31,6 +32,7 @@ from .plan import (
     stream,
 )
 from .sources import Inputs, Scattered
+from .sparse import is_sparse
 from .spec import EdgeSpec, GraphSpec, NodeSpec
 
 _INDEX_NAME = re.compile(r"(^|_)(idx|index|indices)(_|$)")
@@ -182,18 +184,17 @@ class _NodeBuilder:
         """Read the node table; returns the attributes that are not in it."""
         spec = self._spec
         named = () if spec.id is None else (spec.id,)
-        reference = self._inputs.reference(spec.file)
-        if reference.kind not in ("text", "table"):
-            raise InputError(
-                reference.path, "node table", reference.path.suffix, "text, Parquet or Arrow"
-            )
-        dialect = self._inputs.open_columns(
-            reference,
-            named,
-            delimiter=spec.delimiter,
-            header=spec.header,
-            comment=spec.comment,
-        )
+        dialect: Columns
+        if is_frame(spec.file):
+            dialect = FrameTable(spec.file)
+        else:
+            reference = self._inputs.reference(spec.file)
+            if reference.kind not in ("text", "table"):
+                raise InputError(
+                    reference.path, "node table", reference.path.suffix, "text, Parquet or Arrow"
+                )
+            layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
+            dialect = self._inputs.open_columns(reference, named, **layout)
         position = first_column(dialect) if spec.id is None else dialect.position(spec.id)
         is_text = spec.id_type == "str" or (
             spec.id_type == "auto" and is_text_column(dialect, position)
@@ -315,13 +316,13 @@ class _NodeBuilder:
 
 
 def has_edges(value: Any) -> bool:
-    """Whether a source in memory is edges: an array, a pair of them, named ones, or chunks."""
+    """Whether a source in memory is edges: arrays, chunks of them, a table or a sparse matrix."""
 
     def is_array(part: Any) -> bool:
-        return isinstance(part, np.ndarray | torch.Tensor)
+        return isinstance(part, np.ndarray | torch.Tensor) or is_series(part)
 
     if isinstance(value, tuple):
         return len(value) == 2 and all(map(is_array, value))
-    if is_chunks(value):
+    if is_chunks(value) or is_frame(value) or is_sparse(value):
         return True
     return is_array(value) or (isinstance(value, Mapping) and any(map(is_array, value.values())))

@@ -15,7 +15,6 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.feature_store import TensorAttr
 from torch_geometric.data.graph_store import EdgeAttr, EdgeLayout
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
-from torch_geometric.typing import SparseTensor
 
 from pyg_graphzero.store.rows import ArrayRows, MappedRows, Rows
 from pyg_graphzero.util.reading import reading
@@ -35,6 +34,7 @@ from .plan import (
     edge_label,
     stream,
 )
+from .sparse import coo
 from .tensors import load_torch
 
 _STRUCTURE = frozenset({"edge_index", "adj_t", "num_nodes", "num_edges"})
@@ -316,7 +316,7 @@ class _Reader:
                 )
             return self._ids(index[0], where), self._ids(index[1], where), {}
         if store.get("adj_t") is not None:
-            dst, src, weight = _coo(store["adj_t"], where)
+            dst, src, weight = coo(store["adj_t"], where, "adj_t")
             name = "edge_weight" if weight is None or weight.ndim == 1 else "edge_attr"
             owner = edge_label(getattr(store, "_key", None))
             if weight is None or name in store or not self._selection.wants(owner, name):
@@ -407,28 +407,6 @@ def _num_nodes(store: Any) -> int | None:
 
 def _beyond(*rows: Rows) -> int:
     return max((int(slab.max()) + 1 for each in rows for slab in each.slabs()), default=0)
-
-
-def _coo(adj: Any, where: str) -> tuple[Any, Any, torch.Tensor | None]:
-    """Rows, columns and values of a sparse matrix in any of the forms PyG uses."""
-    if isinstance(adj, torch.Tensor) and adj.layout == torch.sparse_coo:
-        # Uncoalesced entries are parallel edges; coalesce() would add them up.
-        indices = adj._indices()
-        return indices[0], indices[1], adj._values()
-    if isinstance(adj, torch.Tensor) and adj.layout in (torch.sparse_csr, torch.sparse_csc):
-        by_row = adj.layout == torch.sparse_csr
-        pointers = adj.crow_indices() if by_row else adj.ccol_indices()
-        inner = adj.col_indices() if by_row else adj.row_indices()
-        counts = pointers.diff()
-        # torch looks at these only where it is told to.
-        if int(pointers[0]) != 0 or bool((counts < 0).any()) or int(pointers[-1]) != len(inner):
-            found = f"pointers {pointers[:3].tolist()} … {pointers[-1:].tolist()}"
-            raise InputError(where, "adj_t", found, f"0 ascending to {len(inner)}")
-        outer = torch.arange(len(counts)).repeat_interleave(counts)
-        return (outer, inner, adj.values()) if by_row else (inner, outer, adj.values())
-    if isinstance(adj, SparseTensor):
-        return adj.coo()
-    raise InputError(where, "adj_t", type(adj).__name__, "a SparseTensor or a sparse torch tensor")
 
 
 def _unstorable(where: str, name: str, found: str, expected: str) -> InputError:

@@ -37,10 +37,12 @@ from .columns import (
 )
 from .dialect import sniff
 from .faults import Faults
+from .frames import FrameTable, is_frame, is_series
 from .ids import IdColumn
 from .join import OfNodes, load_of_nodes
 from .options import Dtypes, as_tensor, cast
 from .paths import COMPRESSIONS, TEXT_SUFFIXES, AnyPath, expand, is_paths, kind_suffix
+from .sparse import PARTS as SPARSE_PARTS
 from .tables import ArrowTable
 
 _COMPRESSED = "|".join(map(re.escape, COMPRESSIONS))
@@ -211,6 +213,9 @@ class Inputs(ColumnReader):
         """
         if isinstance(source, Labels):
             return self.cast(name, self._classes(name, source))
+        if is_frame(source):
+            frame = FrameTable(source)
+            return self.columns(frame, {name: [*range(frame.num_columns)]}, [], "none")[1][name]
         if not in_files(source):
             table = as_table(source, name)
             path = origin(table, name)
@@ -238,6 +243,8 @@ class Inputs(ColumnReader):
             id_names: What the column of ids is called in the tables that are known already.
             is_text: Whether ids are text; ``None`` to go by the file.
         """
+        if is_frame(source) or is_series(source):
+            return load_of_nodes(self, FrameTable(source), name, None, id_names, is_text)
         if in_files(source):
             reference = self._reference_of(name, source)
             if reference.kind in ("text", "table") and not reference.is_bare:
@@ -248,7 +255,8 @@ class Inputs(ColumnReader):
     def _member(self, reference: Reference) -> Table:
         if reference.member is not None:
             for path in reference.files:
-                self.take_members(path, [reference.member])
+                parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
+                self.take_members(path, [reference.member, *parts])
         return load_member(reference, self.space.file)
 
     def _reference_of(

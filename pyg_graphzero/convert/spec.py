@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from pyg_graphzero.util.reading import reading
 
 from ..errors import InputError
+from .frames import is_frame
 from .plan import EdgeType, NodeType
 
 if sys.version_info >= (3, 11):
@@ -173,7 +174,7 @@ def parse_spec(value: Mapping[str, Any], name: str | Path = "<spec>") -> GraphSp
 
 def parse_node(body: Any, where: str, name: str | Path) -> NodeSpec:
     """One node type from a mapping, or from the path of its table."""
-    if isinstance(body, str | os.PathLike):
+    if isinstance(body, str | os.PathLike) or is_frame(body):
         body = {"file": body}
     return _fill(NodeSpec, body, where, name)
 
@@ -207,7 +208,7 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
     if flat["edge_type"] is None:
         if flat["num_nodes"] is not None:
             node_options["num_nodes"] = flat["num_nodes"]
-        body = flat["nodes"] or {}
+        body = {} if flat["nodes"] is None else flat["nodes"]
         body = body if isinstance(body, Mapping) else {"file": body}
         node = parse_node({**body, **node_options}, "nodes", "convert")
         node.attrs |= attrs
@@ -226,7 +227,8 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
         if end not in result:
             there = " or ".join(f"{each}.{name}" for each in result)
             raise ValueError(f"node_attrs names {name!r}, but no node type: expected {there}")
-        result[end].attrs[attr] = attr if value == name else value  # a bare name is its column
+        is_bare = isinstance(value, str) and value == name  # and its column is called so
+        result[end].attrs[attr] = attr if is_bare else value
     return GraphSpec(result, [edge])
 
 

@@ -1,0 +1,216 @@
+"""What people have in hand in Python: tables, sparse matrices, and graphs of other libraries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import chunks
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+from convert_support import edges_of
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+
+pytestmark = chunks.both
+
+ROWS = [("a", "x", 1.0), ("b", "y", 2.0), ("a", "y", 3.0)]
+RATES = ("user", "rates", "item")
+
+
+def frames() -> list[Any]:
+    """The same table as every library has it that is installed."""
+    columns = {
+        name: list(values) for name, values in zip("uir", zip(*ROWS, strict=True), strict=True)
+    }
+    table = pa.table(columns)
+    found = [table, table.to_batches()[0], pa.concat_tables([table[:2], table[2:]])]
+    found.append(table.set_column(0, "u", table["u"].dictionary_encode()))
+    for library in ("pandas", "polars"):
+        try:
+            found.append(__import__(library).DataFrame(columns))
+        except ImportError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("frame", frames(), ids=lambda frame: type(frame).__module__)
+def test_tables(tmp_path: Path, frame: Any) -> None:
+    summary = gz.convert(frame, tmp_path / "s", edge_type=RATES, edge_attrs={"w": "r"})
+    assert edges_of(tmp_path / "s", RATES, "w") == ROWS
+    assert summary.what == f"table in memory ({type(frame).__name__})"
+    with pytest.raises(InputError, match=r"<\w+>: columns: found u, i, r, expected a column 'q'"):
+        gz.convert(frame, tmp_path / "t", edge_attrs=["q"])
+
+
+def test_tables_of_nodes(tmp_path: Path) -> None:
+    edges = pa.table({"src": [1, 2], "dst": [2, 3]})
+    nodes = pa.table({"id": [3, 1, 2], "age": [30, None, 20]})
+    with pytest.raises(
+        InputError, match=r"<Table>: row 1, column 'age': found null, expected a va"
+    ):
+        gz.convert(edges, tmp_path / "s", nodes=nodes, node_attrs=["age"])
+    gz.convert(edges, tmp_path / "s", nodes=nodes, node_attrs=["age"], fill={"age": -1})
+    store = gz.open(tmp_path / "s")
+    assert store.ids().tolist() == [3, 1, 2]
+    assert store.data().age.tolist() == [30, -1, 20]
+    labels = pa.table({"y": [7, 8, 9], "id": [2, 3, 1]})
+    gz.convert(edges, tmp_path / "t", node_attrs={"y": labels})
+    assert gz.open(tmp_path / "t").data().y.tolist() == [9, 7, 8]
+    spec = {"edges": [{"type": "a,to,a", "file": edges}], "nodes": {"a": {"file": nodes}}}
+    gz.convert(spec, tmp_path / "u")
+    assert gz.open(tmp_path / "u").ids("a").tolist() == [3, 1, 2]
+
+
+def test_an_index_of_pandas_joins(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    edges = pandas.DataFrame({"src": ["a", "b"], "dst": ["b", "c"]})
+    labels = pandas.DataFrame({"id": ["c", "a", "b"], "y": [2, 0, 1]}).set_index("id")["y"]
+    gz.convert(edges, tmp_path / "s", node_attrs={"y": labels})
+    assert gz.open(tmp_path / "s").data().y.tolist() == [0, 1, 2]
+    gz.convert((edges.src, edges.dst), tmp_path / "t", node_attrs={"y": labels})
+    assert edges_of(tmp_path / "t") == [("a", "b"), ("b", "c")]
+
+
+def matrices() -> list[Any]:
+    dense = np.array([[0, 2, 0], [0, 0, 3], [4, 0, 5]], np.float32)
+    found: list[Any] = [
+        getattr(sp, f"{kind}_matrix")(dense) for kind in ("csr", "csc", "coo", "lil")
+    ]
+    found.append(sp.csr_array(dense))
+    tensor = torch.from_numpy(dense)
+    return [*found, tensor.to_sparse(), tensor.to_sparse_csr(), tensor.to_sparse_csc()]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support:UserWarning")
+@pytest.mark.parametrize("number", range(8))
+def test_sparse_matrices(tmp_path: Path, number: int) -> None:
+    matrix = matrices()[number]
+    summary = gz.convert(matrix, tmp_path / "s")
+    found = sorted(edges_of(tmp_path / "s", None, "edge_weight"))
+    assert found == [(0, 1, 2), (1, 2, 3), (2, 0, 4), (2, 2, 5)]
+    assert summary.what.startswith("sparse matrix in memory")
+    x = torch.tensor([[0, 2, 0], [0, 0, 3], [4, 0, 5]]).float()
+    gz.convert(matrix, tmp_path / "t", node_attrs={"x": matrix}, skip=["edge_weight"])
+    data = gz.open(tmp_path / "t").data()
+    assert torch.equal(data.x[:], x)
+    assert "edge_weight" not in data
+    gz.convert(matrix, tmp_path / "u", edge_attrs={"edge_weight": np.arange(4)})
+    assert gz.open(tmp_path / "u").data().edge_weight.dtype == torch.int64
+
+
+def test_matrices_of_two_kinds_of_nodes(tmp_path: Path) -> None:
+    matrix = sp.coo_matrix(([1, 2], ([0, 1], [4, 0])), shape=(2, 6))
+    with pytest.raises(InputError, match="2 rows and 6 columns, expected as many columns as rows"):
+        gz.convert(matrix, tmp_path / "s")
+    summary = gz.convert(matrix, tmp_path / "s", edge_type=RATES)
+    assert {name: node.num_nodes for name, node in summary.nodes.items()} == {"user": 2, "item": 6}
+    assert edges_of(tmp_path / "s", RATES, "edge_weight") == [(0, 4, 1), (1, 0, 2)]
+
+
+def test_sparse_features_in_files(tmp_path: Path) -> None:
+    x = sp.random(40, 9, 0.3, format="csr", random_state=0, dtype=np.float32)
+    sp.save_npz(tmp_path / "x.npz", x)
+    parts = {f"feat_{part}": getattr(x, part) for part in ("indptr", "indices", "data", "shape")}
+    edges = np.array([[0, 1, 39], [1, 2, 0]])
+    np.savez_compressed(tmp_path / "g.npz", edge_index=edges, **parts)
+    sources = {"x": tmp_path / "x.npz", "z": f"{tmp_path}/g.npz:feat"}
+    summary = gz.convert(tmp_path / "g.npz", tmp_path / "s", node_attrs=sources)
+    data = gz.open(tmp_path / "s").data()
+    for name in sources:
+        assert np.array_equal(data[name][:].numpy(), x.toarray())
+    assert summary.notes == []
+    parts["feat_indices"] = parts["feat_indices"] + 3
+    np.savez(tmp_path / "g.npz", edge_index=edges, **parts)
+    with pytest.raises(
+        InputError, match=r"g\.npz: sparse matrix: found \d+, expected a column of 0…8"
+    ):
+        gz.convert(edges, tmp_path / "t", node_attrs={"x": f"{tmp_path}/g.npz:feat"})
+    parts["feat_indptr"] = parts["feat_indptr"][::-1]
+    np.savez(tmp_path / "g.npz", edge_index=edges, **parts)
+    with pytest.raises(InputError, match=r"expected pointers from 0 ascending"):
+        gz.convert(edges, tmp_path / "t", node_attrs={"x": f"{tmp_path}/g.npz:feat"})
+
+
+def test_networkx(tmp_path: Path) -> None:
+    graph = nx.Graph(name="a graph")
+    graph.add_edge("a", "b", weight=2.0, kind="x")
+    graph.add_edge("b", "c", weight=1.5)
+    graph.add_node("d")
+    nx.set_node_attributes(graph, {"a": [0.5, 1.0], "b": [2, 3], "c": [4, 5], "d": [6, 7]}, "x")
+    summary = gz.convert(graph, tmp_path / "s")
+    found = sorted(edges_of(tmp_path / "s", None, "weight"))
+    assert found == [("a", "b", 2), ("b", "a", 2), ("b", "c", 1.5), ("c", "b", 1.5)]
+    data = gz.open(tmp_path / "s").data()
+    assert data.x.tolist() == [[0.5, 1], [2, 3], [4, 5], [6, 7]]
+    assert summary.notes == ["of edges not taken, being no numbers: kind"]
+    assert summary.what == "NetworkX Graph"
+
+    nx.set_node_attributes(graph, {"a": 1}, "y")
+    with pytest.raises(
+        InputError, match=r"column 'y': found null, expected a value\. To fill it, pa"
+    ):
+        gz.convert(graph, tmp_path / "t")
+    gz.convert(graph, tmp_path / "t", fill={"y": -1})
+    assert gz.open(tmp_path / "t").data().y.tolist() == [1, -1, -1, -1]
+    with pytest.raises(
+        ValueError, match="src: not an option here, because a NetworkX Graph brings"
+    ):
+        gz.convert(graph, tmp_path / "u", src="a")
+
+
+def test_networkx_of_other_kinds(tmp_path: Path) -> None:
+    graph = nx.MultiDiGraph([(3, 1), (3, 1), (1, 3)])
+    gz.convert(graph, tmp_path / "s")
+    assert edges_of(tmp_path / "s") == [(3, 1), (3, 1), (1, 3)]
+    assert gz.open(tmp_path / "s").ids().tolist() == [3, 1]
+    for node in ((0, 1), 1.5, "a"):
+        with pytest.raises(
+            InputError, match=r"nodes: found .*, expected integers, or strings, for al"
+        ):
+            gz.convert(nx.Graph([(0, node)]), tmp_path / "t")
+
+
+class Views(dict[Any, Any]):
+    """``graph.edges`` of DGL: a function, and data by type."""
+
+    def __call__(self, etype: Any) -> Any:
+        return self[etype].ends
+
+
+def dgl(edges: dict[Any, torch.Tensor], sizes: dict[str, int], **data: Any) -> Any:
+    """What acts as ``DGLGraph`` does, as far as it is looked at."""
+    views = {name: SimpleNamespace(ends=tuple(ends), data={}) for name, ends in edges.items()}
+    nodes = {name: SimpleNamespace(data=data.get(name, {})) for name in sizes}
+    for name, values in data.get("edata", {}).items():
+        views[name].data = values
+    return SimpleNamespace(
+        ntypes=list(sizes),
+        canonical_etypes=list(edges),
+        num_nodes=sizes.__getitem__,
+        nodes=nodes,
+        edges=Views(views),
+    )
+
+
+def test_dgl(tmp_path: Path) -> None:
+    cites = ("_N", "_E", "_N")
+    ends = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    of_nodes = {"feat": torch.ones(4, 2), "label": torch.arange(4), "train_mask": torch.ones(4) > 0}
+    graph = dgl({cites: ends}, {"_N": 4}, _N=of_nodes, edata={cites: {"feat": torch.arange(3)}})
+    gz.convert(graph, tmp_path / "s")
+    data = gz.open(tmp_path / "s").data()
+    assert (data.num_nodes, data.x.shape, data.y.tolist()) == (4, (4, 2), [0, 1, 2, 3])
+    assert data.train_mask.all()
+    assert edges_of(tmp_path / "s", None, "edge_attr") == [(0, 1, 0), (1, 2, 1), (2, 0, 2)]
+
+    graph = dgl({RATES: ends, ("item", "is", "item"): ends}, {"user": 3, "item": 5})
+    summary = gz.convert(graph, tmp_path / "t")
+    assert edges_of(tmp_path / "t", RATES) == [(0, 1), (1, 2), (2, 0)]
+    assert summary.nodes["item"].num_nodes == 5
