@@ -127,6 +127,18 @@ std::unique_ptr<Batch> wait(Pipeline& pipeline, double timeout) {
   }
 }
 
+// One that Python has dropped: other threads go on while its own end.
+class OwnedPipeline : public Pipeline {
+ public:
+  using Pipeline::Pipeline;
+  OwnedPipeline(const OwnedPipeline&) = delete;
+  OwnedPipeline& operator=(const OwnedPipeline&) = delete;
+  ~OwnedPipeline() {
+    const nb::gil_scoped_release released;
+    close();
+  }
+};
+
 }  // namespace
 
 void init_pipeline(nb::module_& m) {
@@ -235,12 +247,12 @@ void init_pipeline(nb::module_& m) {
                   "key: int, num_threads: int = 0, number: int = 0) -> Batch"),
           "One batch, the `number`th of its epoch, made at once by the caller.");
 
-  nb::class_<Pipeline>(m, "Pipeline", nb::is_weak_referenceable(),
-                       "Batches made ahead by threads, in the order asked for.")
+  nb::class_<OwnedPipeline>(m, "Pipeline", nb::is_weak_referenceable(),
+                            "Batches made ahead by threads, in the order asked for.")
       .def(nb::init<int, std::int64_t>(), "num_threads"_a, "max_bytes"_a)
       .def(
           "submit",
-          [](Pipeline& self, std::shared_ptr<const Recipe> recipe, const SeedArrays& seeds,
+          [](OwnedPipeline& self, std::shared_ptr<const Recipe> recipe, const SeedArrays& seeds,
              std::uint64_t key, std::uint64_t number, std::uint64_t ticket) {
             self.submit(std::move(recipe), request_of(seeds, {key, number}), ticket);
           },
@@ -251,7 +263,7 @@ void init_pipeline(nb::module_& m) {
           "`ticket`: above `newest`; 0 is the one after it.")
       .def(
           "next",
-          [](Pipeline& self, double timeout) -> std::optional<TensorBatch> {
+          [](OwnedPipeline& self, double timeout) -> std::optional<TensorBatch> {
             const std::unique_ptr<Batch> batch = wait(self, timeout);
             if (batch == nullptr) return std::nullopt;
             return TensorBatch::of(std::move(*batch));

@@ -145,6 +145,9 @@ class BatchIterator(_BaseDataLoaderIter):
     gives the same one. Only an error of a batch's own, in its sampler, its making or its transform,
     takes its place, as in PyG; see :func:`~pyg_graphzero.loader.steady.is_struck`. One thread at a
     time may ask.
+
+    One that is dropped unfinished ends its threads as its pipeline is freed, and its quota is no
+    more. It has no ``__del__``: an exception that strikes in one is printed, and lost.
     """
 
     def __init__(self, loader: Any, hooks: Hooks) -> None:
@@ -301,14 +304,6 @@ class BatchIterator(_BaseDataLoaderIter):
         if pipeline is None or pipeline.orphaned or turn.is_early:
             return False
         return pipeline.oldest == turn.ticket and pipeline.is_ready
-
-    def __del__(self) -> None:
-        # Unfinished: nobody wants what is under way.
-        pipeline = getattr(self, "_pipeline", None)
-        if pipeline is not None:
-            pipeline.close()
-        if getattr(self, "_quota", None) is not None:
-            self._give_back()
 
     def _made(self, request: Request, ticket: int) -> _core.Batch | None:
         """The batch of the oldest turn, as the engine gives it; None where it takes too long."""

@@ -264,18 +264,15 @@ def sampled_batches(
         num_threads: How many threads.
         max_bytes: What finished ones that wait may take.
     """
-    pipeline = _core.Pipeline(num_threads, max_bytes)
-    try:
-        while True:
-            for seeds, key in islice(requests, max(0, _AHEAD * num_threads - pipeline.num_pending)):
-                pipeline.submit(recipe, seeds, key)
-            if pipeline.num_pending == 0:
-                return
-            batch = pipeline.next()
-            assert batch is not None  # without a timeout it waits
-            yield batch
-    finally:
-        pipeline.close()
+    pipeline = _core.Pipeline(num_threads, max_bytes)  # its threads end when it is freed
+    while True:
+        for seeds, key in islice(requests, max(0, _AHEAD * num_threads - pipeline.num_pending)):
+            pipeline.submit(recipe, seeds, key)
+        if pipeline.num_pending == 0:
+            return
+        batch = pipeline.next()
+        assert batch is not None  # without a timeout it waits
+        yield batch
 
 
 def larger(a: BatchSize, b: BatchSize) -> BatchSize:

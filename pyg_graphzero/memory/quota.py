@@ -69,8 +69,9 @@ class EpochQuotas:
 
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
-        # Weakly: nobody gives back the quota of an epoch that failed to begin.
+        # Weakly: nobody gives back the quota of an epoch that failed to begin, or was dropped.
         self._under_way: WeakSet[EpochQuota] = WeakSet()
+        self._shares = 1
         self.windows = _core.WindowRoom(plan.window, plan.windows)
 
     def __len__(self) -> int:
@@ -84,7 +85,7 @@ class EpochQuotas:
         each = plan.batches // plan.ready
         quota = EpochQuota(self, max(1, num_workers), ready, int(ready * each * size), size)
         self._under_way.add(quota)
-        self.windows.divide_among(len(self))
+        self._divide()
         for other in others:
             if other.pipeline is not None:
                 other.pipeline.give_up_windows()
@@ -92,6 +93,7 @@ class EpochQuotas:
 
     def ahead(self, quota: EpochQuota) -> int:
         """How far one may be ahead now."""
+        self._divide()
         window, number = self._plan.window, len(self)
         total = costs.WINDOWS_AHEAD * window
         most = total // number if number > 1 else total - window // _SPARE
@@ -103,4 +105,10 @@ class EpochQuotas:
         """Leaves what a quota had to the others."""
         if quota in self._under_way:
             self._under_way.discard(quota)
-            self.windows.divide_among(len(self))
+            self._divide()
+
+    def _divide(self) -> None:
+        """Has each of those under way read into its part of the windows."""
+        if len(self) != self._shares:
+            self._shares = len(self)
+            self.windows.divide_among(self._shares)

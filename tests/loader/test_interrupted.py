@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -225,6 +227,33 @@ def test_a_sampler_that_is_cut_short_is_no_end_of_the_epoch():
         signal.signal(signal.SIGINT, before)
     with pytest.raises(RuntimeError, match="this epoch cannot go on: an exception struck inside"):
         next(iterator)
+
+
+def test_nothing_is_lost_where_an_epoch_is_given_up(monkeypatch):
+    """Python prints an exception that strikes in a finalizer, and goes on as if there were none."""
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    data = Data(x=torch.zeros(50_000, 32), edge_index=torch.randint(0, 50_000, (2, 500_000)))
+    loader = NeighborLoader(data, [15, 10], batch_size=5000, num_workers=2)
+
+    def give_up():
+        iterator = iter(loader)
+        next(iterator)
+        signal.setitimer(signal.ITIMER_REAL, 0.003)
+        del iterator  # its threads are in the middle of a batch, and end after it
+        time.sleep(2)
+
+    def handler(number, frame):
+        raise Struck
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for _ in range(8):
+            with pytest.raises(Struck):
+                give_up()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not lost
 
 
 def test_a_batch_is_not_asked_for_within_another():
