@@ -467,4 +467,4 @@ def text_bytes(words: Any) -> tuple[Tensor, Tensor]:
     part = torch.empty(0, dtype=torch.uint8)
     if end > begin:
         part = from_dlpack(pa.Array.from_buffers(pa.uint8(), end, [None, text]))[begin:]
-    return torch.from_numpy(bounds - np.int64(begin)), part
+    return torch.from_numpy(bounds.astype(np.int64) - begin), part

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 
 from pyg_graphzero.store.rows import MappedRows, Rows
@@ -189,6 +190,14 @@ class Dtypes:
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 # Makes the error for one bad value: (row, found, expected) -> InputError.
 Fail = Callable[[int, str, str], InputError]
+
+
+def dtype_of(kind: pa.DataType) -> torch.dtype:
+    """The dtype of an Arrow column of numbers or booleans."""
+    # Not by to_pandas_dtype(), which is there only beside pandas before Arrow 26.
+    names = {"halffloat": "float16", "float": "float32", "double": "float64"}
+    found: torch.dtype = getattr(torch, names.get(str(kind), str(kind)))
+    return found
 
 
 def as_tensor(value: Array) -> torch.Tensor:

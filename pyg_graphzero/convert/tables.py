@@ -24,7 +24,7 @@ from pyg_graphzero.store.rows import SLAB_BYTES, Rows
 from pyg_graphzero.util.reading import reading
 
 from ..errors import InputError
-from .options import Fill, as_tensor, fill_hint, filled_dtype
+from .options import Fill, as_tensor, dtype_of, fill_hint, filled_dtype
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TABLE_SUFFIXES = (*PARQUET_SUFFIXES, ".arrow", ".feather", ".ipc")
@@ -288,7 +288,7 @@ class ColumnRows(Rows):
                 str(kind),
                 "numbers, booleans, times or lists of numbers",
             )
-        return torch.from_numpy(np.empty(0, kind.to_pandas_dtype())).dtype
+        return dtype_of(kind)
 
     def read(self, begin: int, end: int) -> Tensor:
         """See :meth:`Rows.read`."""

@@ -31,7 +31,7 @@ from ..errors import InputError
 from .blocks import Block, Places, clean, line_label, needs_cleaning, read_blocks, rows_of
 from .dialect import BLANKS, NUMBER, Dialect
 from .faults import Faults, MakeError
-from .options import Fill, as_tensor, cast, fill_hint
+from .options import Fill, as_tensor, cast, dtype_of, fill_hint
 
 # Each has a block in memory, as bytes and as columns.
 _MAX_THREADS = 4
@@ -104,8 +104,7 @@ class Column:
 
     def empty(self, output: Output) -> Tensor:
         """No values, in the dtype that they would have."""
-        values = torch.from_numpy(np.empty(0, self.kind.arrow.to_pandas_dtype()))
-        return values if output.dtype is None else values.to(output.dtype)
+        return torch.empty(0, dtype=output.dtype or dtype_of(self.kind.arrow))
 
 
 Columns = Mapping[int, Column]  # by position
