@@ -3,6 +3,8 @@
 #   make demo       convert a real graph, train on it from disk, compare with stock PyG
 #   make test       build and run the tests
 #   make test-all   those too that take long: kills, benchmarks, examples
+#   make test-oldest, test-newest
+#                   with the lowest versions of all that pyproject.toml declares, with the newest
 #   make lint       ruff, clang-format, mypy, and the committed stub
 #   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
@@ -28,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Which tests; see the markers in pyproject.toml.
 TESTS ?= not long
 
-.PHONY: demo test test-all lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock clean
+.PHONY: demo test test-all test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -39,6 +41,21 @@ test: $(VENV)/.tools cpptest
 
 test-all:
 	$(MAKE) test TESTS="long or not long"
+
+# Each in an environment of its own below build/; with the torch of the package index, which brings
+# CUDA, that is some 5 GB.
+OLDEST_PYTHON ?= python3.10
+test-oldest:
+	$(MAKE) versions VENV=build/oldest PYTHON=$(OLDEST_PYTHON) ALLOWED=constraints-oldest.txt
+
+test-newest:
+	$(MAKE) versions VENV=build/newest ALLOWED=/dev/null
+
+versions:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q --upgrade --upgrade-strategy eager \
+	  -c $(ALLOWED) -C build-dir=$(VENV)/engine -e '.[test]'
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "$(TESTS)"
 
 lint: $(VENV)/.tools
 	$(BIN)/ruff check .

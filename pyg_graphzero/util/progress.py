@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from tqdm import TqdmWarning
+from tqdm import tqdm as plain_bar
 
 _DELAY_SECONDS = 2.0
 
@@ -35,12 +39,7 @@ class Progress:
             total: Amount of work, in ``unit``; ``None`` if unknown.
             unit: What is counted: bytes or ``"edges"``.
         """
-        # Not before: in a notebook it looks for widgets, and warns if there are none.
-        if self.enabled:
-            from tqdm.auto import tqdm
-        else:
-            from tqdm import tqdm
-
+        tqdm = _kind_of_bar() if self.enabled else plain_bar
         bar = tqdm(
             total=total,
             desc=title,
@@ -55,6 +54,14 @@ class Progress:
             yield bar
         finally:
             bar.close()
+
+
+def _kind_of_bar() -> Any:
+    """A bar such as this place has: a widget, or text where there are no widgets."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # that there are none
+        from tqdm.auto import tqdm
+    return tqdm
 
 
 def _in_notebook() -> bool:

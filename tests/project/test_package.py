@@ -16,6 +16,11 @@ import pytest
 import pyg_graphzero as gz
 from pyg_graphzero import _core
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -84,6 +89,23 @@ def test_batches_have_the_type_of_the_graph(tmp_path):
     shown, errors, code = mypy.run(["--config-file", config, str(script)])
     assert (errors, code) == ("", 0), shown
     assert re.findall(r'script.py:(\d+): note: Revealed type is "script.Mine"', shown) == ["5", "7"]
+
+
+def test_the_oldest_versions_are_those_that_are_declared():
+    """What ``make test-oldest`` tries: a lower bound that nobody has tried is not declared."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = project["dependencies"] + project["optional-dependencies"]["test"]
+    lowest = (re.match(r"([\w-]+)>=([\d.]+)", each) for each in declared)
+    found = (
+        re.match(r"([\w-]+)==([\d.]+)", line)
+        for line in (ROOT / "constraints-oldest.txt").read_text().splitlines()
+        if not line.startswith("#")
+    )
+
+    def versions(matches):
+        return {each[1]: [*map(int, each[2].split(".")), 0, 0][:3] for each in matches}
+
+    assert versions(found) == versions(lowest)
 
 
 def test_one_module_for_every_python():
