@@ -444,13 +444,24 @@ class GatherPlan:
     def add_lookup(self, by: int, ids: RowTable, paged: int = -1, column: int = 0) -> int:
         """One more list: items of a column of int32 or int64; its number."""
 
-    def add_column(self, by: int, table: RowTable, paged: int = -1, column: int = 0) -> int:
+    def add_column(self, by: int, table: RowTable, paged: int = -1, column: int = 0, inner_of: int = -1) -> int:
         """
-        One more column: rows of a table; its number. With the number of `paged` rows, they come from there, and the table says what becomes of them.
+        One more column: rows of a table; its number. With the number of `paged` rows, they come from there, and the table says what becomes of them. `inner_of`: a node type, of whose nodes only those that were sampled before the last hop.
         """
 
-    def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> Gathered:
-        """Looks up and gathers for a batch that brings these lists."""
+    def add_sum(self, by: int, table: RowTable, edges: int, to: int, is_mean: bool = False, paged: int = -1, column: int = 0) -> int:
+        """
+        One more column: sums of a table's rows of float32, or means, over the edges of a type that lead to such nodes of type `to`; its number.
+        """
+
+    @property
+    def needs_hops(self) -> bool:
+        """Whether it has columns of that kind."""
+
+    def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0, inner: Sequence[int] = [], edges: Sequence[tuple[torch.Tensor, torch.Tensor]] = []) -> Gathered:
+        """
+        Looks up and gathers for a batch that brings these lists; `inner` and `edges` (sources, destinations) for a plan that goes by hops.
+        """
 
 def gather_rows(table: RowTable, index: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], out: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')], num_threads: int = 0) -> None:
     """

@@ -2,6 +2,7 @@
 #include "bindings/gathered.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -47,7 +48,7 @@ RowTable encoded_rows(const ByteRows& stored, Encoding encoding,
         "table: expected whole items, and for int8 a scale and a zero_point for each of a row");
   }
   rows.row_bytes = items * static_cast<std::int64_t>(sizeof(float));
-  rows.decode = kernels(encoding).decode;
+  rows.encoding = &kernels(encoding);
   if (scale) rows.scale = scale->data();
   if (zero_point) rows.zero_point = zero_point->data();
   return rows;
@@ -176,31 +177,55 @@ void init_gather(nb::module_& m) {
       .def(
           "add_column",
           [](GatherPlan& self, std::size_t by, const HeldTable& table, int paged,
-             std::size_t column) {
+             std::size_t column, int inner_of) {
             self.columns.push_back(source_of(self, by, table, paged, column));
+            self.columns.back().inner_of = inner_of;
             self.owners.push_back(table.owner);
             return self.columns.size() - 1;
           },
-          "by"_a, "table"_a, "paged"_a = -1, "column"_a = 0,
+          "by"_a, "table"_a, "paged"_a = -1, "column"_a = 0, "inner_of"_a = -1,
           "One more column: rows of a table; its number. With the number of `paged` rows, they "
-          "come "
-          "from there, and the table says what becomes of them.")
+          "come from there, and the table says what becomes of them. `inner_of`: a node type, of "
+          "whose nodes only those that were sampled before the last hop.")
+      .def(
+          "add_sum",
+          [](GatherPlan& self, std::size_t by, const HeldTable& table, std::size_t edges,
+             std::size_t to, bool is_mean, int paged, std::size_t column) {
+            if (table.rows.encoding == nullptr && table.rows.row_bytes % 4 != 0) {
+              throw std::invalid_argument("table: expected rows of float32");
+            }
+            self.columns.push_back(source_of(self, by, table, paged, column));
+            self.columns.back().sum = {edges, to, is_mean};
+            self.owners.push_back(table.owner);
+            return self.columns.size() - 1;
+          },
+          "by"_a, "table"_a, "edges"_a, "to"_a, "is_mean"_a = false, "paged"_a = -1, "column"_a = 0,
+          "One more column: sums of a table's rows of float32, or means, over the edges of a type "
+          "that lead to such nodes of type `to`; its number.")
+      .def_prop_ro("needs_hops", &GatherPlan::needs_hops, "Whether it has columns of that kind.")
       .def(
           "gather",
-          [](const GatherPlan& self, const std::vector<Int64Array>& lists, int num_threads) {
+          [](const GatherPlan& self, const std::vector<Int64Array>& lists, int num_threads,
+             const std::vector<std::int64_t>& inner,
+             const std::vector<std::pair<Int64Array, Int64Array>>& edges) {
             std::vector<std::span<const std::int64_t>> spans;
             for (const Int64Array& list : lists) spans.push_back(as_span(list));
+            SampledHops hops{inner, {}};
+            for (const auto& [src, dst] : edges) hops.edges.push_back({as_span(src), as_span(dst)});
             Gathered gathered;
             {
               const nb::gil_scoped_release released;
-              gathered = gather_lists(self, spans, num_threads);
+              gathered = gather_lists(self, spans, num_threads, hops);
             }
             return GatheredTensors::of(std::move(gathered));
           },
-          "lists"_a, "num_threads"_a = 0,
-          nb::sig("def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0) -> "
-                  "Gathered"),
-          "Looks up and gathers for a batch that brings these lists.");
+          "lists"_a, "num_threads"_a = 0, "inner"_a = std::vector<std::int64_t>(),
+          "edges"_a = std::vector<std::pair<Int64Array, Int64Array>>(),
+          nb::sig("def gather(self, lists: Sequence[torch.Tensor], num_threads: int = 0, inner: "
+                  "Sequence[int] = [], edges: Sequence[tuple[torch.Tensor, torch.Tensor]] = []) "
+                  "-> Gathered"),
+          "Looks up and gathers for a batch that brings these lists; `inner` and `edges` (sources, "
+          "destinations) for a plan that goes by hops.");
   m.def(
       "gather_rows",
       [](const HeldTable& table, const Int64Array& index, const MutableByteRows& out,

@@ -55,11 +55,11 @@ void copy_narrow(const RowTable& table, const std::int64_t* index, std::int64_t 
 
 void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
                std::byte* out) {
-  if (table.decode != nullptr) {
+  if (table.encoding != nullptr) {
     const std::int64_t items = table.row_bytes / static_cast<std::int64_t>(sizeof(float));
     return for_rows(table, index, count, out, table.row_bytes,
                     [&](const std::byte* from, std::byte* to) {
-                      table.decode(from, items, table.scale, table.zero_point, to);
+                      table.encoding->decode(from, items, table.scale, table.zero_point, to);
                     });
   }
   switch (table.row_bytes) {

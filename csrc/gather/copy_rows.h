@@ -15,7 +15,7 @@ struct RowTable {
   std::int64_t row_bytes;   // of a row in the batch
   std::int64_t row_stride;  // bytes from one row to the next
   // Null where rows are stored as batches have them; otherwise they are decoded to float32 by this.
-  DecodeItems decode = nullptr;
+  const EncodingKernels* encoding = nullptr;
   const float* scale = nullptr;
   const float* zero_point = nullptr;
   // From this row on, rows lie one behind the other at `rest`. Null: all of them are at `data`.

@@ -8,6 +8,7 @@
 
 #include "arrays/parallel.h"
 #include "base/errors.h"
+#include "gather/sum_rows.h"
 #include "io/fault_guard.h"
 #include "io/mapping.h"
 
@@ -15,6 +16,8 @@ namespace gz {
 namespace {
 
 constexpr std::int64_t kPrefetchAhead = 16;
+// Destinations whose sums a thread makes at a time.
+constexpr std::int64_t kSumGrain = 256;
 
 void check_index(std::span<const std::int64_t> index, std::int64_t begin, std::int64_t end,
                  std::int64_t num_rows) {
@@ -46,7 +49,9 @@ struct Target {
 // Those by one index list together, range by range: a range's indices are read from memory once.
 void gather_targets(std::span<Target> targets, int threads) {
   renew_guard();
-  const auto by = [](const Target& target) { return target.index.data(); };
+  const auto by = [](const Target& target) {
+    return std::pair{target.index.data(), target.index.size()};
+  };
   std::stable_sort(targets.begin(), targets.end(),
                    [&](const Target& a, const Target& b) { return std::less{}(by(a), by(b)); });
   for (auto first = targets.begin(); first != targets.end();) {
@@ -69,6 +74,33 @@ void gather_targets(std::span<Target> targets, int threads) {
                  });
     first = last;
   }
+}
+
+// How many nodes of a type were sampled before the last hop.
+std::size_t inner_of(const SampledHops& hops, int type, std::size_t num_nodes) {
+  const std::int64_t count = hops.inner.at(static_cast<std::size_t>(type));
+  if (count < 0 || static_cast<std::size_t>(count) > num_nodes) {
+    throw std::invalid_argument("inner: found " + std::to_string(count) + " of " +
+                                std::to_string(num_nodes) + " nodes, expected that many or fewer");
+  }
+  return static_cast<std::size_t>(count);
+}
+
+// Sums over the in-edges of every destination, ranges of destinations by turns.
+void gather_sums(const RowTable& table, std::span<const std::int64_t> index, const InEdges& edges,
+                 bool is_mean, std::byte* out, int threads) {
+  renew_guard();
+  parallel_for(std::ssize(index), grain_for(8), threads, [&](std::int64_t begin, std::int64_t end) {
+    check_index(index, begin, end, table.num_rows);
+  });
+  const std::int64_t num_dst = edges.num_dst();
+  const std::int64_t* const bounds = edges.bounds.data();
+  parallel_for(num_dst, kSumGrain, threads, [&](std::int64_t begin, std::int64_t end) {
+    check_index(edges.src, bounds[begin], bounds[end], std::ssize(index));
+    guarded([&] {
+      sum_rows(table, index.data(), edges, begin, end, is_mean, out + begin * table.row_bytes);
+    });
+  });
 }
 
 // Raises FormatError unless all ids are rows of `table`, which they were read from.
@@ -114,7 +146,7 @@ void check_id_column(const RowTable& table) {
 }
 
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> given,
-                int threads, const WindowPart& part) {
+                int threads, const WindowPart& part, const SampledHops& hops) {
   if (given.size() != plan.num_lists ||
       part.windows.size() != (plan.reads() ? plan.paged.size() : 0)) {
     throw std::invalid_argument("gather: found " + std::to_string(given.size()) +
@@ -140,7 +172,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
     RowTable table = plan.paged[p].is_loaded ? rows.table(source.column)
                                              : rows.table(source.column, part.windows[p]);
     table.row_bytes = source.table.row_bytes;
-    table.decode = source.table.decode;
+    table.encoding = source.table.encoding;
     table.scale = source.table.scale;
     table.zero_point = source.table.zero_point;
     return std::pair{table, places[p].span()};
@@ -156,25 +188,36 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   }
   std::vector<Target> targets;
   for (const GatherPlan::Source& source : plan.columns) {
-    const auto [table, by] = resolve(source);
-    out.columns.push_back(
-        {Buffer<std::byte>(std::ssize(by) * table.row_bytes, plan.locked), table.row_bytes});
-    targets.push_back({table, by, out.columns.back().rows.data()});
+    auto [table, by] = resolve(source);
+    const auto make = [&](std::int64_t num_rows) {
+      out.columns.push_back(
+          {Buffer<std::byte>(num_rows * table.row_bytes, plan.locked), table.row_bytes});
+      return out.columns.back().rows.data();
+    };
+    if (source.sum) {
+      const auto [edge_type, to, is_mean] = *source.sum;
+      const SampledHops::Edges& sampled = hops.edges.at(edge_type);
+      const InEdges edges = in_edges(sampled.src, sampled.dst, hops.inner.at(to));
+      gather_sums(table, by, edges, is_mean, make(edges.num_dst()), threads);
+      continue;
+    }
+    if (source.inner_of >= 0) by = by.first(inner_of(hops, source.inner_of, by.size()));
+    targets.push_back({table, by, make(std::ssize(by))});
   }
   gather_targets(targets, threads);
   return out;
 }
 
 Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
-                      int threads) {
+                      int threads, const SampledHops& hops) {
   std::vector<RowWindow> windows;
-  if (!plan.reads()) return gather(plan, lists, threads);
+  if (!plan.reads()) return gather(plan, lists, threads, {}, hops);
   for (const auto& [by, rows, is_loaded] : plan.paged) {
     const IdList wanted[] = {lists[by]};
     windows.push_back(rows->read(wanted, 0));
     if (windows.back().errors.front()) std::rethrow_exception(windows.back().errors.front());
   }
-  return gather(plan, lists, threads, {windows, 0});
+  return gather(plan, lists, threads, {windows, 0}, hops);
 }
 
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,

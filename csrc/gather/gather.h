@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,12 +23,20 @@ void check_id_column(const RowTable& table);
 // What to gather for every batch: columns of tables, each by one of the batch's index lists.
 struct GatherPlan {
   // A table in memory; or a column of paged rows, of which `table` says only what becomes of them:
-  // row_bytes, decode, scale and zero_point.
+  // row_bytes, encoding, scale and zero_point.
   struct Source {
     std::size_t by;  // number of a list
     RowTable table;
     int paged = -1;  // number of the paged rows, which then go by the same list
     std::size_t column = 0;
+    int inner_of = -1;  // a node type: only of its nodes that were sampled before the last hop
+    // In place of rows, sums or means of them over in-edges: see SumOver.
+    struct SumOver {
+      std::size_t edges;  // number of an edge type: leads from the nodes of list `by`
+      std::size_t to;     // the node type it leads to; sums are of inner nodes
+      bool is_mean;
+    };
+    std::optional<SumOver> sum = std::nullopt;
   };
   struct Paged {
     std::size_t by;
@@ -44,6 +53,12 @@ struct GatherPlan {
   bool locked = false;                               // rows go to page-locked memory
   std::vector<std::shared_ptr<const void>> owners;   // keep the tables alive
 
+  // Whether batches must say what they know of their hops.
+  bool needs_hops() const noexcept {
+    return std::any_of(columns.begin(), columns.end(),
+                       [](const Source& source) { return source.inner_of >= 0 || source.sum; });
+  }
+
   // Whether there is something to read for batches.
   bool reads() const noexcept {
     return std::any_of(paged.begin(), paged.end(), [](const Paged& p) { return !p.is_loaded; });
@@ -59,6 +74,15 @@ struct Gathered {
   std::vector<Column> columns;              // [column]
 };
 
+// What a batch knows of its hops, for plans that ask for inner nodes or sums.
+struct SampledHops {
+  struct Edges {
+    std::span<const std::int64_t> src, dst;  // positions among nodes; by destination
+  };
+  std::vector<std::int64_t> inner;  // [node type]: nodes that were sampled before the last hop
+  std::vector<Edges> edges;         // [edge type]
+};
+
 // Where a batch finds what was read of a plan's paged rows.
 struct WindowPart {
   std::span<const RowWindow> windows;  // [paged]; none where the plan reads nothing
@@ -69,12 +93,12 @@ struct WindowPart {
 // std::out_of_range naming the first bad position of a list, and OsError when a table's file was
 // truncated under its map.
 Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
-                int threads, const WindowPart& part = {});
+                int threads, const WindowPart& part = {}, const SampledHops& hops = {});
 
 // The same for a batch that no window was read for: reads what it lacks first. Raises OsError where
 // that fails.
 Gathered gather_lists(const GatherPlan& plan, std::span<const std::span<const std::int64_t>> lists,
-                      int threads);
+                      int threads, const SampledHops& hops = {});
 
 // Copies row index[i] of `table` to out + i * row_bytes, for every i; otherwise as gather().
 void gather_rows(const RowTable& table, std::span<const std::int64_t> index, std::byte* out,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -40,6 +42,19 @@ std::vector<std::span<const std::int64_t>> index_lists(const Batch& batch) {
   for (const auto& nodes : batch.nodes) lists.push_back(nodes.span());
   for (const Batch::Edges& e : batch.edges) lists.push_back(e.slot.span());
   return lists;
+}
+
+SampledHops hops_of(const Batch& batch) {
+  SampledHops hops;
+  for (const std::vector<std::int64_t>& counts : batch.num_sampled_nodes) {
+    const auto last = counts.empty() ? counts.end() : std::prev(counts.end());
+    hops.inner.push_back(std::accumulate(counts.begin(), last, std::int64_t{0}));
+  }
+  for (const Batch::Edges& e : batch.edges) {
+    const std::span<const std::int64_t> both = e.index.span();
+    hops.edges.push_back({both.first(both.size() / 2), both.last(both.size() / 2)});
+  }
+  return hops;
 }
 
 // One of them, of a batch that is packed or not.
@@ -200,7 +215,8 @@ void gather_batch(const Recipe& recipe, Batch& batch, int threads) {
   const Clock::time_point begin = Clock::now();
   WindowPart part;
   if (batch.window != nullptr) part = {batch.window->rows, batch.place_in_window};
-  batch.gathered = gather(*recipe.plan, index_lists(batch), threads, part);
+  const SampledHops hops = recipe.plan->needs_hops() ? hops_of(batch) : SampledHops{};
+  batch.gathered = gather(*recipe.plan, index_lists(batch), threads, part, hops);
   batch.window.reset();
   batch.spent.clear();
   batch.gather_time = Clock::now() - begin;

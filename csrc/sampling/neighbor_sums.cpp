@@ -231,7 +231,8 @@ void NeighborSums::add(const Chunk& chunk, const std::byte* rows) const {
         }
       }
       const Edge& edge = chunk.begin[i];
-      add_(rows + edge.src * stride, items, column_.scale.data(), column_.zero_point.data(),
+      const std::byte* const row = rows + edge.src * stride;
+      add_(&row, 1, items, column_.scale.data(), column_.zero_point.data(),
            reinterpret_cast<std::byte*>(sums_ + edge.dst * items));
     }
   });

@@ -75,7 +75,7 @@ class NeighborSums {
   void add(const Chunk& chunk, const std::byte* rows) const;
 
   SummedColumn column_;
-  DecodeItems add_;
+  AddRows add_;
   float* sums_;
   int threads_;
   int chunk_bits_ = 0;

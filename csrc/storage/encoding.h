@@ -39,11 +39,15 @@ struct LossTile {
   Lanes<std::int64_t> count{}, clipped{};
 };
 
-// Decodes `count` items to out[0 … count - 1], or adds them to what is there. Neither side need be
-// aligned; `scale` and `zero_point` hold `count` numbers where the encoding has scales, and are not
-// looked at otherwise.
+// Decodes `count` items to out[0 … count - 1]. Neither side need be aligned; `scale` and
+// `zero_point` hold `count` numbers where the encoding has scales, and are not looked at otherwise.
 using DecodeItems = void (*)(const std::byte* items, std::int64_t count, const float* scale,
                              const float* zero_point, std::byte* out);
+
+// Decodes rows of `count` items and adds them to sums[0 … count - 1], one row after the other; the
+// rest as above.
+using AddRows = void (*)(const std::byte* const* rows, std::int64_t num_rows, std::int64_t count,
+                         const float* scale, const float* zero_point, std::byte* sums);
 
 // Writes the codes of row r to out + r * stride * item_bytes. `scale` is looked at only where the
 // encoding has scales; values must be finite there.
@@ -52,7 +56,7 @@ using EncodeTile = void (*)(const RowTile& tile, const ScaleTile& scale, std::by
 
 struct EncodingKernels {
   DecodeItems decode;  // what a gather does to rows
-  DecodeItems add;     // what a sum over neighbours does for each edge
+  AddRows add;         // what a sum over neighbours does
   EncodeTile encode;
 };
 

@@ -97,46 +97,48 @@ void encode_portable(const RowTile& tile, const ScaleTile& scale, std::byte* out
   encode_tile<Kind, false>(tile, scale, out, loss);
 }
 
-// What becomes of a number once it is decoded.
-struct Store {
-  static void put(std::byte* at, float value) { std::memcpy(at, &value, sizeof value); }
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  GZ_AVX2 static void put8(std::byte* at, __m256 values) {
-    _mm256_storeu_ps(reinterpret_cast<float*>(at), values);
-  }
-#endif
-};
+template <class Kind>
+GZ_INLINE float decode_item(const std::byte* items, std::int64_t i, const float* scale,
+                            const float* zero_point) {
+  typename Kind::Code code;
+  std::memcpy(&code, items + i * static_cast<std::int64_t>(sizeof code), sizeof code);
+  return Kind::decode(code, i, scale, zero_point);
+}
 
-struct Add {
-  static void put(std::byte* at, float value) {
-    float sum;
-    std::memcpy(&sum, at, sizeof sum);
-    sum += value;
-    std::memcpy(at, &sum, sizeof sum);
-  }
-#ifdef GZ_HAS_AVX2_FUNCTIONS
-  GZ_AVX2 static void put8(std::byte* at, __m256 values) {
-    auto* const to = reinterpret_cast<float*>(at);
-    _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), values));
-  }
-#endif
-};
-
-template <class Kind, class Put>
+template <class Kind>
 GZ_INLINE void decode_from(std::int64_t begin, const std::byte* items, std::int64_t count,
                            const float* scale, const float* zero_point, std::byte* out) {
   for (std::int64_t i = begin; i < count; ++i) {
-    typename Kind::Code code;
-    std::memcpy(&code, items + i * static_cast<std::int64_t>(sizeof code), sizeof code);
-    Put::put(out + i * static_cast<std::int64_t>(sizeof(float)),
-             Kind::decode(code, i, scale, zero_point));
+    const float value = decode_item<Kind>(items, i, scale, zero_point);
+    std::memcpy(out + i * static_cast<std::int64_t>(sizeof value), &value, sizeof value);
   }
 }
 
-template <class Kind, class Put>
+template <class Kind>
 void decode_portable(const std::byte* items, std::int64_t count, const float* scale,
                      const float* zero_point, std::byte* out) {
-  decode_from<Kind, Put>(0, items, count, scale, zero_point, out);
+  decode_from<Kind>(0, items, count, scale, zero_point, out);
+}
+
+template <class Kind>
+GZ_INLINE void add_from(std::int64_t begin, const std::byte* const* rows, std::int64_t num_rows,
+                        std::int64_t count, const float* scale, const float* zero_point,
+                        std::byte* sums) {
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    for (std::int64_t i = begin; i < count; ++i) {
+      std::byte* const at = sums + i * static_cast<std::int64_t>(sizeof(float));
+      float sum;
+      std::memcpy(&sum, at, sizeof sum);
+      sum += decode_item<Kind>(rows[row], i, scale, zero_point);
+      std::memcpy(at, &sum, sizeof sum);
+    }
+  }
+}
+
+template <class Kind>
+void add_portable(const std::byte* const* rows, std::int64_t num_rows, std::int64_t count,
+                  const float* scale, const float* zero_point, std::byte* sums) {
+  add_from<Kind>(0, rows, num_rows, count, scale, zero_point, sums);
 }
 
 #ifdef GZ_HAS_AVX2_FUNCTIONS
@@ -148,14 +150,44 @@ GZ_AVX2 void encode_avx2(const RowTile& tile, const ScaleTile& scale, std::byte*
   encode_tile<Kind, false>(tile, scale, out, loss);
 }
 
-template <class Kind, class Put>
+template <class Kind>
 GZ_AVX2 void decode_avx2(const std::byte* items, std::int64_t count, const float* scale,
                          const float* zero_point, std::byte* out) {
   std::int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
-    Put::put8(out + 4 * i, Kind::decode8(items, i, scale, zero_point));
+    _mm256_storeu_ps(reinterpret_cast<float*>(out + 4 * i),
+                     Kind::decode8(items, i, scale, zero_point));
   }
-  decode_from<Kind, Put>(i, items, count, scale, zero_point, out);
+  decode_from<Kind>(i, items, count, scale, zero_point, out);
+}
+
+// Items i … i + 8 kRegisters - 1 of all rows: their sums stay in registers.
+template <class Kind, int kRegisters>
+GZ_AVX2 void add_avx2_tile(std::int64_t i, const std::byte* const* rows, std::int64_t num_rows,
+                           const float* scale, const float* zero_point, std::byte* sums) {
+  auto* const to = reinterpret_cast<float*>(sums + 4 * i);
+  __m256 sum[kRegisters];
+  for (int k = 0; k < kRegisters; ++k) sum[k] = _mm256_loadu_ps(to + 8 * k);
+  for (std::int64_t row = 0; row < num_rows; ++row) {
+    for (int k = 0; k < kRegisters; ++k) {
+      sum[k] = _mm256_add_ps(sum[k], Kind::decode8(rows[row], i + 8 * k, scale, zero_point));
+    }
+  }
+  for (int k = 0; k < kRegisters; ++k) _mm256_storeu_ps(to + 8 * k, sum[k]);
+}
+
+template <class Kind>
+GZ_AVX2 void add_avx2(const std::byte* const* rows, std::int64_t num_rows, std::int64_t count,
+                      const float* scale, const float* zero_point, std::byte* sums) {
+  constexpr int kRegisters = 8;
+  std::int64_t i = 0;
+  for (; i + 8 * kRegisters <= count; i += 8 * kRegisters) {
+    add_avx2_tile<Kind, kRegisters>(i, rows, num_rows, scale, zero_point, sums);
+  }
+  for (; i + 8 <= count; i += 8) {
+    add_avx2_tile<Kind, 1>(i, rows, num_rows, scale, zero_point, sums);
+  }
+  add_from<Kind>(i, rows, num_rows, count, scale, zero_point, sums);
 }
 
 #endif
@@ -174,11 +206,10 @@ const EncodingKernels& kernels_of(Machine machine) noexcept {
   constexpr bool kEncodes = requires { &Kind::encode; };
   EncodeTile encode = nullptr;
   if constexpr (kEncodes) encode = encode_portable<Kind>;
-  static const EncodingKernels portable{decode_portable<Kind, Store>, decode_portable<Kind, Add>,
-                                        encode};
+  static const EncodingKernels portable{decode_portable<Kind>, add_portable<Kind>, encode};
 #ifdef GZ_HAS_AVX2_FUNCTIONS
   if constexpr (kEncodes) encode = encode_avx2<Kind>;
-  static const EncodingKernels avx2{decode_avx2<Kind, Store>, decode_avx2<Kind, Add>, encode};
+  static const EncodingKernels avx2{decode_avx2<Kind>, add_avx2<Kind>, encode};
   if (machine == Machine::kThis && has_avx2()) return avx2;
 #endif
   return portable;

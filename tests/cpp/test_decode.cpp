@@ -77,7 +77,7 @@ TEST(an_encoded_column_round_trip) {
                        .num_rows = kRows,
                        .row_bytes = kItems * 4,
                        .row_stride = static_cast<std::int64_t>(column->row_stride()),
-                       .decode = kernels(Encoding::kInt8).decode,
+                       .encoding = &kernels(Encoding::kInt8),
                        .scale = column->scale().data(),
                        .zero_point = column->zero_point().data()};
   std::vector<std::int64_t> index;

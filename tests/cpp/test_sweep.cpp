@@ -135,14 +135,13 @@ TEST(adders_give_the_same_bits_on_any_machine) {
   for (auto& item : items) item = static_cast<std::byte>(random() & 0x3B);  // no NaN of any code
   for (auto& value : scale) value = static_cast<float>(random() % 100) / 7.0F;
   for (auto& value : zero) value = static_cast<float>(random() % 100) / 3.0F;
+  const std::byte* const rows[] = {items.data() + 1, items.data() + 400, items.data() + 37};
   for (const std::int64_t count : {0, 1, 7, 8, 9, 64, 101}) {
     for (const KernelsFor kernels :
          {float32_kernels, float16_kernels, bfloat16_kernels, int8_kernels}) {
       std::vector<float> fast(101, 0.5F), plain(101, 0.5F);
-      kernels(Machine::kThis)
-          .add(items.data() + 1, count, scale.data(), zero.data(), bytes_of(fast));
-      kernels(Machine::kAny)
-          .add(items.data() + 1, count, scale.data(), zero.data(), bytes_of(plain));
+      kernels(Machine::kThis).add(rows, 3, count, scale.data(), zero.data(), bytes_of(fast));
+      kernels(Machine::kAny).add(rows, 3, count, scale.data(), zero.data(), bytes_of(plain));
       CHECK(fast == plain);
     }
   }

@@ -21,7 +21,7 @@ OTHERS = {
     "rooms": "kBlock kPiece kFixedFiles",
     # Ranges that parallel_for() divides: ChunkSizes::range makes all of them small.
     "ranges": "kFrontierGrain kEdgeGrain kInduceGrain kLaborGrain kGrain kBoundsGrain kSlotsGrain "
-    "kCheckGrain",
+    "kCheckGrain kSumGrain",
     # They decide what comes out: which neighbours, which codes, how wide an id is.
     "results": "kNarrowNodes kMaxNeighbors kUnrolled kSampledRows kTileColumns kSpreadBins "
     "kBinShift kOctavesBelow kExponentShift kLanes kParts",
