@@ -64,6 +64,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
     transform_sampler_output: Any = None
     filter_per_worker: bool | None
     edge_ids: bool = True  # batches have e_id
+    ahead: str | None = None  # how features of neighbours are added up while they are gathered
     node_ids: bool = True  # n_id are the user's nodes; else rows of the store
     # Made when they are first wanted; they stay behind when the loader is pickled.
     _idle_pipeline: _core.Pipeline | None = None
@@ -150,8 +151,9 @@ class EngineLoader(KeyedLoader[Graph_co]):
         if plan is None or not plan.is_for(self.data, sampler.graph, self._locks_pages):
             reading = None if files is None else files.reading(sampler, self._size_in(files))
             plan = made[self] = BatchPlan(
-                self.data, sampler, self._locks_pages, self.edge_ids, files, self.node_ids, reading
-            )
+                self.data, sampler, self._locks_pages, self.edge_ids, files, self.node_ids, reading,
+                self.ahead,
+            )  # fmt: skip
         return plan
 
     def _size_in(self, files: PagedFiles) -> float:

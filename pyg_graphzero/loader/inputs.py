@@ -8,8 +8,13 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import get_edge_label_index
+from torch_geometric.sampler.base import SubgraphType
 
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.sampling.ahead import REDUCTIONS
 from pyg_graphzero.sampling.graph import plain
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.sampling.options import one_of
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.schema import EdgeType
 
@@ -33,6 +38,34 @@ def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
             )
         return name, _check_nodes(nodes, int(data[name].num_nodes))
     return _check_nodes(input_nodes, int(data.num_nodes))
+
+
+def check_ahead(ahead: str | None, loader: Any) -> None:
+    """Whether a loader's batches are such that features can be added up ahead.
+
+    Raises:
+        ValueError: ``ahead`` is no way to do that.
+        UnsupportedError: They are not.
+    """
+    if ahead is None:
+        return
+    one_of("ahead", ahead, REDUCTIONS)
+    sampler, found = loader.graph_sampler, None
+    if isinstance(loader.data, tuple):
+        found = "feature and graph stores of another package"
+    elif not isinstance(sampler, NeighborSampler):
+        found = f"batches of {type(sampler).__name__}"
+    elif sampler.subgraph_type != SubgraphType.directional:
+        found = f"subgraph_type={sampler.subgraph_type.value!r}"
+    elif sampler.graph.backward:
+        found = "sample_direction='backward'"
+    elif loader.transform_sampler_output is not None:
+        found = "transform_sampler_output"
+    if found is not None:
+        raise UnsupportedError(
+            f"ahead={ahead!r}: found {found}, expected batches that gz.loader.NeighborLoader "
+            "samples by itself with subgraph_type='directional'; leave ahead out"
+        )
 
 
 def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:

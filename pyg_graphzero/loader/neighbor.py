@@ -8,7 +8,7 @@ from typing import Any
 import torch_geometric.loader
 from torch import Tensor
 
-from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
+from pyg_graphzero.loader.inputs import check_ahead, check_input_nodes, check_input_time
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.nodes import SeedNodeLoader
 from pyg_graphzero.pyg.stores import Store
@@ -57,6 +57,9 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         layer_dependency: With ``"labor"``: the hops share neighbours too.
         batch_dependency: With ``"labor"``: over how many batches the choice of neighbours drifts;
             1 chooses anew for each batch.
+        ahead: ``"mean"`` or ``"sum"``: neighbours' features are added up while they are gathered,
+            for an accelerated model whose first layer does that; ``x`` has no rows of the last hop
+            then. See docs/train-faster.md.
         locality: With ``shuffle=True``: seeds that lie next to each other in the store are shuffled
             in groups of this many; None shuffles them one by one.
         **kwargs: ``input_id`` (what ``batch.input_id`` shows for each seed), ``custom_cls``, and
@@ -66,6 +69,7 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
     Raises:
         ValueError: An argument that does not fit the graph.
         IndexError: A seed that is not a node.
+        UnsupportedError: ``ahead`` with what makes batches in another way.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -102,6 +106,7 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         layer_dependency: bool = False,
         batch_dependency: int = 1,
         locality: int | None = None,
+        ahead: str | None = None,
         **kwargs: Any,
     ) -> None:
         subgraph_type = subgraph_type if directed else "induced"
@@ -127,6 +132,8 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         )
         check_input_time(input_time, self.input_data.node.numel())
         check_seed_windows(self._seed_windows, self.input_data.node.numel())
+        check_ahead(ahead, self)
+        self.ahead = ahead
         # Lightning makes loaders anew from attributes named as their arguments are.
         self.num_neighbors = num_neighbors
         self.time_attr = time_attr

@@ -13,8 +13,10 @@ from torch_geometric.data.storage import BaseStorage
 from torch_geometric.loader.utils import index_select
 
 from pyg_graphzero import _core
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.data import empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.hops import are_hops_wanted, attach_hops
@@ -97,6 +99,10 @@ class BatchPlan:
         files: Which of the store's columns are not in memory whole; None: all are.
         node_ids: ``n_id`` are the user's nodes; else rows of the store.
         reading: Where the sampler finds neighbours; None: in memory, or mapped.
+        ahead: How features of neighbours are added up, ``"sum"`` or ``"mean"``; None: they are not.
+
+    Raises:
+        UnsupportedError: ``ahead``, and features that cannot be added up ahead.
     """
 
     def __init__(
@@ -108,8 +114,10 @@ class BatchPlan:
         files: RowsOfFiles | None = None,
         node_ids: bool = True,
         reading: Reading | None = None,
+        ahead: str | None = None,
     ) -> None:
         self.data = data
+        self.ahead = ahead
         self.locks_pages = locks_pages
         self.has_edge_ids = edge_ids
         self.has_node_ids = node_ids
@@ -130,6 +138,8 @@ class BatchPlan:
         for i, edge_type in enumerate(self.edge_types, len(self.node_types)):
             store = data[edge_type] if hetero else data._store
             self._edges[edge_type] = self._plan_edges(edge_type, store, i)
+        if ahead is not None and not self.columns.needs_hops:
+            raise UnsupportedError(f"ahead={ahead!r}: found no x of nodes, expected features")
         self._seen = _seen(data)
         self._files = None  # they keep the plans that were made by them
 
@@ -147,7 +157,14 @@ class BatchPlan:
         none = torch.empty(0, dtype=torch.int64)
         lists: list[Tensor | None] = [*sampled.nodes, *sampled.slots]
         arrays = [engine_array(none if ids is None else ids.contiguous()) for ids in lists]
-        return self.columns.gather(arrays, num_threads)
+        if self.ahead is None:
+            return self.columns.gather(arrays, num_threads)
+        inner = [sum(counts[:-1]) for counts in sampled.num_sampled_nodes or []]
+        edges = [
+            (engine_array(src.contiguous()), engine_array(dst.contiguous()))
+            for src, dst in sampled.edge_index
+        ]
+        return self.columns.gather(arrays, num_threads, inner, edges)
 
     def assemble(
         self, sampled: Sampled, gathered: _core.Gathered, batch: Data | None = None
@@ -189,7 +206,7 @@ class BatchPlan:
             if values is not None:
                 for out, value in zip(stores, values, strict=True):
                     out._mapping[key] = value
-        if are_hops_wanted():
+        if self.ahead is not None or are_hops_wanted():
             attach_hops(batch)
         return batch
 
@@ -232,7 +249,11 @@ class BatchPlan:
                 else:
                     by = nodes()
                     value = value.value() if isinstance(value, OnDemand) else value
-                out.values[key] = self._rows(store, key, value, by, lambda part: part.n_id)
+                if key == "x" and self.ahead is not None:
+                    out.values[key] = self._inner_rows(name, value, by)
+                    out.values["num_nodes"] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
+                else:
+                    out.values[key] = self._rows(store, key, value, by, lambda part: part.n_id)
             else:
                 out.values[key] = _constant(value)
         out.values.setdefault("n_id", lambda part: part.n_id)
@@ -298,6 +319,39 @@ class BatchPlan:
         if len(value.shape) == 2:
             return lambda part: part.rows[number].view(dtype)
         return lambda part: part.rows[number].view(dtype).view(shape)
+
+    def _inner_rows(self, name: str | None, value: Any, by: int) -> _Value:
+        """Features of inner nodes, and what is added up for the inner nodes that edges lead to."""
+        reduction, what = self.ahead, "x" if name is None else f"x of {name!r}"
+        assert reduction is not None
+        is_rows = isinstance(value, Tensor | EncodedRows)
+        if isinstance(value, Tensor) and value.requires_grad:
+            raise UnsupportedError(
+                f"ahead={reduction!r}: found {what} that is trained, expected features; leave "
+                "ahead out, so that the first layer's sums have gradients"
+            )
+        table = row_table(value) if is_rows else None
+        if table is None or value.dtype != torch.float32 or len(value.shape) != 2:
+            found = f"{value.dtype} {list(value.shape)}" if is_rows else type(value).__name__
+            raise UnsupportedError(
+                f"ahead={reduction!r}: found {what} of {found}, expected float32 in main memory or "
+                "in a store (encoded or not), [num_nodes, num_features]"
+            )
+        self._gathered.append(value.stored if isinstance(value, EncodedRows) else value)
+        types, page, is_mean = self.node_types, self._page(value, by), reduction == "mean"
+        rows = self.columns.add_column(by, table, page, inner_of=types.index(name))
+        sums = {}
+        for number, edge_type in enumerate(self.edge_types):
+            src, _, dst = edge_type or (None, None, None)
+            if src == name:
+                to = types.index(dst)
+                sums[edge_type] = self.columns.add_sum(by, table, number, to, is_mean, page)
+
+        def make(part: _Part) -> InnerRows:
+            of_edges = {key: part.rows[at].view(torch.float32) for key, at in sums.items()}
+            return InnerRows.of(part.rows[rows].view(torch.float32), of_edges, reduction, name)
+
+        return make
 
     def _page(self, value: Tensor | EncodedRows, by: int) -> int:
         """The number of the paged rows that an attribute's come from; -1 where it is in memory."""

@@ -27,6 +27,7 @@ from pyg_graphzero.nn.small import (
     space_of,
     tensors_in,
 )
+from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, want_hops
 
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -55,9 +56,11 @@ class Refused:
 
     Attributes:
         reason: Why.
+        ahead: What its batches were loaded with, which it cannot do at all with; None: nothing.
     """
 
     reason: str
+    ahead: str | None = None
 
 
 class Forward:
@@ -104,6 +107,11 @@ class Forward:
         except AmbiguousError:
             return self._as_it_is(args, kwargs)
         if isinstance(learned, Refused):
+            if learned.ahead is not None:
+                raise UnsupportedError(
+                    f"x: found features loaded with ahead={learned.ahead!r}; {learned.reason}; "
+                    "expected batches of a loader without ahead for this model"
+                )
             return self._as_it_is(args, kwargs)
         states = _random_states(args, kwargs)
         try:
@@ -126,7 +134,14 @@ class Forward:
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
         """What tells one way through the model from another, before it is gone."""
         kinds = [
-            (key, tensor.dtype, tensor.dim(), tensor.device.type, space_of(tensor, key, hops))
+            (
+                key,
+                tensor.dtype,
+                tensor.dim(),
+                tensor.device.type,
+                space_of(tensor, key, hops),
+                getattr(tensor, "reduction", None),
+            )
             for key, tensor in tensors_in((args, kwargs))
         ]
         return (
@@ -154,6 +169,10 @@ class Forward:
         device = next(t for _, t in tensors_in((args, kwargs)) if isinstance(t, SampledEdgeIndex))
         small = SmallGraph(hops, taken, device.device)
         (small_args, small_kwargs), rows = small.arguments((args, kwargs), hops)
+        both = zip(tensors_in((small_args, small_kwargs)), tensors_in((args, kwargs)), strict=True)
+        summed = [(each, given) for (_, each), (_, given) in both if isinstance(given, InnerRows)]
+        ahead = summed[0][1].reduction if summed else None
+        fewer_args, fewer_kwargs = small.taken_ahead((small_args, small_kwargs), summed)
         states = _random_states(args, kwargs)
         buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
 
@@ -179,20 +198,27 @@ class Forward:
             with torch.no_grad():
                 _, program = restored(watch)
         except Exception as error:  # whatever a model does with a graph that is none of its own
-            return Refused(f"on a small graph it raises {type(error).__name__}: {error}")
+            return Refused(f"on a small graph it raises {type(error).__name__}: {error}", ahead)
+        if ahead is not None:
+            values = [(recorder.value_of(small), given.reduction) for small, given in summed]
+            names = {module: name or "model" for name, module in module.named_modules()}
+            reason = convs.why_not_ahead(program, values, hops.depth, names)
+            if reason is not None:
+                return Refused(reason, ahead)
         if not any(step.about is not None and step.about.is_trimmed for step in program.steps):
             return program
         try:
             with torch.no_grad(), _Comparable(self.options.may_cut_norms):
                 expected = restored(lambda: self._body(plain(small_args), plain(small_kwargs)))
-                found = restored(lambda: _run(self, program, small_args, small_kwargs, small.hops))
+                found = restored(lambda: _run(self, program, fewer_args, fewer_kwargs, small.hops))
         except Exception as error:
             return Refused(
-                f"with fewer rows it raises {type(error).__name__}: {str(error) or 'diverged'}"
+                f"with fewer rows it raises {type(error).__name__}: {str(error) or 'diverged'}",
+                ahead,
             )
         pairs = list(zip_longest(tensors_in(expected), tensors_in(found), fillvalue=(None, None)))
         if not all(_agree(whole, cut) for (_, whole), (_, cut) in pairs):
-            return Refused("with fewer rows its outputs are others")
+            return Refused("with fewer rows its outputs are others", ahead)
         return program
 
 

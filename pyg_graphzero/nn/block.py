@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils.sparse import index2ptr
 
+from pyg_graphzero.nn.ops import neighbor_sum
+from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
 
 
@@ -49,11 +51,14 @@ class Block:
         self.num_nodes = hops.num_nodes(dst, hops.depth)
 
     def sources(self, rows: Tensor) -> Tensor:
-        """The rows of its sources."""
+        """The rows of its sources; of those that were added up ahead there are none."""
+        if isinstance(rows, InnerRows):
+            return rows
         return rows.narrow(0, 0, self.num_src) if len(rows) > self.num_src else rows
 
     def destinations(self, rows: Tensor) -> Tensor:
         """The rows of its destinations."""
+        rows = rows.rows if isinstance(rows, InnerRows) else rows
         return rows.narrow(0, 0, self.num_dst) if len(rows) > self.num_dst else rows
 
     def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,6 +71,12 @@ class Block:
             return src, self.destinations(src)
         found: tuple[Tensor, Tensor] = _Both.apply(src, self.num_dst)
         return found
+
+    def sum(self, rows: Tensor, weight: Tensor | None = None, *, mean: bool) -> Tensor:
+        """Sums of its sources' rows, or means, for each destination."""
+        if isinstance(rows, InnerRows):
+            return rows.sums[self.edges.edge_type].narrow(0, 0, self.num_dst)
+        return neighbor_sum(rows, self.src, self.bounds, weight, mean=mean)
 
     def edge_index(self) -> Tensor:
         """Its edges, ``[2, num_edges]``."""

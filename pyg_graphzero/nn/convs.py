@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -16,9 +16,10 @@ from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.hgt import hgt
 from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
-from pyg_graphzero.nn.program import DivergedError, Recorder, Runner
+from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
 from pyg_graphzero.nn.small import plain
+from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import SampledEdgeIndex
 
 
@@ -30,11 +31,15 @@ class Plan:
         what: In words.
         is_trimmed: Over what its layer needs.
         layer: Computes it over that.
+        reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
+        is_ahead: The loader did that.
     """
 
     what: str
     is_trimmed: bool
     layer: Layer = messages
+    reduction: str | None = None
+    is_ahead: bool = False
 
 
 @cache
@@ -72,12 +77,52 @@ def plan_of(
     if reason is not None:
         return Plan(f"whole batch: {reason}", False)
     if layer is not None and why is None:
-        return Plan(layer.what, True, layer)
+        return Plan(layer.what, True, layer, _reduction(layer, conv, given))
     if kinds.is_plain(conv):
-        return Plan(propagated.what, True, propagated)
+        return Plan(propagated.what, True, propagated, _reduction(propagated, conv, given))
     if why is None:
         why = "hooks, or steps of its own" if kinds.is_changed(conv) else "messages of its own"
     return Plan(f"{messages.what} ({why})", True)
+
+
+def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:
+    if not layer.only_sums(conv) or given.get("edge_weight") is not None:
+        return None
+    return {"mean": "mean", "add": "sum", "sum": "sum"}.get(conv.aggr)
+
+
+def why_not_ahead(
+    program: Program, ahead: list[tuple[Value | None, str]], depth: int, names: dict[Any, str]
+) -> str | None:
+    """Why a forward pass cannot do with rows that were added up ahead; None: it can.
+
+    Args:
+        program: What it does.
+        ahead: Its arguments of that kind, and how they were added up.
+        depth: How many hops batches have.
+        names: Of modules.
+    """
+    reductions = {id(value): reduction for value, reduction in ahead}
+    for step in program.steps:
+        plan = step.about if isinstance(step.about, Plan) else None
+        name = names.get(step.func, getattr(step.func, "__name__", str(step.func)))
+        for number, (path, value) in enumerate(step.inputs):
+            reduction = reductions.get(id(value))
+            if reduction is None:
+                continue
+            own = plan.reduction if plan is not None and path == ("x", 0) else None
+            if plan is not None and own == reduction and step.need < depth:
+                what = f"{propagated.what}, added up by the loader"
+                step.about = replace(plan, what=what, is_ahead=True)
+            elif step.wanted(number) < depth:
+                continue
+            elif own is None:
+                return f"{name} looks at rows of the last hop" + (f" ({plan.what})" if plan else "")
+            elif own != reduction:
+                return f"{name} takes the {own} of its neighbours: ahead={own!r}"
+            else:
+                return f"{name} makes rows of the last hop: batches need a hop for each layer"
+    return None
 
 
 def _why_whole(
@@ -180,7 +225,9 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
     is_pair = isinstance(x, tuple | list)
     src, dst = x if is_pair else (x, x)
     block = Block(edge_index, runner.hops, step.need)
-    if is_pair or not plan.layer.only_sums(conv):
+    if isinstance(src, InnerRows) and not plan.is_ahead:
+        src = src.rows
+    if is_pair or plan.is_ahead or not plan.layer.only_sums(conv):
         src, dst = block.sources(src), block.destinations(dst)
     else:
         src, dst = block.both(src)

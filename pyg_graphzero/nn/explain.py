@@ -39,15 +39,18 @@ class Explanation:
         layers: Its convolutions, in the order in which they run.
         whole: Steps that look at all rows at once, so that what comes before them is not trimmed.
         as_it_is: Why the model runs as it did before; None: it does not.
+        is_ahead: It does not run at all on such batches, whose loader has ``ahead``.
     """
 
     layers: list[LayerExplanation]
     whole: list[str]
     as_it_is: str | None = None
+    is_ahead: bool = False
 
     def __str__(self) -> str:
         if self.as_it_is is not None:
-            return f"runs as it is: {self.as_it_is}"
+            how = "does not run on batches with ahead" if self.is_ahead else "runs as it is"
+            return f"{how}: {self.as_it_is}"
         names = [f"{layer.name} ({layer.kind})" for layer in self.layers]
         width = max(map(len, names), default=0)
         lines = [
@@ -89,7 +92,8 @@ def explain(model: torch.nn.Module) -> Explanation:
         )
     learned = list(forward.learned.values())[-1]
     if isinstance(learned, Refused):
-        return Explanation([], [], learned.reason)
+        is_ahead = learned.ahead is not None
+        return Explanation([], [], learned.reason, is_ahead)
     return _explained(model, learned)
 
 

@@ -80,7 +80,7 @@ def _propagated(
         weight = values.get("edge_weight")
         if weight is not None:
             weight = weight.reshape(-1)
-        out = neighbor_sum(rows, block.src, block.bounds, weight, mean=conv.aggr == "mean")
+        out = block.sum(rows, weight, mean=conv.aggr == "mean")
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
     conv.__dict__["propagate"] = propagate
@@ -124,7 +124,7 @@ def _sage(
         extreme = neighbor_max if conv.aggr == "max" else neighbor_min
         out = extreme(src, block.src, block.bounds)
     else:
-        out = neighbor_sum(src, block.src, block.bounds, mean=conv.aggr == "mean")
+        out = block.sum(src, mean=conv.aggr == "mean")
     out = conv.lin_l(out)
     if conv.root_weight:
         out = _add_product(out, conv.lin_r, dst)

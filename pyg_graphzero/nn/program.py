@@ -28,6 +28,7 @@ from pyg_graphzero.nn.rules import (
     same_before,
     use_of,
 )
+from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
 
 # Where a tensor lies in the arguments of a call: position or name, and place within a list or dict.
@@ -344,11 +345,15 @@ class Runner(Watching):
     def cut(self, tensor: Tensor, value: Value, hop: int) -> Tensor:
         """The first rows of a tensor."""
         count = self.count(value, hop)
+        tensor = tensor.rows if isinstance(tensor, InnerRows) else tensor
         return tensor.narrow(value.dim, 0, count) if tensor.size(value.dim) > count else tensor
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function with no more rows than it needs."""
         step = self.next_step(func)
+        ahead = [(p, t.rows) for p, t in tensors_of(args, kwargs) if isinstance(t, InnerRows)]
+        if ahead:
+            args, kwargs = replace(args, kwargs, ahead)
         if step.cuts:
             found = dict(tensors_of(args, kwargs))
             cut = []

@@ -15,7 +15,9 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 from torch_geometric.data.data import BaseData
 
+from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.rules import Space
+from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 
 _SEED = 12345
@@ -80,6 +82,8 @@ def space_of(tensor: Tensor, key: Any, hops: Hops) -> Space | None:
     Raises:
         AmbiguousError: There are as many nodes as edges, or as those of another type.
     """
+    if isinstance(tensor, InnerRows):
+        return Space(False, tensor.node_type)
     if not tensor.dim() or isinstance(tensor, SampledEdgeIndex):
         return None
     size = tensor.size(0)
@@ -161,6 +165,7 @@ class SmallGraph:
             if space is None:
                 # Numbers, perhaps of seeds; there are fewer here.
                 return tensor.remainder(_FIRST) if tensor.dtype == torch.int64 else tensor
+            tensor = tensor.rows if isinstance(tensor, InnerRows) else tensor
             count = self.num_rows.get(space, 0)
             have = tensor.size(0)
             if have:
@@ -172,6 +177,30 @@ class SmallGraph:
             return out
 
         return map_tensors(obj, change), rows
+
+    def taken_ahead(self, obj: Any, summed: list[tuple[Tensor, InnerRows]]) -> Any:
+        """The arguments, some of them as a loader with ``ahead`` gives them.
+
+        Args:
+            obj: From ``arguments``.
+            summed: Which of them, and what they stand for.
+        """
+        last = self.hops.depth - 1
+        like = {id(tensor): given for tensor, given in summed}
+
+        def change(tensor: Tensor, key: Any) -> Tensor:
+            given = like.get(id(tensor))
+            if given is None:
+                return tensor
+            name, sums = given.node_type, {}
+            for edge_type in given.sums:
+                edges = SampledEdgeIndex.of(self.edge_index[edge_type], self.hops, edge_type)
+                is_mean = given.reduction == "mean"
+                sums[edge_type] = Block(edges, self.hops, last).sum(tensor, mean=is_mean)
+            inner = tensor[: self.hops.num_nodes(name, last)]
+            return InnerRows.of(inner, sums, given.reduction, name)
+
+        return map_tensors(obj, change)
 
 
 def _is_prime(n: int) -> bool:

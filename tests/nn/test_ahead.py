@@ -1,0 +1,378 @@
+"""The first aggregation, taken by the loader: what a model makes of it is what it made before."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import nn
+from torch_geometric.data import Data, HeteroData
+
+import pyg_graphzero as gz
+from fuzz.paging import paged
+from pyg_graphzero.sampling.ahead import InnerRows
+from pyg_graphzero.sampling.hops import SampledEdgeIndex
+
+NUM_NODES, NUM_EDGES, WIDTH, SEEDS = 300, 2400, 12, 16
+
+
+def graph() -> Data:
+    """Features are small integers, so that sums of them are exact in any order."""
+    random = torch.Generator().manual_seed(3)
+    edge_index = torch.randint(NUM_NODES - 20, (2, NUM_EDGES), generator=random)  # 20 isolated
+    edge_index[:, 1::7] = edge_index[:, ::7][:, : edge_index[:, 1::7].size(1)]  # parallel edges
+    edge_index[0, 5::50] = edge_index[1, 5::50]  # loops
+    return Data(
+        x=torch.randint(-40, 40, (NUM_NODES, WIDTH), generator=random).float(),
+        y=torch.randint(7, (NUM_NODES,), generator=random),
+        edge_index=edge_index,
+        weight=torch.rand(NUM_EDGES, generator=random) + 0.1,
+        time=torch.randint(100, (NUM_NODES,), generator=random),
+    )
+
+
+DATA = graph()
+
+
+def loader(data=DATA, num_neighbors=(4, 3, 3), **options):
+    options = {"batch_size": SEEDS, "shuffle": True, **options}
+    return gz.loader.NeighborLoader(
+        data, list(num_neighbors), generator=torch.Generator().manual_seed(5), **options
+    )
+
+
+def pairs(count=4, ahead="mean", **options):
+    """Batches without and with ``ahead``, of the same seeds and neighbours."""
+    plain, fast = loader(**options), loader(ahead=ahead, **options)
+    return [pair for pair, _ in zip(zip(plain, fast, strict=True), range(count), strict=False)]
+
+
+def expected_sums(batch, inner, reduction):
+    """By hand."""
+    src, dst = batch.edge_index.as_subclass(torch.Tensor)
+    sums = torch.zeros(inner, batch.x.size(1)).index_add_(0, dst, batch.x[src])
+    degree = torch.bincount(dst, minlength=inner)[:inner].clamp(min=1)
+    return sums / degree.unsqueeze(1) if reduction == "mean" else sums
+
+
+WAYS = [
+    {},
+    {"disjoint": True},
+    {"replace": True},
+    {"time_attr": "time"},
+    {"method": "labor"},
+    {"weight_attr": "weight"},
+    {"num_neighbors": (-1, 0, 2)},
+    {"num_neighbors": (0, 0)},
+    {"num_neighbors": (-1,)},
+    {"input_nodes": torch.tensor([1, 1, 290, 5, 290, 1]), "batch_size": 6},
+    {"input_nodes": torch.tensor([299]), "batch_size": 1},
+    {"num_workers": 2},
+]
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("options", WAYS, ids=str)
+def test_batches(options, reduction):
+    for plain, batch in pairs(ahead=reduction, **options):
+        inner = sum(batch.num_sampled_nodes[:-1])
+        assert isinstance(batch.x, InnerRows)
+        assert batch.x.shape == (inner, WIDTH)
+        assert batch.num_nodes == plain.num_nodes
+        assert batch.x.reduction == reduction
+        assert torch.equal(batch.x.rows, plain.x[:inner])
+        assert torch.equal(batch.x.sums[None], expected_sums(plain, inner, reduction))
+        assert isinstance(batch.edge_index, SampledEdgeIndex)
+        assert torch.equal(batch.edge_index.plain(), plain.edge_index)
+        for key in ("n_id", "e_id", "y", "input_id"):
+            assert torch.equal(batch[key], plain[key])
+
+
+@pytest.mark.parametrize("encoding", [None, "float16", "bfloat16", "int8"])
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_stores(tmp_path, encoding, is_paged):
+    data = Data(x=torch.randn(NUM_NODES, 40), edge_index=DATA.edge_index)
+    gz.convert(data, tmp_path / "store", features=encoding)
+    with paged(is_paged), gz.open(tmp_path / "store") as store:
+        for plain, batch in pairs(data=store.data(), num_workers=2):
+            inner = sum(batch.num_sampled_nodes[:-1])
+            assert torch.equal(batch.x.rows, plain.x[:inner])
+            torch.testing.assert_close(
+                batch.x.sums[None], expected_sums(plain, inner, "mean"), rtol=1e-5, atol=1e-5
+            )
+
+
+def trained(model, pair):
+    """Outputs of the seeds and gradients, as PyG has it and ahead, in float64."""
+    model = model.double()
+    fast, found = gz.nn.accelerate(copy.deepcopy(model)), []
+    for each, batch in zip((model, fast), pair, strict=True):
+        x, edge_index = batch.x.to(torch.float64), batch.edge_index
+        edge_index = edge_index if each is fast else edge_index.as_subclass(torch.Tensor)
+        out = each(x, edge_index)[: batch.batch_size]
+        scale = torch.arange(1, out.numel() + 1, dtype=out.dtype).view_as(out)
+        (out * scale.sin()).sum().backward()
+        found.append([out, *(p.grad for p in each.parameters())])
+    return fast, zip(*found, strict=True)
+
+
+class Skip(nn.Module):
+    """Uses features of inner nodes besides."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = pyg.SAGEConv(WIDTH, 16), pyg.SAGEConv(16, 16)
+        self.skip = nn.Linear(WIDTH, 16)
+
+    def forward(self, x, edge_index):
+        h = self.first(x, edge_index).relu() + self.skip(x)
+        return self.second(h, edge_index)
+
+
+MODELS = {
+    "SAGE": ("mean", pyg.GraphSAGE, {}),
+    "SAGE sum": ("sum", pyg.GraphSAGE, {"aggr": "sum", "jk": "cat"}),
+    "SAGE two layers": ("mean", pyg.GraphSAGE, {"num_layers": 2, "normalize": True}),
+    "SAGE without root": ("mean", pyg.GraphSAGE, {"root_weight": False}),
+    "GIN": ("sum", pyg.GIN, {}),
+    "GIN eps": ("sum", pyg.GIN, {"train_eps": True}),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name):
+    reduction, kind, options = MODELS[name]
+    options = {"num_layers": 3, **options}
+    model = kind(WIDTH, 16, out_channels=7, **options)
+    for pair in pairs(ahead=reduction):
+        fast, found = trained(model, pair)
+        error = 1e-10 if reduction == "sum" else 1e-5  # means are rounded to float32
+        for expected, got in found:
+            torch.testing.assert_close(got, expected, rtol=error, atol=error)
+        model.zero_grad()
+    assert fast.forward.num_stock == 0
+    assert [layer.hops for layer in gz.nn.explain(fast).layers][-1] == 0
+    assert "added up by the loader" in str(gz.nn.explain(fast))
+
+
+def test_inner_rows_may_be_used_besides():
+    for pair in pairs(num_neighbors=(4, 3)):
+        fast, found = trained(Skip(), pair)
+        for expected, got in found:
+            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+    assert str(gz.nn.explain(fast)).count("added up by the loader") == 1
+
+
+def test_an_epoch_is_the_same_to_the_bit():
+    """Means that the engine adds up are those that the model's first layer would."""
+    losses = []
+    for ahead in (None, "mean"):
+        torch.manual_seed(0)
+        model = gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 3, 7))
+        optimizer = torch.optim.Adam(model.parameters())
+        for batch in loader(ahead=ahead):
+            out = model(batch.x, batch.edge_index)
+            loss = nn.functional.cross_entropy(out, batch.y[: batch.batch_size])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    half = len(losses) // 2
+    assert losses[:half] == losses[half:]
+
+
+class Dropped(Skip):
+    num_layers = 2
+
+    def forward(self, x, edge_index):
+        return super().forward(nn.functional.dropout(x, 0.5, self.training), edge_index)
+
+
+class Rectified(Skip):
+    num_layers = 2
+
+    def forward(self, x, edge_index):
+        return super().forward(x.relu_(), edge_index)
+
+
+class Weighted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = pyg.GraphConv(WIDTH, 16)
+        self.num_layers = 1
+
+    def forward(self, x, edge_index):
+        weight = torch.full((edge_index.size(1),), 0.5, dtype=self.conv.lin_rel.weight.dtype)
+        return self.conv(x, edge_index, weight)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: pyg.GAT(WIDTH, 16, 3, 7), r"convs.0 looks at rows of the last hop \(trimmed; att"),
+        (lambda: pyg.GCN(WIDTH, 16, 3, 7), r"convs.0 looks at rows of the last hop"),
+        (lambda: pyg.GIN(WIDTH, 16, 3, 7), "convs.0 takes the sum of its neighbours: ahead='sum'"),
+        (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, aggr="max"), "convs.0 looks at rows of the last"),
+        (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, project=True), "convs.0 looks at rows of the last"),
+        (
+            lambda: pyg.GraphSAGE(WIDTH, 16, 4, 7),
+            "convs.0 makes rows of the last hop: batches need",
+        ),
+        (Dropped, "dropout looks at rows of the last hop"),
+        (Rectified, "relu_ looks at rows of the last hop"),
+        (Weighted, "conv looks at rows of the last hop"),
+    ],
+)
+def test_models_that_need_rows_of_the_last_hop_say_so(make, words):
+    model = gz.nn.accelerate(make())
+    hops = (4, 3, 3)[: model.num_layers]
+    batch = next(iter(loader(ahead="mean", num_neighbors=hops)))
+    for _ in range(2):
+        with pytest.raises(gz.UnsupportedError, match=words):
+            model(batch.x, batch.edge_index)
+    assert str(gz.nn.explain(model)).startswith("does not run on batches with ahead: ")
+    other = next(iter(loader(num_neighbors=hops)))
+    assert model(other.x, other.edge_index).size(0) in (SEEDS, other.num_nodes)
+
+
+def test_rows_of_inner_hops_are_rows_as_any_other():
+    """A model of fewer layers than hops may do with them what it likes."""
+    for make in (Weighted, lambda: pyg.GAT(WIDTH, 16, 2, 7)):
+        for pair in pairs(1):
+            fast, found = trained(make(), pair)
+            for expected, got in found:
+                torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
+        assert "added up" not in str(gz.nn.explain(fast))
+
+
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GAT])
+def test_a_model_as_pyg_has_it_does_not_run(kind):
+    batch = next(iter(loader(ahead="mean")))
+    with pytest.raises(gz.UnsupportedError, match=r"ahead='mean'.*expected a model from gz.nn.acc"):
+        kind(WIDTH, 16, 3, 7)(batch.x, batch.edge_index)
+
+
+def test_what_can_be_done_with_features():
+    batch = next(iter(loader(ahead="mean")))
+    x = batch.x
+    for moved in (x.to("cpu", copy=True), x.clone(), x.contiguous(), x.detach(), copy.deepcopy(x),
+                  x.share_memory_(), pickle.loads(pickle.dumps(x)), batch.to("cpu").x,
+                  copy.copy(batch).x):  # fmt: skip
+        assert isinstance(moved, InnerRows)
+        assert torch.equal(moved.rows, x.rows)
+        assert torch.equal(moved.sums[None], x.sums[None])
+    half = x.to(torch.float16)
+    assert half.dtype == half.sums[None].dtype == torch.float16
+    assert len(x) == x.size(0) == x.rows.size(0)
+    assert "InnerRows" in repr(x) or "tensor" in repr(x)
+    assert batch.num_features == WIDTH
+    file = io.BytesIO()
+    torch.save(batch, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=False)
+    assert torch.equal(again.x.sums[None], x.sums[None])
+    for use in (lambda: x[:3], lambda: x + 1, lambda: x @ x.rows.t(), lambda: x.sum(),
+                lambda: x.numpy(), lambda: torch.cat([x, x]), lambda: x.tolist()):  # fmt: skip
+        with pytest.raises(gz.UnsupportedError, match="loaded with ahead="):
+            use()
+
+
+def test_what_cannot_be_loaded_ahead(tmp_path):
+    trained = Data(x=nn.Parameter(torch.randn(NUM_NODES, 4)), edge_index=DATA.edge_index)
+    double = Data(x=DATA.x.double(), edge_index=DATA.edge_index)
+    for data, words in (
+        (trained, "x that is trained"),
+        (double, r"x of torch.float64 \[300, 12\]"),
+        (Data(num_nodes=NUM_NODES, edge_index=DATA.edge_index), "no x"),
+    ):
+        with pytest.raises(gz.UnsupportedError, match=words):
+            next(iter(loader(data, ahead="mean")))
+    with pytest.raises(ValueError, match="ahead: found 'max', expected one of"):
+        loader(ahead="max")
+    backward = gz.sampler.NeighborSampler(DATA, [2], sample_direction="backward")
+    for options, words in (
+        ({"subgraph_type": "induced"}, "subgraph_type='induced'"),
+        ({"subgraph_type": "bidirectional"}, "subgraph_type='bidirectional'"),
+        ({"transform_sampler_output": lambda out: out}, "transform_sampler_output"),
+        ({"neighbor_sampler": backward}, "sample_direction='backward'"),
+    ):
+        with pytest.raises(gz.UnsupportedError, match=words):
+            loader(ahead="mean", **options)
+
+
+def test_batches_that_a_loader_is_asked_for_by_seeds():
+    batches = loader(ahead="mean", filter_per_worker=True, shuffle=False)
+    batch = batches.collate_fn([3, 5, 8])
+    plain = loader(shuffle=False)
+    inner = sum(batch.num_sampled_nodes[:-1])
+    full = DATA.x[batch.n_id]
+    assert torch.equal(batch.x.rows, full[:inner])
+    batch.x = full
+    assert torch.equal(next(iter(plain)).x[:3], DATA.x[:3])  # the other loader is not changed by it
+
+
+def papers() -> HeteroData:
+    random = torch.Generator().manual_seed(7)
+    counts = {"paper": 200, "author": 150, "place": 40}
+    data = HeteroData()
+    for number, (name, count) in enumerate(counts.items()):
+        data[name].x = torch.randint(-9, 9, (count, 6 + 2 * number), generator=random).float()
+    for src, name, dst, edges in (
+        ("paper", "cites", "paper", 1200),
+        ("author", "writes", "paper", 600),
+        ("paper", "by", "author", 600),
+        ("author", "at", "place", 160),
+        ("place", "of", "author", 160),
+    ):
+        data[src, name, dst].edge_index = torch.stack(
+            [torch.randint(counts[end], (edges,), generator=random) for end in (src, dst)]
+        )
+    return data
+
+
+PAPERS = papers()
+
+
+class Typed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(
+            pyg.HeteroConv({
+                name: pyg.SAGEConv(
+                    (PAPERS[name[0]].num_features, PAPERS[name[2]].num_features)
+                    if layer == 0 else (16, 16), 16,
+                )
+                for name in PAPERS.edge_types
+            })
+            for layer in range(3)
+        )  # fmt: skip
+
+    def forward(self, x_dict, edge_index_dict):
+        for conv in self.convs:
+            x_dict = {name: x.relu() for name, x in conv(x_dict, edge_index_dict).items()}
+        return x_dict["paper"]
+
+
+def test_heterogeneous_models():
+    model = Typed()
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    for plain, batch in pairs(data=PAPERS, input_nodes="paper", num_neighbors=(3, 2, 2)):
+        found = []
+        for each, given in ((model, plain), (fast, batch)):
+            edges = given.edge_index_dict
+            if each is model:
+                edges = {name: index.as_subclass(torch.Tensor) for name, index in edges.items()}
+            each.zero_grad()
+            out = each(given.x_dict, edges)[: given["paper"].batch_size]
+            out.pow(2).sum().backward()
+            found.append([out, *(p.grad for p in each.parameters())])
+        for expected, got in zip(*found, strict=True):
+            expected = torch.zeros(()) if expected is None else expected
+            got = torch.zeros(()) if got is None else got
+            torch.testing.assert_close(got, expected.expand_as(got), rtol=1e-4, atol=1e-4)
+        assert batch["author"].num_nodes == plain["author"].num_nodes
+    assert str(gz.nn.explain(fast)).count("added up by the loader") == len(PAPERS.edge_types)
