@@ -58,6 +58,10 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         f"{GRAPH} --widths 8 --dtypes float32 --rounds 1",
         ["results/seconds/ours", "results/seconds/torch.sparse.mm"],
     ),
+    "ahead": (
+        f"{GRAPH} --dim 8 --hidden 4 --rounds 1 --batches 1",
+        ["results/int8, mean/load_cpu_s", "results/float32, none/step_cpu_s"],
+    ),
     "accuracy": (TRAINING, ["rows/graph", "rows/relative_rmse", "rows/scores", "rows/mean"]),
     "column_writer": (
         "--nodes 2000 --width 16 --piece 1000 --rounds 1",
