@@ -102,7 +102,7 @@ def _row_end(data: bytes, dialect: Dialect) -> int:
     chars = np.frombuffer(b"\n%b\n" % data, np.uint8)
     at = np.flatnonzero(chars == _QUOTE)
     # Quotes open and close by turns if each stands at an edge of a cell, or doubled inside one.
-    edges = np.frombuffer(f'{dialect.delimiter}\n\r"'.encode(), np.uint8)
+    edges = np.frombuffer(f'{dialect.separator}\n\r"'.encode(), np.uint8)
     if not (np.isin(chars[at[::2] - 1], edges).all() and np.isin(chars[at[1::2] + 1], edges).all()):
         return _row_end_by_rows(data, dialect)
     quotes = at - 1
@@ -117,7 +117,9 @@ def _row_end_by_rows(data: bytes, dialect: Dialect) -> int:
     texts = (line.decode("latin-1") for line in lines)
     mark = dialect.comment or "\n"
     rows = ("\n" if text.lstrip(BLANKS).startswith(mark) else f"{text}\n" for text in texts)
-    reader = csv_rows(rows, dialect.delimiter)
+    if len(dialect.delimiter) > 1:
+        rows = (row.replace(dialect.delimiter, dialect.separator) for row in rows)
+    reader = csv_rows(rows, dialect.separator)
     last = previous = 0
     try:
         for _ in reader:  # the last one may be cut short
@@ -128,7 +130,7 @@ def _row_end_by_rows(data: bytes, dialect: Dialect) -> int:
 
 
 def clean(block: Block, dialect: Dialect, keep_lines: bool = False) -> bytes:
-    """The block's data without comments and blank lines, and with single blanks as delimiters.
+    """The block's data without comments and blank lines, and with a single character as delimiter.
 
     Args:
         block: The rows.
@@ -162,12 +164,16 @@ def clean(block: Block, dialect: Dialect, keep_lines: bool = False) -> bytes:
     if dialect.delimiter == " ":
         data = re.sub(rb"[ \t]+", b" ", data)
         data = re.sub(rb"^ | (?=\r?$)", b"", data, flags=re.MULTILINE)
+    if len(dialect.delimiter) > 1:
+        data = data.replace(dialect.delimiter.encode(), dialect.separator.encode())
     return data
 
 
 def needs_cleaning(data: bytes, dialect: Dialect) -> bool:
     """Whether the parser could take something for data that is none."""
     if dialect.comment is not None and dialect.comment.encode() in data:
+        return True
+    if len(dialect.delimiter) > 1:
         return True
     return dialect.delimiter == " " and any(
         blanks in data for blanks in (b"\t", b"  ", b"\n ", b" \n", b" \r")
@@ -177,7 +183,7 @@ def needs_cleaning(data: bytes, dialect: Dialect) -> bool:
 def rows_of(block: Block, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Every row of a block with the number of lines of the block before it; slow."""
     text = clean(block, dialect, keep_lines=True).decode("utf-8", errors="replace")
-    reader = csv_rows(io.StringIO(text, newline="\n"), dialect.delimiter)
+    reader = csv_rows(io.StringIO(text, newline="\n"), dialect.separator)
     start = 0
     try:
         for row in reader:

@@ -205,7 +205,7 @@ class _TextIds:
 def _kind(dialect: Dialect, position: int, name: str, output: text.Output) -> text.Kind:
     """How a column is parsed that is to become an attribute."""
     kind = text.guess(dialect, position, output.fill is not None)
-    if output.dtype is not None:
+    if output.dtype is not None and kind not in text.TIMES.values():
         kind = text.FLOAT if output.dtype.is_floating_point else text.INTEGER
         kind = text.BOOLEAN if output.dtype == torch.bool else kind
     return _kind_with(kind, name, output.fill)
@@ -214,6 +214,10 @@ def _kind(dialect: Dialect, position: int, name: str, output: text.Output) -> te
 def _kind_with(kind: text.Kind, name: str, fill: Fill | None) -> text.Kind:
     """A kind that ``fill`` is one of, too."""
     if fill is None or kind is text.FLOAT:
+        return kind
+    if kind in text.TIMES.values():
+        if fill != int(fill if fill == fill else 0):
+            raise ValueError(f"fill of {name!r}: found {fill}, expected an integer, as times are")
         return kind
     if kind is text.BOOLEAN:
         if fill not in (0, 1):

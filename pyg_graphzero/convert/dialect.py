@@ -5,10 +5,12 @@ Rules, the same for the fast path (:mod:`.text`) and the fault finder (:mod:`.bl
 * UTF-8, with or without a byte-order mark; ``.gz``, ``.zst``, ``.bz2`` and ``.lz4`` are
   decompressed. Several files are one table: they have the same columns in the same order, and each
   may repeat the header.
-* A line that starts with the comment mark (``#`` unless told otherwise) is not data, wherever it
-  stands. Blank lines are not data. Every other line is one row, with as many cells as the first.
+* A line that starts with the comment mark (``#`` unless told otherwise, or ``%`` where the first
+  line does) is not data, wherever it stands. Blank lines are not data. Every other line is one
+  row, with as many cells as the first.
 * Cells may be quoted with ``"``. Blanks around a cell are not part of it. With blanks as the
-  delimiter, a run of them is one.
+  delimiter, a run of them is one. A delimiter of several characters, ``::``, is one that no parser
+  takes: rows are parsed with a control character in its place.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ _HEADER_WORDS = frozenset(
 ) | {"id", "label", "weight", "time", "timestamp", "u", "v"}
 # Blanks in the sense of pyarrow's number parsing; other Unicode spaces are part of a cell.
 BLANKS = " \t"
+_SEPARATOR = "\x1f"  # ASCII's own, which text does not hold
 RUN = re.compile(r"[ \t]+")
 _NAME = re.compile(r"[^\W\d]")
 
@@ -62,7 +65,7 @@ class Dialect:
 
     Attributes:
         parts: Its files.
-        delimiter: One character; ``" "`` means any run of blanks.
+        delimiter: One or several characters; ``" "`` means any run of blanks.
         names: Column names, from the header, from a comment line above the data, or none.
         num_columns: Cells in every row.
         comment: What a comment line starts with; ``None`` if there are no comments.
@@ -75,6 +78,11 @@ class Dialect:
     num_columns: int
     comment: str | None
     sample: tuple[tuple[str, ...], ...]
+
+    @property
+    def separator(self) -> str:
+        """What separates cells when rows are parsed."""
+        return separator(self.delimiter)
 
     @property
     def path(self) -> Path:
@@ -119,6 +127,11 @@ class Dialect:
         return repr(self.names[position]) if self.names else str(position)
 
 
+def separator(delimiter: str) -> str:
+    """One character, whatever separates cells in the file."""
+    return delimiter if len(delimiter) == 1 else _SEPARATOR
+
+
 def sniff(
     files: Sequence[Path],
     *,
@@ -131,7 +144,7 @@ def sniff(
 
     Args:
         files: One or more, which follow one another.
-        delimiter: One character or its name (``"tab"``); detected when ``None``.
+        delimiter: One or several characters, or a name (``"tab"``); detected when ``None``.
         header: Whether the first row holds names; detected when ``None``.
         comment: What a comment line starts with.
         wanted: Columns the caller is going to ask for: names among them settle the header.
@@ -141,6 +154,8 @@ def sniff(
             told.
         OSError: One cannot be opened.
     """
+    if comment == "#" and any(first_lines(path, 1)[0][0].startswith("%") for path in files[:1]):
+        comment = "%"
     heads = ((path, _head(path, comment, _SAMPLE_BYTES)) for path in files)
     path, head = next(((path, head) for path, head in heads if head.lines), (files[0], None))
     if head is None:
@@ -210,7 +225,7 @@ class _Head:
 
 
 def _head(path: Path, comment: str | None, size: int) -> _Head:
-    lines, complete = _first_lines(path, size)
+    lines, complete = first_lines(path, size)
     last_comment, start = "", -1
     for number, line in enumerate(lines):
         text = line.strip(BLANKS + "\r")
@@ -224,7 +239,7 @@ def _head(path: Path, comment: str | None, size: int) -> _Head:
     return _Head(lines[start:], start, last_comment, complete)
 
 
-def _first_lines(path: Path, size: int) -> tuple[list[str], bool]:
+def first_lines(path: Path, size: int) -> tuple[list[str], bool]:
     """The first lines of the file, and whether they are all of it."""
     with TextFile(path) as file:
         raw = file.read(size)
@@ -253,7 +268,9 @@ def _table(lines: list[str], delimiter: str) -> tuple[list[list[str]], int]:
     """The first rows, and how many lines the very first of them takes."""
     if delimiter == " ":
         lines = [RUN.sub(" ", line.strip(BLANKS)) for line in lines]
-    reader = csv_rows((line + "\n" for line in lines if line.strip(BLANKS)), delimiter)
+    if len(delimiter) > 1:
+        lines = [line.replace(delimiter, _SEPARATOR) for line in lines]
+    reader = csv_rows((line + "\n" for line in lines if line.strip(BLANKS)), separator(delimiter))
     rows: list[list[str]] = []
     length = 1
     for row in reader:
@@ -278,8 +295,11 @@ def _delimiter(path: Path, given: str | None, lines: list[str]) -> str:
     """The given delimiter, or the one that cuts the sample into the most even rows."""
     if given is not None:
         given = DELIMITERS.get(given, given)
-        if len(given) != 1:
-            raise ValueError(f"delimiter={given!r}: expected one character")
+        is_several = len(given) > 1 and not given[0].isalnum() and given.isprintable()
+        if len(given) != 1 and (not is_several or '"' in given):
+            raise ValueError(
+                f"delimiter={given!r}: expected one character, or several such as '::'"
+            )
         return given
 
     def score(candidate: str) -> tuple[float, int]:
@@ -292,6 +312,8 @@ def _delimiter(path: Path, given: str | None, lines: list[str]) -> str:
     if scores["\t"][0] == 1.0:
         return "\t"
     best = max(scores, key=lambda candidate: scores[candidate])
+    if scores[best][0] < 1.0 and score("::")[0] == 1.0:
+        return "::"
     if scores[best] != (0.0, 0):
         return best
     return " " if score(" ") != (0.0, 0) else ","

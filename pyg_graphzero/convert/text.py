@@ -42,6 +42,10 @@ _INTEGER = re.compile(r"-?[0-9]+")
 _NULLS = ("", "NA", "N/A", "NULL", "null", "None", "\\N")
 _NANS = frozenset(("nan", "NaN", "NAN"))
 _MISSING = frozenset(_NULLS) | _NANS
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d([T ]\d\d(:?\d\d(:?\d\d(?P<fraction>\.\d+)?)?)?"
+    r"(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?"
+)
 _PYTHON: dict[Any, Any] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool}
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -64,6 +68,16 @@ INTEGER = Kind(pa.int64(), "an integer")
 FLOAT = Kind(pa.float64(), "a number")
 BOOLEAN = Kind(pa.bool_(), "true or false")
 TEXT = Kind(pa.string(), "UTF-8 text")
+# Of whole seconds, or with fractions of them; without and with an offset from UTC.
+TIMES = {
+    (is_fine, is_zoned): Kind(
+        pa.timestamp("us" if is_fine else "s", "UTC" if is_zoned else None),
+        f"a date or time of ISO 8601, {'with' if is_zoned else 'without'} an offset from UTC"
+        + (", in whole seconds" if not is_fine else ""),
+    )
+    for is_fine in (False, True)
+    for is_zoned in (False, True)
+}
 # An integer column that nobody asked for as such: becomes FLOAT at the first fraction.
 GUESSED_INTEGER = Kind(pa.int64(), "a number that int64 can hold")
 
@@ -104,7 +118,9 @@ class Column:
 
     def empty(self, output: Output) -> Tensor:
         """No values, in the dtype that they would have."""
-        return torch.empty(0, dtype=output.dtype or dtype_of(self.kind.arrow))
+        is_time = pa.types.is_timestamp(self.kind.arrow)
+        own = torch.int64 if is_time else dtype_of(self.kind.arrow)
+        return torch.empty(0, dtype=output.dtype or own)
 
 
 Columns = Mapping[int, Column]  # by position
@@ -121,6 +137,11 @@ def guess(dialect: Dialect, position: int, is_filled: bool = False) -> Kind:
         return GUESSED_INTEGER  # also among what is none: that is a fault, and no reason to round
     if cells and all(cell.lower() in ("true", "false") for cell in cells):
         return BOOLEAN
+    times = [_TIME.fullmatch(cell) for cell in cells]
+    if any(times):  # other cells are faults
+        is_fine = any(time is not None and time["fraction"] for time in times)
+        is_zoned = any(time is not None and time["zone"] for time in times)
+        return TIMES[is_fine, is_zoned]
     return FLOAT
 
 
@@ -201,12 +222,12 @@ class _Reader:
         data = block.data
         if not needs_cleaning(data, self._dialect):
             try:
-                return _parse(data, self._dialect.delimiter, self._names(), self._columns)
+                return _parse(data, self._dialect.separator, self._names(), self._columns)
             except _Refused:  # perhaps because of a blank line
                 pass
         try:
             cleaned = clean(block, self._dialect)
-            return _parse(cleaned, self._dialect.delimiter, self._names(), self._columns)
+            return _parse(cleaned, self._dialect.separator, self._names(), self._columns)
         except (_Refused, InputError):
             return None
 
@@ -283,10 +304,9 @@ class _Reader:
                 found = f"{cell[:60]!r}" if cell else "an empty cell"
                 wrong = fail(where, found, kind.expected, _hint(cell, column))
             elif kind is not TEXT:
-                value = float(cell) if kind is FLOAT else int(_BOOLEANS.get(cell.lower(), cell))
                 try:
                     for output in column.outputs:
-                        _as_dtype(torch.from_numpy(np.array([value])), output)
+                        _as_dtype(torch.from_numpy(np.array([_value(cell, kind)])), output)
                 except _Refused as error:
                     wrong = fail(where, error.found, error.expected)
             if wrong is None:
@@ -307,6 +327,15 @@ def _hint(cell: str, column: Column) -> str:
     return fill_hint(column.attr, column.kind is FLOAT) if is_missing else ""
 
 
+def _value(cell: str, kind: Kind) -> int | float:
+    """The number that a cell becomes which fits."""
+    if kind is FLOAT:
+        return float(cell)
+    if pa.types.is_timestamp(kind.arrow):
+        return int(pc.cast(pc.cast(pa.scalar(cell), kind.arrow), pa.int64()).as_py())
+    return int(_BOOLEANS.get(cell.lower(), cell))
+
+
 def _fits(cell: str, kind: Kind) -> bool:
     if kind is TEXT:
         return bool(cell) and "\ufffd" not in cell
@@ -314,6 +343,12 @@ def _fits(cell: str, kind: Kind) -> bool:
         return cell.lower() in _BOOLEANS
     if kind is FLOAT:
         return NUMBER.fullmatch(cell) is not None
+    if pa.types.is_timestamp(kind.arrow):
+        try:
+            pc.cast(pa.scalar(cell), kind.arrow)
+        except pa.ArrowInvalid:
+            return False
+        return True
     # int() refuses thousands of digits, and has no use for zeros in front.
     digits = cell.removeprefix("-").lstrip("0")
     is_short = _INTEGER.fullmatch(cell) is not None and len(digits) <= 19
@@ -373,10 +408,12 @@ def _words(values: Any, trim: bool) -> Any:
 
 def _numbers(values: Any, kind: Kind, output: Output) -> Tensor:
     fill = output.fill
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.int64())
     if values.null_count:
         if fill is None:
             raise _Refused("an empty cell", kind.expected)
-        values = values.fill_null(pa.scalar(_PYTHON[kind.arrow](fill), kind.arrow))
+        values = values.fill_null(pa.scalar(_PYTHON[values.type](fill), values.type))
     if kind is BOOLEAN:  # bits, which no tensor shares
         return torch.from_numpy(values.to_numpy(zero_copy_only=False))
     numbers = from_dlpack(values)

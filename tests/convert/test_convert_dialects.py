@@ -1,0 +1,110 @@
+"""Text that is laid out otherwise: several characters between cells, other comments, times."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import chunks
+import pytest
+import torch
+from convert_support import edges_of, write
+
+import pyg_graphzero as gz
+from pyg_graphzero import InputError
+
+pytestmark = chunks.both
+
+
+@pytest.mark.parametrize("delimiter", [None, "::"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_two_colons(tmp_path: Path, delimiter: str | None, end: str) -> None:
+    rows = ["1::1193::5::978300760", "1::661::3::978302109", "2::1193::4::978298413", ""]
+    path = write(tmp_path / "ratings.txt", end.join(rows))
+    attrs = {"edge_weight": 2, "time": 3}
+    gz.convert(path, tmp_path / "s", edge_type="u,r,i", edge_attrs=attrs, delimiter=delimiter)
+    found = edges_of(tmp_path / "s", ("u", "r", "i"), "edge_weight", "time")
+    assert found == [(1, 1193, 5, 978300760), (1, 661, 3, 978302109), (2, 1193, 4, 978298413)]
+    movies = ['1::"Toy" Story: 1995::Animation|Comedy', "661::A, B::Drama", "1193::C::Action|X", ""]
+    table = write(tmp_path / "movies.txt", end.join(movies))
+    nodes = {"i": {"file": table, "header": False}}
+    gz.convert(path, tmp_path / "t", edge_type="u,r,i", nodes=nodes, edge_attrs=attrs)
+    assert gz.open(tmp_path / "t").ids("i").tolist() == [1, 661, 1193]
+
+
+def test_faults_between_colons(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.txt", "1::2::3\n4::5::6\n7::8\n9::x::1\n")
+    with pytest.raises(InputError, match=r"line 3: found 2 cells \('7::8'\), expected 3 cells sep"):
+        gz.convert(path, tmp_path / "s", header=False, delimiter="::")
+    options: dict[str, Any] = {"header": False, "delimiter": "::", "on_error": "skip"}
+    summary = gz.convert(path, tmp_path / "s", **options)
+    assert edges_of(tmp_path / "s") == [(1, 2), (4, 5)]
+    assert "line 4, column 1: found 'x'" in summary.skipped[1]
+    with pytest.raises(ValueError, match="expected one character, or several such as '::'"):
+        gz.convert(path, tmp_path / "t", delimiter="ab")
+
+
+def test_a_single_colon_or_comma_is_not_two(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.csv", "std::a,std::b\nstd::b,std::c\n")
+    gz.convert(path, tmp_path / "s", header=False)
+    assert edges_of(tmp_path / "s") == [("std::a", "std::b"), ("std::b", "std::c")]
+
+
+def test_percent_signs(tmp_path: Path) -> None:
+    path = write(tmp_path / "out.txt", "% sym unweighted\n% 2 3 3\n1 2\n% amid\n2 3\n")
+    gz.convert(path, tmp_path / "s")
+    assert edges_of(tmp_path / "s") == [(1, 2), (2, 3)]
+    path = write(tmp_path / "e.csv", "% src,dst,share\n1,2,5%\n")  # only lines that start with it
+    with pytest.raises(InputError, match="line 2, column 'share': found '5%', expected a number"):
+        gz.convert(path, tmp_path / "t", edge_attrs=["share"])
+
+
+def seconds(*when: int) -> int:
+    return int(datetime(*when, tzinfo=timezone.utc).timestamp())  # type: ignore[misc, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["2023-01-05", "1969-12-31"], [seconds(2023, 1, 5), seconds(1969, 12, 31)]),
+        (
+            ["2023-01-05T10:20:30", "2023-01-05 10:20"],
+            [seconds(2023, 1, 5, 10, 20, 30), seconds(2023, 1, 5, 10, 20)],
+        ),
+        (
+            ["2023-01-05T10:20:30Z", "2023-01-05T10:20:30+02:00"],
+            [seconds(2023, 1, 5, 10, 20, 30), seconds(2023, 1, 5, 8, 20, 30)],
+        ),
+        (
+            ["2023-01-05T10:20:30.25", "2023-01-05"],
+            [seconds(2023, 1, 5, 10, 20, 30) * 10**6 + 250_000, seconds(2023, 1, 5) * 10**6],
+        ),
+    ],
+)
+def test_times(tmp_path: Path, cells: list[str], expected: list[int]) -> None:
+    rows = "".join(f"{n},{n + 1},{cell}\n" for n, cell in enumerate(cells))
+    path = write(tmp_path / "e.csv", f"src,dst,when\n{rows}")
+    gz.convert(path, tmp_path / "s", edge_attrs={"time": "when"}, time_attr="time")
+    stored = gz.open(tmp_path / "s").data()
+    assert stored.time.dtype == torch.int64
+    assert stored.time.tolist() == expected
+    write(path, path.read_text() + "7,8,\n8,9,soon\n")
+    with pytest.raises(
+        InputError, match=r"line 4, column 'when': found an empty cell, expected a d"
+    ):
+        gz.convert(path, tmp_path / "t", edge_attrs={"time": "when"})
+    options: dict[str, Any] = {"edge_attrs": {"time": "when"}, "on_error": "skip"}
+    summary = gz.convert(path, tmp_path / "t", fill={"time": 0}, **options)
+    assert gz.open(tmp_path / "t").data().time.tolist() == [*expected, 0]
+    assert "found 'soon', expected a date or time of ISO 8601" in summary.skipped[0]
+
+
+def test_times_of_two_sorts(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "e.csv", "src,dst,t\n" + "0,1,2023-01-05\n" * 60 + "1,2,2023-01-05T1Z\n"
+    )
+    with pytest.raises(
+        InputError, match=r"line 62, column 't': found '2023-01-05T1Z', expected a da"
+    ):
+        gz.convert(path, tmp_path / "s", edge_attrs=["t"])
