@@ -97,10 +97,15 @@ class _Convert(click.Command):
 )
 @click.option("--ids", type=click.Choice(["auto", "dense", "map"]), help="Whether ids are rows.")
 @click.option("--id-type", type=click.Choice(["auto", "int", "str"]), help="What ids are.")
-@click.option("--delimiter", help="One character, or comma, tab, semicolon, space, pipe.")
+@click.option("--delimiter", help="Such as ; or ::, or comma, tab, semicolon, space, pipe.")
 @click.option("--header/--no-header", default=None, help="Whether the first row names columns.")
 @click.option("--comment", default="#", show_default=True, help="Comment mark; '' for none.")
 @click.option("--edge-layout", type=click.Choice(["2xE", "Ex2"]), help="For a [2, 2] array.")
+@click.option(
+    "--format",
+    type=click.Choice(["text", "parquet", "arrow", "mtx", "adjlist"]),
+    help="What SOURCE is, if its name does not tell.",
+)
 @click.option("--undirected", is_flag=True, help="Add the reverse of every edge.")
 @click.option(
     "--coalesce",
@@ -168,10 +173,11 @@ def convert(
 ) -> None:
     """Convert SOURCE to a store.
 
-    SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst), Parquet, Arrow or
-    Feather, a file of arrays (.npy, .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a
-    directory or a quoted pattern of such files, the directory of a dataset (OGB, MAG240M, IGB,
-    GraphBolt, PyG), or a .toml or .json specification of node and edge types.
+    SOURCE is text with an edge in each row (.csv, .tsv, .txt, also .gz or .zst; - for standard
+    input), Parquet, Arrow or Feather, MatrixMarket (.mtx), an adjacency list (.adjlist), a file of
+    arrays (.npy, .npz, .npz:member, .pt, .safetensors, .bin:int64[2]), a directory or a quoted
+    pattern of such files, the directory of a dataset (OGB, MAG240M, IGB, GraphBolt, PyG), or a
+    .toml or .json specification of node and edge types.
 
     The SOURCE of an attribute is a column of the edge list or node table ("rating", "f0,f1",
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").

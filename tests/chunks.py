@@ -23,6 +23,7 @@ TINY: dict[str, dict[str, int]] = {
     "convert.distinct": {"_SLAB_ROWS": 3, "_MIN_PIECE": 16},
     "convert.files": {"_SLAB_EDGES": 3},
     "convert.ids": {"_SLAB_ROWS": 3},
+    "convert.lists": {"_BLOCK_BYTES": 16},
     "convert.join": {"_NEAR_BYTES": 16},
     "convert.plan": {"CHUNK_BYTES": 64},
     "store.rows": {"SLAB_BYTES": 64, "_READ_BYTES": 16},

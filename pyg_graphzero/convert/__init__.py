@@ -61,6 +61,7 @@ def convert(
     header: bool | None = None,
     comment: str | None = "#",
     edge_layout: str | None = None,
+    format: str | None = None,
     undirected: bool = False,
     coalesce: str | None = None,
     self_loops: str = "keep",
@@ -83,8 +84,9 @@ def convert(
 
     ``source`` is one of
 
-    * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``),
-      or a Parquet, Arrow or Feather file,
+    * text with an edge in each row (``.csv``, ``.tsv``, ``.txt``, each also ``.gz`` or ``.zst``;
+      ``"-"`` for standard input), or a Parquet, Arrow or Feather file,
+    * a matrix in MatrixMarket's format (``.mtx``), or an adjacency list (``.adjlist``),
     * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
       ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
       or a pair of them,
@@ -124,6 +126,8 @@ def convert(
         header: Whether the first row holds column names; detected when ``None``.
         comment: Lines starting with this are not data; ``None`` if there are none.
         edge_layout: ``"2xE"`` or ``"Ex2"``; needed for a ``[2, 2]`` array only.
+        format: What a file of edges is, whatever it is called: ``"text"``, ``"parquet"``,
+            ``"arrow"``, ``"mtx"`` (MatrixMarket) or ``"adjlist"``.
         undirected: Add the reverse of every edge, with its attributes. Between two node types
             the reverse edges are a type of their own, ``rev_…``.
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
@@ -194,6 +198,7 @@ def convert(
         "header": header,
         "comment": comment,
         "edge_layout": edge_layout,
+        "format": format,
     }
     with Workspace(target, memory, tmp) as space:
         inputs = Inputs(Path(), target, types, bars, space, faults)
@@ -246,14 +251,16 @@ def _plan(
     inputs: Inputs,
 ) -> GraphPlan:
     """Choose the reader by what ``source`` is."""
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str) and source == "-":
+        source, flat["format"] = inputs.stdin(), flat["format"] or "text"
+    if isinstance(source, str | os.PathLike) and flat["format"] is None:
         spec, base = _described(source, inputs)
         if spec is not None:
             _refuse_flat(flat, f"{spec.name} ({spec.what}) describes the graph itself")
             inputs.progress.say(f"{spec.name}: {spec.what}")
             with reading(spec.name, "graph", "options and files that go together"):
                 return plan_files(spec, options, selection, inputs.beside(base, spec.name))
-    graph, origin = _pyg_graph(source, inputs)
+    graph, origin = _pyg_graph(source, inputs) if flat["format"] is None else (None, None)
     if graph is not None:
         kind = type(graph).__name__
         _refuse_flat(flat, f"a {kind} brings its own nodes and edges")
@@ -278,8 +285,8 @@ def _plan(
         )
     spec = flat_spec(source, flat)
     if is_paths(source):
-        files = inputs.reference(source).files
-        spec.what = file_kind(files[0], len(files))
+        files = inputs.reference(source, flat["format"]).files
+        spec.what = file_kind(files[0], len(files), flat["format"])
         inputs.progress.say(f"{files[0]}: {spec.what}")
     else:
         spec.what = _in_memory(source)

@@ -31,7 +31,7 @@ from .frames import is_series
 from .ids import IdColumn
 from .npz import open_npy, open_npz
 from .options import as_tensor
-from .paths import TEXT_SUFFIXES, kind_suffix
+from .paths import LIST_SUFFIXES, TEXT_SUFFIXES, kind_suffix
 from .plan import Array
 from .sparse import is_sparse, sparse_members, sparse_rows
 from .spool import PrintedRows, WordRows
@@ -43,7 +43,10 @@ Table = Rows | np.ndarray
 _KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".safetensors": "safetensors"}
 _KINDS |= {".bin": "bin", ".raw": "bin"}
 _KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text") | dict.fromkeys(TABLE_SUFFIXES, "table")
+_KINDS |= {suffix: suffix[1:] for suffix in LIST_SUFFIXES}
 SUFFIXES = tuple(_KINDS)
+# What files may be said to be, whatever they are called.
+FORMATS = {"text": "text", "parquet": "table", "arrow": "table", "mtx": "mtx", "adjlist": "adjlist"}
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,14 @@ class Reference:
         member: A column, an array of an archive; ``None`` if not named.
         is_flat: Whether a matrix of one column means single values.
         is_bare: Whether text is known to have commas and no header.
+        form: One of :data:`FORMATS`, where the name does not tell.
     """
 
     files: tuple[Path, ...]
     member: str | None = None
     is_flat: bool = False
     is_bare: bool = False
+    form: str | None = None
 
     @property
     def path(self) -> Path:
@@ -70,7 +75,7 @@ class Reference:
     @property
     def kind(self) -> str | None:
         """How it is read: ``"npy"``, ``"table"``, ``"text"`` …; ``None`` if it cannot be."""
-        return _KINDS.get(kind_suffix(self.path))
+        return _KINDS.get(kind_suffix(self.path)) if self.form is None else FORMATS[self.form]
 
 
 def id_column(

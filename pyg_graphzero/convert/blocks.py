@@ -90,7 +90,9 @@ def _skip(file: TextFile, num_lines: int) -> tuple[int, bytes]:
     data = file.read(BLOCK_BYTES)
     at = len(_BOM) if data.startswith(_BOM) else 0
     for _ in range(num_lines):
-        at = data.find(b"\n", at) + 1 or len(data)
+        while (end := data.find(b"\n", at)) < 0 and (more := file.read(BLOCK_BYTES)):
+            data += more
+        at = end + 1 or len(data)
     return at, data[at:]
 
 

@@ -90,9 +90,9 @@ def check_files(path: Path) -> None:
     )
 
 
-def file_kind(path: Path, num_files: int) -> str:
+def file_kind(path: Path, num_files: int, form: str | None = None) -> str:
     """What to call files of edges."""
-    suffix = kind_suffix(path)
+    suffix = kind_suffix(path) if form is None else f".{form}".replace(".text", TEXT_SUFFIXES[0])
     name = "delimited text" if suffix in TEXT_SUFFIXES else _NAMES.get(suffix, suffix)
     return name if num_files == 1 else f"{name}, {num_files} files"
 
@@ -110,4 +110,6 @@ _NAMES = {
     ".arrow": "Arrow",
     ".ipc": "Arrow",
     ".feather": "Feather",
+    ".mtx": "MatrixMarket",
+    ".adjlist": "adjacency list",
 }

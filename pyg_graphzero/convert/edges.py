@@ -45,6 +45,7 @@ from .compressed import ExpandedRows
 from .dialect import Dialect
 from .frames import FrameTable, is_frame
 from .ids import IdColumn
+from .lists import MatrixMarket, read_adjacency
 from .options import Selection
 from .paths import kind_suffix
 from .plan import EdgeType, edge_label
@@ -69,6 +70,7 @@ class EdgeList:
     Attributes:
         num_src, num_dst: Number of nodes, where the input says so (CSR, SciPy).
         names: Of the columns they are from; empty where these have none.
+        nodes: The sources that have a line of their own, with edges or without.
         two_kinds: The edge type that they seem to be of, although none was given.
     """
 
@@ -79,6 +81,7 @@ class EdgeList:
     num_dst: int | None = None
     notes: list[str] = field(default_factory=list)
     names: tuple[str, str] = ("", "")
+    nodes: IdColumn | None = None
     two_kinds: EdgeType = None
 
 
@@ -101,7 +104,11 @@ def read_edges(
     if is_frame(spec.file):
         return _read_columns(FrameTable(spec.file), spec, id_types, wanted, inputs)
     if in_files(spec.file):
-        reference = inputs.reference(spec.file)
+        reference = inputs.reference(spec.file, spec.format)
+        if reference.kind == "mtx":
+            return _read_matrix(reference, spec, wanted, owner, selection, inputs)
+        if reference.kind == "adjlist":
+            return _read_lists(reference, spec, id_types, wanted, inputs)
         if reference.kind in ("text", "table"):
             columns = _open_columns(reference, spec, inputs)
             return _read_columns(columns, spec, id_types, wanted, inputs)
@@ -141,12 +148,54 @@ def _from_sparse(spec: EdgeSpec) -> tuple[_Ends, Any]:
     """Entries of a matrix as edges from their row to their column, and their values."""
     rows, columns, values = coo(spec.file, str(_MATRIX), "matrix")
     shape = shape_of(spec.file)
-    if spec.type is None and shape[0] != shape[1]:
-        hint = 'If they are two kinds of nodes, pass edge_type="user,to,item".'
-        found = f"{shape[0]} rows and {shape[1]} columns"
-        raise InputError(_MATRIX, "shape", found, "as many columns as rows", hint)
+    if spec.type is None:
+        _check_square(_MATRIX, shape)
     ends = as_table(rows, "rows"), as_table(columns, "columns")
     return _Ends(*ends, ("row", "column"), *shape), values
+
+
+def _read_matrix(
+    reference: Reference,
+    spec: EdgeSpec,
+    wanted: Mapping[str, Any],
+    owner: str,
+    selection: Selection,
+    inputs: Inputs,
+) -> EdgeList:
+    _refuse_options(spec, _TEXT_OPTIONS, reference.path)
+    matrix = MatrixMarket(reference.path)
+    if len(reference.files) > 1:
+        raise InputError(reference.files[1], "files", len(reference.files), "one matrix")
+    if spec.type is None:
+        _check_square(reference.path, matrix.shape)
+    name = "edge_weight"
+    takes = matrix.has_values and name not in wanted and selection.wants(owner, name)
+    (src, dst), loaded = matrix.read(inputs, {name: 2} if takes else {})
+    for attr, source in wanted.items():
+        loaded[attr] = inputs.load(attr, source)
+    if matrix.is_symmetric and spec.undirected is None:
+        spec.undirected = True
+    return EdgeList(src, dst, loaded, *matrix.shape)
+
+
+def _read_lists(
+    reference: Reference,
+    spec: EdgeSpec,
+    id_types: tuple[str, str],
+    wanted: Mapping[str, Any],
+    inputs: Inputs,
+) -> EdgeList:
+    _refuse_options(spec, _TEXT_OPTIONS, reference.path)
+    src, dst, nodes = read_adjacency(reference.files, id_types[0], spec.comment, inputs)
+    loaded = {attr: inputs.load(attr, source) for attr, source in wanted.items()}
+    return EdgeList(src, dst, loaded, nodes=nodes)
+
+
+def _check_square(path: Path, shape: tuple[int, int]) -> None:
+    if shape[0] != shape[1]:
+        hint = 'If they are two kinds of nodes, pass edge_type="user,to,item" (--edge-type).'
+        found = f"{shape[0]} rows and {shape[1]} columns"
+        raise InputError(path, "shape", found, "as many columns as rows", hint)
 
 
 def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:

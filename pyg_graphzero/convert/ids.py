@@ -230,7 +230,7 @@ class IdSpace:
         if self.num_nodes is None:
             source = "the edges" if self.known_rows is None else self.known_rows[1]
         expected = f"an id below {self._num_rows}, the number of nodes by {source}"
-        if self.num_nodes is not None:
+        if self.num_nodes is not None or source in {str(each.path) for each in self.columns}:
             return expected, "If ids are not rows, pass ids='map' (--ids map)."
         alone = f"With ids='map' (--ids map) alone, rows of {source} go by ascending id."
         return expected, f"{_ASK_FOR_TABLE} {alone}"

@@ -17,6 +17,9 @@ from ..errors import InputError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
+LIST_SUFFIXES = (".mtx", ".adjlist")
+
+_COMPRESSIBLE = (*TEXT_SUFFIXES, *LIST_SUFFIXES)
 
 AnyPath = str | os.PathLike[str]
 
@@ -25,7 +28,7 @@ def kind_suffix(path: AnyPath) -> str:
     """The suffix that tells what a file holds: ``.csv`` of ``edges.csv`` and ``edges.csv.gz``."""
     path = Path(path)
     inner = Path(path.stem).suffix
-    return inner if path.suffix in COMPRESSIONS and inner in TEXT_SUFFIXES else path.suffix
+    return inner if path.suffix in COMPRESSIONS and inner in _COMPRESSIBLE else path.suffix
 
 
 def is_paths(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath]]:
@@ -35,7 +38,9 @@ def is_paths(value: Any) -> TypeGuard[AnyPath | Sequence[AnyPath]]:
     return isinstance(value, str | os.PathLike)
 
 
-def expand(paths: AnyPath | Sequence[AnyPath], base: Path = Path()) -> list[Path]:
+def expand(
+    paths: AnyPath | Sequence[AnyPath], base: Path = Path(), is_any_kind: bool = False
+) -> list[Path]:
     """The files that ``paths`` means, one or more, all of one kind.
 
     Args:
@@ -43,6 +48,7 @@ def expand(paths: AnyPath | Sequence[AnyPath], base: Path = Path()) -> list[Path
             those that start with an underscore; a glob pattern, ``**`` included; or a list of
             these, taken in the order given. Patterns and directories are sorted by path.
         base: Directory that relative paths start from.
+        is_any_kind: Their suffixes tell nothing.
 
     Raises:
         FileNotFoundError: There is no such file, or nothing matches.
@@ -53,7 +59,7 @@ def expand(paths: AnyPath | Sequence[AnyPath], base: Path = Path()) -> list[Path
     else:
         found = [file for path in paths for file in _expand_one(path, base)]
     kinds = sorted({kind_suffix(file) or "no suffix" for file in found})
-    if len(kinds) > 1:
+    if len(kinds) > 1 and not is_any_kind:
         shown = paths if isinstance(paths, str | os.PathLike) else "<files>"
         raise InputError(shown, "files", ", ".join(kinds), "files of one kind")
     return found

@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 import os
 import re
+import shutil
+import sys
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.workspace import Workspace
 
 from ..errors import InputError
-from .arrays import SUFFIXES, Reference, Table, as_table, id_column, load_member, place_in
+from .arrays import FORMATS, SUFFIXES, Reference, Table, as_table, id_column, load_member, place_in
 from .columns import (
     ColumnReader,
     Columns,
@@ -147,6 +149,13 @@ class Inputs(ColumnReader):
             raise InputError(found, "input", "a directory", "a file")
         return self.files(path)[0]
 
+    def stdin(self) -> Path:
+        """What comes in on standard input, in a temporary file."""
+        path = self.space.file("stdin")
+        with open(path, "wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        return path
+
     def directory(self, path: AnyPath) -> Path:
         """An existing directory that is not the output, and not in it.
 
@@ -157,14 +166,16 @@ class Inputs(ColumnReader):
         self._refuse_output(found)
         return found
 
-    def files(self, paths: AnyPath | Sequence[AnyPath]) -> tuple[Path, ...]:
+    def files(
+        self, paths: AnyPath | Sequence[AnyPath], is_any_kind: bool = False
+    ) -> tuple[Path, ...]:
         """The files that a path, a pattern, a directory or a list of these means.
 
         Raises:
             FileNotFoundError: There are none.
             InputError: They are of several kinds, or one lies in the output.
         """
-        found = expand(paths, self.base)
+        found = expand(paths, self.base, is_any_kind)
         for file in found:
             self._refuse_output(file)
         return tuple(found)
@@ -180,13 +191,24 @@ class Inputs(ColumnReader):
                 "Writing the store would destroy its own input.",
             )
 
-    def reference(self, source: AnyPath | Sequence[AnyPath] | Reference) -> Reference:
+    def reference(
+        self, source: AnyPath | Sequence[AnyPath] | Reference, form: str | None = None
+    ) -> Reference:
         """Files with an optional member, by the suffix of the path.
+
+        Args:
+            source: What is meant.
+            form: One of :data:`.arrays.FORMATS`, whatever the suffix.
 
         Raises:
             InputError: The suffix is of no kind that can be read.
         """
         match = None
+        if form is not None:
+            if form not in FORMATS:
+                raise ValueError(f"format={form!r}: expected one of {', '.join(FORMATS)}")
+            source = source.files if isinstance(source, Reference) else source
+            return Reference(self.files(source, True), form=form)
         if isinstance(source, Reference):
             return replace(source, files=self.files(source.files))
         if isinstance(source, str | os.PathLike):
@@ -201,6 +223,7 @@ class Inputs(ColumnReader):
                 "file name",
                 kind_suffix(reference.path) or "no suffix",
                 f"{', '.join(TEXT_SUFFIXES)} (or these with .gz, .zst), {_listed}",
+                f"Or say what it is: format='text' (--format text), or {', '.join(FORMATS)}.",
             )
         return reference
 
@@ -253,6 +276,8 @@ class Inputs(ColumnReader):
         return OfNodes(self.load(name, source))
 
     def _member(self, reference: Reference) -> Table:
+        if reference.kind in ("mtx", "adjlist"):
+            raise InputError(reference.path, "file", f"edges ({reference.kind})", "an attribute")
         if reference.member is not None:
             for path in reference.files:
                 parts = [f"{reference.member}_{part}" for part in SPARSE_PARTS]
@@ -284,7 +309,7 @@ class Inputs(ColumnReader):
             layout |= {"delimiter": ",", "header": False}
         if reference.kind == "text":
             return sniff(reference.files, wanted=tuple(wanted), **layout)
-        return ArrowTable(reference.files)
+        return ArrowTable(reference.files, reference.form)
 
     def _classes(self, name: str, labels: Labels) -> Loaded:
         loaded = self.load(name, labels.source)

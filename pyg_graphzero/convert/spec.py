@@ -77,6 +77,7 @@ class EdgeSpec:
         file: Files with one edge per row, any source of an edge index, or chunks of edges.
         src, dst: Columns of the file; by the usual names, else the first two.
         attrs: Attribute → column(s) of the file, or any source.
+        format: What the file is, where its name does not tell: ``"text"``, ``"mtx"`` …
         edge_layout: ``"2xE"`` or ``"Ex2"`` where the shape does not tell.
         delimiter, header, comment: Layout of the file; detected.
         num_edges: Number of edges in the file, if it is known: another one is an error.
@@ -88,6 +89,7 @@ class EdgeSpec:
     src: Any = None
     dst: Any = None
     attrs: dict[str, Any] = field(default_factory=dict)
+    format: str | None = None
     edge_layout: str | None = None
     delimiter: str | None = None
     header: bool | None = None
@@ -201,7 +203,7 @@ def flat_spec(source: Any, flat: Mapping[str, Any]) -> GraphSpec:
     edge = EdgeSpec(
         file=source,
         attrs=parse_attrs(flat["edge_attrs"], "edge_attrs", "convert"),
-        **{key: flat[key] for key in ("src", "dst", "edge_layout")},
+        **{key: flat[key] for key in ("src", "dst", "format", "edge_layout")},
         **{key: flat[key] for key in ("delimiter", "header", "comment")},
     )
     attrs = parse_attrs(flat["node_attrs"], "node_attrs", "convert")
@@ -255,7 +257,7 @@ def _edge_type(value: Any, where: str, name: str | Path) -> tuple[str, str, str]
 _TYPES: dict[str, type] = {
     **dict.fromkeys(("num_nodes", "num_edges"), int),
     **dict.fromkeys(("header", "undirected"), bool),
-    **dict.fromkeys(("ids", "id_type", "delimiter", "comment", "edge_layout"), str),
+    **dict.fromkeys(("ids", "id_type", "delimiter", "comment", "format", "edge_layout"), str),
     **dict.fromkeys(("coalesce", "self_loops"), str),
 }
 Spec = TypeVar("Spec", NodeSpec, EdgeSpec)

@@ -37,6 +37,7 @@ class ArrowTable:
 
     Args:
         files: One or more, all Parquet or all Arrow.
+        form: ``"parquet"`` or ``"arrow"``; None to go by the name.
 
     Attributes:
         path: The file, or the directory that all of them are in.
@@ -46,10 +47,12 @@ class ArrowTable:
         InputError: A file is damaged or cut short.
     """
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[Path], form: str | None = None) -> None:
         self.files = files
         self.path = files[0] if len(files) == 1 else Path(os.path.commonpath(files))
-        self.is_parquet = files[0].suffix in PARQUET_SUFFIXES
+        self.is_parquet = form == "parquet" or (
+            form is None and files[0].suffix in PARQUET_SUFFIXES
+        )
         parts = [_open_file(path, self.is_parquet) for path in files]
         self.schemas = [schema for schema, _ in parts]
         kind = "parquet" if self.is_parquet else "ipc"
