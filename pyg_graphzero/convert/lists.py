@@ -21,6 +21,7 @@ from .sources import Inputs
 from .spool import RowSpool, TextSpool
 
 _BANNER = "%%matrixmarket matrix coordinate"
+_HEAD_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
 _SYMMETRIES = ("general", "symmetric")
 _FIELDS = ("real", "double", "integer", "pattern")
@@ -44,7 +45,7 @@ class MatrixMarket:
     """
 
     def __init__(self, path: Path) -> None:
-        lines, _ = first_lines(path, 1 << 16)
+        lines, _ = first_lines(path, _HEAD_BYTES)
         banner = lines[0].lower().split()
         if " ".join(banner[:3]) != _BANNER or len(banner) != 5:
             expected = "%%MatrixMarket matrix coordinate FIELD SYMMETRY"
