@@ -37,6 +37,33 @@ def graph(dtype=torch.float64):
 DATA = graph()
 
 
+def papers(make=torch.randn, dtype=torch.float64):
+    random = torch.Generator().manual_seed(7)
+    counts = {"paper": 200, "author": 150, "place": 40}
+    data = HeteroData()
+    for number, (name, count) in enumerate(counts.items()):
+        data[name].x = make(count, 6 + 2 * number, generator=random, dtype=dtype)
+    for src, name, dst, edges in (
+        ("paper", "cites", "paper", 1200),
+        ("author", "writes", "paper", 600),
+        ("paper", "by", "author", 600),
+        ("author", "at", "place", 160),
+        ("place", "of", "author", 160),
+    ):
+        data[src, name, dst].edge_index = torch.stack(
+            [torch.randint(counts[end], (edges,), generator=random) for end in (src, dst)]
+        )
+    return data
+
+
+PAPERS = papers()
+
+
+def small_integers(*size, generator, dtype=torch.float32):
+    """Features whose sums are exact in any order."""
+    return torch.randint(-9, 9, size, generator=generator).to(dtype)
+
+
 def loader(data=DATA, num_neighbors=(4, 3, 3), **options):
     options = {"batch_size": SEEDS, "shuffle": True, **options}
     return gz.loader.NeighborLoader(

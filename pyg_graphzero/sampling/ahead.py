@@ -14,25 +14,14 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.sampling.hops import KEEPING
 from pyg_graphzero.store.schema import EdgeType
 
 #: What a loader may take ahead.
 REDUCTIONS = ("sum", "mean")
 
-# Whose result is the same rows, elsewhere or in other numbers; their sums go along.
-_KEEPING = frozenset(
-    (
-        Tensor.to,
-        Tensor.cpu,
-        Tensor.cuda,
-        Tensor.clone,
-        Tensor.contiguous,
-        Tensor.detach,
-        Tensor.pin_memory,
-        Tensor.share_memory_,
-        Tensor.record_stream,
-    )
-)
+# Whose result is the same rows, elsewhere; their sums go along.
+_KEEPING = KEEPING | {Tensor.record_stream}
 # What can be told of a tensor without a look at its numbers.
 _FACTS = (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout, type(None))
 

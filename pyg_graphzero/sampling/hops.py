@@ -22,8 +22,8 @@ from pyg_graphzero.store.schema import EdgeType
 #: Of nodes or edges that are not as far as hop ``h``, all are within hop ``ALL``.
 ALL = 1 << 20
 
-# Whose result is the same edges, elsewhere.
-_KEEPING = frozenset(
+#: Whose result is the same, elsewhere.
+KEEPING = frozenset(
     (
         Tensor.to,
         Tensor.cpu,
@@ -97,7 +97,7 @@ class SampledEdgeIndex(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             out = func(*args, **(kwargs or {}))
-        if func in _KEEPING and type(out) is Tensor and out.dtype == torch.int64:
+        if func in KEEPING and type(out) is Tensor and out.dtype == torch.int64:
             return cls.of(out, args[0].hops, args[0].edge_type)
         return out
 

@@ -9,6 +9,7 @@ import torch_geometric.nn as pyg
 from accelerated import (
     DATA,
     NUM_NODES,
+    PAPERS,
     SEEDS,
     WIDTH,
     Skips,
@@ -16,13 +17,13 @@ from accelerated import (
     compare,
     hops,
     loader,
+    papers,
     plain,
     stock,
     weighted,
     with_attr,
 )
 from torch import nn
-from torch_geometric.data import HeteroData
 from torch_geometric.nn import SAGEConv
 
 import pyg_graphzero as gz
@@ -326,28 +327,6 @@ def test_inference_by_layers_is_what_it_was(tmp_path):
 
 
 # ---- heterogeneous --------------------------------------------------------------------------
-
-
-def papers():
-    random = torch.Generator().manual_seed(7)
-    counts = {"paper": 200, "author": 150, "place": 40}
-    data = HeteroData()
-    for number, (name, count) in enumerate(counts.items()):
-        data[name].x = torch.randn(count, 6 + 2 * number, generator=random, dtype=torch.float64)
-    for src, name, dst, edges in (
-        ("paper", "cites", "paper", 1200),
-        ("author", "writes", "paper", 600),
-        ("paper", "by", "author", 600),
-        ("author", "at", "place", 160),
-        ("place", "of", "author", 160),
-    ):
-        data[src, name, dst].edge_index = torch.stack(
-            [torch.randint(counts[end], (edges,), generator=random) for end in (src, dst)]
-        )
-    return data
-
-
-PAPERS = papers()
 
 
 def typed(model, batch):

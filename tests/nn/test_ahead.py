@@ -9,40 +9,25 @@ import pickle
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from accelerated import NUM_NODES, SEEDS, WIDTH, graph, papers, small_integers
+from accelerated import loader as sampled
 from torch import nn
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from fuzz.paging import paged
 from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import SampledEdgeIndex
 
-NUM_NODES, NUM_EDGES, WIDTH, SEEDS = 300, 2400, 12, 16
+DATA = graph(torch.float32)
+DATA.x = small_integers(NUM_NODES, WIDTH, generator=torch.Generator().manual_seed(4))
+DATA.y = torch.randint(7, (NUM_NODES,), generator=torch.Generator().manual_seed(4))
+DATA.weight = DATA.edge_weight + 0.1
+PAPERS = papers(small_integers, torch.float32)
 
 
-def graph() -> Data:
-    """Features are small integers, so that sums of them are exact in any order."""
-    random = torch.Generator().manual_seed(3)
-    edge_index = torch.randint(NUM_NODES - 20, (2, NUM_EDGES), generator=random)  # 20 isolated
-    edge_index[:, 1::7] = edge_index[:, ::7][:, : edge_index[:, 1::7].size(1)]  # parallel edges
-    edge_index[0, 5::50] = edge_index[1, 5::50]  # loops
-    return Data(
-        x=torch.randint(-40, 40, (NUM_NODES, WIDTH), generator=random).float(),
-        y=torch.randint(7, (NUM_NODES,), generator=random),
-        edge_index=edge_index,
-        weight=torch.rand(NUM_EDGES, generator=random) + 0.1,
-        time=torch.randint(100, (NUM_NODES,), generator=random),
-    )
-
-
-DATA = graph()
-
-
-def loader(data=DATA, num_neighbors=(4, 3, 3), **options):
-    options = {"batch_size": SEEDS, "shuffle": True, **options}
-    return gz.loader.NeighborLoader(
-        data, list(num_neighbors), generator=torch.Generator().manual_seed(5), **options
-    )
+def loader(data=DATA, **options):
+    return sampled(data, **options)
 
 
 def pairs(count=4, ahead="mean", **options):
@@ -313,28 +298,6 @@ def test_batches_that_a_loader_is_asked_for_by_seeds():
     assert torch.equal(batch.x.rows, full[:inner])
     batch.x = full
     assert torch.equal(next(iter(plain)).x[:3], DATA.x[:3])  # the other loader is not changed by it
-
-
-def papers() -> HeteroData:
-    random = torch.Generator().manual_seed(7)
-    counts = {"paper": 200, "author": 150, "place": 40}
-    data = HeteroData()
-    for number, (name, count) in enumerate(counts.items()):
-        data[name].x = torch.randint(-9, 9, (count, 6 + 2 * number), generator=random).float()
-    for src, name, dst, edges in (
-        ("paper", "cites", "paper", 1200),
-        ("author", "writes", "paper", 600),
-        ("paper", "by", "author", 600),
-        ("author", "at", "place", 160),
-        ("place", "of", "author", 160),
-    ):
-        data[src, name, dst].edge_index = torch.stack(
-            [torch.randint(counts[end], (edges,), generator=random) for end in (src, dst)]
-        )
-    return data
-
-
-PAPERS = papers()
 
 
 class Typed(nn.Module):
