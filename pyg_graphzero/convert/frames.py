@@ -40,6 +40,9 @@ class FrameTable(ArrowTable):
         value: What :func:`is_frame` or :func:`is_series` recognises. An index of pandas that is
             more than row numbers is a column.
 
+    Attributes:
+        index: What the columns are called that were the index.
+
     Raises:
         InputError: A column holds what Arrow has no type for.
     """
@@ -56,6 +59,8 @@ class FrameTable(ArrowTable):
         self.files = (self.path,)
         self.schema = table.schema
         self.names = tuple(self.schema.names)
+        kept = (self.schema.pandas_metadata or {}).get("index_columns", [])
+        self.index = tuple(each for each in kept if each in self.names)
         self.num_rows = table.num_rows
         self._table = table
 

@@ -6,7 +6,7 @@ not rows, and refused where a column tells that the order is another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -59,6 +59,7 @@ def load_of_nodes(
     member: str | None,
     id_names: Collection[str],
     is_text: bool | None,
+    index: Collection[str] = (),
 ) -> OfNodes:
     """An attribute from the columns of a table, with the table's id column if it has one.
 
@@ -69,13 +70,15 @@ def load_of_nodes(
         member: Its columns; None for all but the id column.
         id_names: What the nodes' ids are called elsewhere.
         is_text: Whether ids are text; None to go by the table.
+        index: Columns that are the ids where none is called so, and no part of the attribute.
 
     Raises:
         InputError: The table has several columns that are called so, or no other.
     """
     asked = [] if member is None else select(columns, member)
-    position = _id_position(columns, id_names, asked)
-    taken = asked or [each for each in range(columns.num_columns) if each != position]
+    position = _id_position(columns, (id_names, ID_NAMES, index), asked)
+    given = [each for each in range(columns.num_columns) if each != position]
+    taken = asked or [each for each in given if columns.names[each] not in index]
     if not taken:
         raise InputError(columns.path, "columns", "ids and nothing else", f"a column for {name!r}")
     if position is not None:
@@ -94,9 +97,12 @@ def load_of_nodes(
     return OfNodes(loaded[name], None, others[:_MOST_LOOKED_AT], member if rest else None)
 
 
-def _id_position(columns: Columns, id_names: Collection[str], asked: list[int]) -> int | None:
+def _id_position(
+    columns: Columns, id_names: Iterable[Collection[str]], asked: list[int]
+) -> int | None:
     lower = [name.lower() for name in columns.names]
-    for known in ({name.lower() for name in id_names}, ID_NAMES):
+    for names in id_names:
+        known = {name.lower() for name in names}
         found = [each for each, name in enumerate(lower) if name in known and each not in asked]
         if len(found) > 1:
             shown = ", ".join(map(columns.label, found))

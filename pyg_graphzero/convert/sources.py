@@ -238,7 +238,8 @@ class Inputs(ColumnReader):
             return self.cast(name, self._classes(name, source))
         if is_frame(source):
             frame = FrameTable(source)
-            return self.columns(frame, {name: [*range(frame.num_columns)]}, [], "none")[1][name]
+            taken = [at for at, each in enumerate(frame.names) if each not in frame.index]
+            return self.columns(frame, {name: taken}, [], "none")[1][name]
         if not in_files(source):
             table = as_table(source, name)
             path = origin(table, name)
@@ -267,7 +268,8 @@ class Inputs(ColumnReader):
             is_text: Whether ids are text; ``None`` to go by the file.
         """
         if is_frame(source) or is_series(source):
-            return load_of_nodes(self, FrameTable(source), name, None, id_names, is_text)
+            frame = FrameTable(source)
+            return load_of_nodes(self, frame, name, None, id_names, is_text, frame.index)
         if in_files(source):
             reference = self._reference_of(name, source)
             if reference.kind in ("text", "table") and not reference.is_bare:

@@ -76,6 +76,15 @@ def test_an_index_of_pandas_joins(tmp_path: Path) -> None:
     assert gz.open(tmp_path / "s").data().y.tolist() == [0, 1, 2]
     gz.convert((edges.src, edges.dst), tmp_path / "t", node_attrs={"y": labels})
     assert edges_of(tmp_path / "t") == [("a", "b"), ("b", "c")]
+    for name in ("zone", None):  # whatever it is called
+        for each in (labels.rename_axis(name), labels.rename_axis(name).to_frame()):
+            gz.convert(edges, tmp_path / "u", node_attrs={"y": each}, force=True)
+            assert gz.open(tmp_path / "u").data().y.tolist() == [0, 1, 2]
+    few = pandas.DataFrame({"id": ["b", "a", "b", "c"], "y": [1, 0, 9, 2]})
+    few = few[few.y < 9]  # its index is row numbers with a gap, beside a column of ids
+    gz.convert(edges, tmp_path / "v", node_attrs={"y": few}, edge_attrs={"w": few[["y"]][:2]})
+    assert gz.open(tmp_path / "v").data().y.tolist() == [0, 1, 2]
+    assert gz.open(tmp_path / "v").data().w.tolist() == [1, 0]
 
 
 def matrices() -> list[Any]:
