@@ -175,7 +175,9 @@ def _read_matrix(
         loaded[attr] = inputs.load(attr, source)
     if matrix.is_symmetric and spec.undirected is None:
         spec.undirected = True
-    return EdgeList(src, dst, loaded, *matrix.shape)
+    told = "entries stand for both directions, and are symmetric: the other one is added"
+    notes = [f"{reference.path.name}: {told}"] if matrix.is_symmetric and spec.undirected else []
+    return EdgeList(src, dst, loaded, *matrix.shape, notes)
 
 
 def _read_lists(

@@ -156,6 +156,10 @@ def test_dry_run(tmp_path: Path) -> None:
     summary = gz.convert(EDGES, tmp_path / "s")
     assert found is not None
     assert summary.num_bytes <= found.output_bytes + 8192
+    # Little is sorted in little memory, however much there may be.
+    found = gz.convert(EDGES, tmp_path / "t", dry_run=True, memory="64GB").estimate
+    assert found is not None
+    assert found.peak_memory < rss() + (200 << 20)
 
 
 def plan_of(chunks: int, fail_at: int | None = None) -> GraphPlan:

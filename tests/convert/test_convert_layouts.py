@@ -344,6 +344,29 @@ def test_ogb_hetero_dataset_object(tmp_path: Path) -> None:
     check(tmp_path / "s", graph)
 
 
+class LinkDataset(list[Any]):
+    """Those of the `ogb` package for links, library-agnostic or for PyG."""
+
+    def get_edge_split(self) -> dict[str, Any]:
+        pairs = torch.tensor([[0, 1], [2, 3], [4, 5]])
+        valid = {"edge": pairs[:1], "edge_neg": pairs[1:]}
+        return {"train": {"edge": pairs, "year": torch.arange(3)}, "valid": valid, "test": valid}
+
+
+@pytest.mark.parametrize("library", ["none", "pyg"])
+def test_ogb_dataset_of_links(tmp_path: Path, library: str) -> None:
+    (edges,) = citations().edges.values()
+    item: Any = {"edge_index": edges, "node_feat": None, "num_nodes": 30}
+    if library == "pyg":
+        item = Data(edge_index=torch.from_numpy(edges), num_nodes=30)
+    gz.convert(LinkDataset([item]), tmp_path / "s")
+    data = gz.open(tmp_path / "s").data()
+    assert data.train_edge_index.tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert data.train_year.tolist() == [0, 1, 2]
+    assert data.val_edge_neg_index.tolist() == [[2, 4], [3, 5]]
+    assert "y" not in data
+
+
 def damage(tmp_path: Path, change: Callable[[Path], None], write: Writer, graph: Graph) -> str:
     path = write(tmp_path / "ogbn_arxiv", graph)
     change(path)
