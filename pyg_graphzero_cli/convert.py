@@ -16,10 +16,15 @@ from pyg_graphzero_cli.options import quiet
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     """``NAME=VALUE``, any number of times; a bare ``NAME`` is the column of that name.
 
-    Bare ones may stand together, ``a,b``.
+    Several may stand together: ``a,b`` or ``a=0,b=1``.
     """
     result: dict[str, str] = {}
-    parts = [part for value in values for part in ([value] if "=" in value else value.split(","))]
+    parts = []
+    for value in values:
+        split = value.split(",")
+        # x=f0,f1 is one attribute of two columns.
+        are_several = "=" not in value or all("=" in part for part in split)
+        parts += split if are_several else [value]
     for value in parts:
         name, _, source = value.strip().partition("=")
         if not name or name in result:

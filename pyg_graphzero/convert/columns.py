@@ -276,15 +276,16 @@ def select(dialect: Columns, columns: Any) -> list[int]:
     return [dialect.position(columns)]
 
 
-def first_column(columns: Columns) -> int:
-    """The column that is meant where none is named.
+def first_column(columns: Columns, option: str = "") -> int:
+    """The column that is meant where none is named; ``option`` would name one.
 
     Raises:
         InputError: It has no name while the others have: the row numbers that pandas writes.
     """
     if is_unnamed(columns):
         found = "no name, as the row numbers that pandas writes"
-        hint = f"Name the column that is meant: {', '.join(columns.names[1:9])}; or 0 for this one."
+        names = f"{', '.join(columns.names[1:9])}; or 0 for this one"
+        hint = f"Name the column that is meant{f' ({option})' if option else ''}: {names}."
         raise InputError(columns.path, "column 0", found, "a name", hint)
     return 0
 

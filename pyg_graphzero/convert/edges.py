@@ -239,7 +239,9 @@ def _read_columns(
         result.names = dialect.names[src], dialect.names[dst]
     if spec.type is None:
         ends = result.src, result.dst
-        relation = dialect.path.name.strip("<>").partition(".")[0].lower()
+        relation = dialect.path.name.partition(".")[0]
+        if relation == "stdin" or relation.startswith("<"):
+            relation = "to"
         result.two_kinds = two_kinds(result.names, ends, relation)
         if result.two_kinds is not None:
             labels = dialect.label(src), dialect.label(dst)
@@ -285,7 +287,7 @@ def _endpoint_columns(dialect: Columns, spec: EdgeSpec) -> tuple[int, int]:
     # Row numbers that pandas wrote are no ids. Of two columns one may be an index that is.
     first = 1 if is_unnamed(dialect) and dialect.num_columns > 2 else 0
     if first == 0 and None in (src, dst):
-        first_column(dialect)
+        first_column(dialect, "src or dst, --src or --dst")
     if src is None and dst is None:
         lower = [name.lower() for name in dialect.names]
         for pair in _NAMES:

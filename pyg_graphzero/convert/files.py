@@ -197,7 +197,9 @@ class _NodeBuilder:
                 )
             layout = {key: getattr(spec, key) for key in ("delimiter", "header", "comment")}
             dialect = self._inputs.open_columns(reference, named, **layout)
-        position = first_column(dialect) if spec.id is None else dialect.position(spec.id)
+        position = (
+            first_column(dialect, "id, --node-id") if spec.id is None else dialect.position(spec.id)
+        )
         is_text = spec.id_type == "str" or (
             spec.id_type == "auto" and is_text_column(dialect, position)
         )

@@ -151,7 +151,7 @@ class Inputs(ColumnReader):
 
     def stdin(self) -> Path:
         """What comes in on standard input, in a temporary file."""
-        path = self.space.file("stdin")
+        path = self.space.folder / "stdin"
         with open(path, "wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         return path

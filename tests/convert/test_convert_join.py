@@ -259,7 +259,7 @@ def test_row_numbers_of_pandas_are_no_ids(tmp_path: Path) -> None:
     two = write(tmp_path / "two.csv", ",dst\n0,7\n1,9\n")
     assert message(two, tmp_path / "t") == (
         "two.csv: column 0: found no name, as the row numbers that pandas writes, expected a name. "
-        "Name the column that is meant: dst; or 0 for this one."
+        "Name the column that is meant (src or dst, --src or --dst): dst; or 0 for this one."
     )
     nodes = write(tmp_path / "n.csv", ",who,age\n0,9,1\n1,8,2\n2,7,3\n")
     told = message(path, tmp_path / "t", nodes=nodes, node_attrs=["age"])

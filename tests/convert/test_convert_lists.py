@@ -117,9 +117,11 @@ def test_any_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"found \.dat, .*Or say what it is: format='text'"):
         gz.convert(path, tmp_path / "s")
     command = ["convert", str(path), "-o", str(tmp_path / "s"), "--format", "text"]
-    run = CliRunner().invoke(main, [*command, "--no-header", "--edge-attr", "w=2"])
+    command += ["--edge-attr", "w=2,v=0", "--edge-attr", "x=2,0"]
+    run = CliRunner().invoke(main, [*command, "--no-header"])
     assert run.exit_code == 0, run.output
-    assert edges_of(tmp_path / "s", None, "w") == [(1, 2, 5), (2, 3, 4)]
+    found = edges_of(tmp_path / "s", None, "w", "v", "x")
+    assert found == [(1, 2, 5, 1, [5, 1]), (2, 3, 4, 2, [4, 2])]
     pq.write_table(pa.table({"src": [0, 1], "dst": [1, 0]}), tmp_path / "part-0")
     gz.convert(tmp_path / "part-0", tmp_path / "t", format="parquet")
     assert edges_of(tmp_path / "t") == [(0, 1), (1, 0)]
