@@ -98,6 +98,11 @@ class Forward:
             return self._body(args, kwargs)
         uninitialized = torch.nn.parameter.is_lazy
         if any(uninitialized(parameter) for parameter in self.module.parameters()):
+            if any(isinstance(tensor, InnerRows) for _, tensor in tensors_in((args, kwargs))):
+                raise UnsupportedError(
+                    "model: found lazy layers (-1) and a batch loaded with ahead; run the model "
+                    "once on a batch of a loader without ahead, which makes their parameters"
+                )
             return self._as_it_is(args, kwargs)
         try:
             key = self._key(args, kwargs, hops)
