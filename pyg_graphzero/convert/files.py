@@ -233,7 +233,7 @@ class _NodeBuilder:
         node = NodePlan(num_nodes, ids=space.ids, note=space.note)
         for name, found in self._attrs.items():
             fill = self._inputs.dtypes.fill(name)
-            loaded = in_node_order(found, name, space, fill)
+            loaded = in_node_order(found, name, space, fill, self.notes)
             node.attrs[name] = self._checked(name, loaded, num_nodes)
         self._note_order()
         for name, source in self._sets.items():
@@ -299,7 +299,7 @@ class _NodeBuilder:
         found = self._inputs.load_ids(source, is_text, name)
         if isinstance(found, IdColumn):
             return self.space.set_of(found)
-        return in_node_order(self._of_nodes(name, source), name, self.space, None)
+        return in_node_order(self._of_nodes(name, source), name, self.space, None, self.notes)
 
     def _scattered(self, node: NodePlan, name: str, source: Scattered) -> Rows:
         places, values = [], []

@@ -113,7 +113,9 @@ def _id_position(
     return None
 
 
-def in_node_order(found: OfNodes, name: str, space: IdSpace, fill: Fill | None) -> Loaded:
+def in_node_order(
+    found: OfNodes, name: str, space: IdSpace, fill: Fill | None, notes: list[str]
+) -> Loaded:
     """The rows of an attribute, one for each node in the order of the store.
 
     Args:
@@ -121,6 +123,7 @@ def in_node_order(found: OfNodes, name: str, space: IdSpace, fill: Fill | None) 
         name: What it is called.
         space: The nodes.
         fill: What nodes get that the table does not have.
+        notes: Told how many these are.
 
     Raises:
         InputError: A node is not in the table and ``fill`` is None, an id is there twice or is
@@ -139,6 +142,9 @@ def in_node_order(found: OfNodes, name: str, space: IdSpace, fill: Fill | None) 
         hint = fill_hint(name, found.loaded.rows.dtype.is_floating_point)
         found_ = f"{node} and {others} others" if others else node
         raise InputError(found.loaded.path, name, found_, "a row for every node", hint)
+    if bool(missing.any()):
+        told = f"{int(missing.sum())} of {space.num_rows} nodes have no row in"
+        notes.append(f"{name}: {told} {found.loaded.path}, and get {fill}")
     rows = found.loaded.rows
     spool = RowSpool(space.workspace, "joined")
     for slab in rows.slabs():

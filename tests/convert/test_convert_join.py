@@ -180,7 +180,8 @@ def test_blank_labels_are_filled(edges: Path, tmp_path: Path) -> None:
 def test_nodes_that_a_table_does_not_have_are_filled(edges: Path, tmp_path: Path) -> None:
     labels = write(tmp_path / "lab.csv", "id,y,x\n30,2,0.5\n")
     attrs = {"y": f"{labels}:y", "x": f"{labels}:x"}
-    gz.convert(edges, tmp_path / "s", node_attrs=attrs, fill={"y": -1, "x": 0})
+    summary = gz.convert(edges, tmp_path / "s", node_attrs=attrs, fill={"y": -1, "x": 0})
+    assert summary.notes[0] == f"y: 2 of 3 nodes have no row in {labels}, and get -1"
     assert of_ids(tmp_path / "s", "y") == {10: -1, 20: -1, 30: 2}
     assert of_ids(tmp_path / "s", "x") == {10: 0, 20: 0, 30: 0.5}
     gz.convert(edges, tmp_path / "t", node_attrs={"y": f"{labels}:y"}, fill={"y": "nan"})
