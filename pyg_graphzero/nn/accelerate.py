@@ -115,7 +115,7 @@ class Forward:
             if learned.ahead is not None:
                 raise UnsupportedError(
                     f"x: found features loaded with ahead={learned.ahead!r}; {learned.reason}; "
-                    "expected batches of a loader without ahead for this model"
+                    "otherwise load batches for this model without ahead"
                 )
             return self._as_it_is(args, kwargs)
         states = _random_states(args, kwargs)

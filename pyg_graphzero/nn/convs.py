@@ -119,7 +119,7 @@ def why_not_ahead(
             elif own is None:
                 return f"{name} looks at rows of the last hop" + (f" ({plan.what})" if plan else "")
             elif own != reduction:
-                return f"{name} takes the {own} of its neighbours: ahead={own!r}"
+                return f"{name} takes the {own} of its neighbours: give the loader ahead={own!r}"
             else:
                 return f"{name} makes rows of the last hop: batches need a hop for each layer"
     return None

@@ -200,7 +200,10 @@ class Weighted(nn.Module):
     [
         (lambda: pyg.GAT(WIDTH, 16, 3, 7), r"convs.0 looks at rows of the last hop \(trimmed; att"),
         (lambda: pyg.GCN(WIDTH, 16, 3, 7), r"convs.0 looks at rows of the last hop"),
-        (lambda: pyg.GIN(WIDTH, 16, 3, 7), "convs.0 takes the sum of its neighbours: ahead='sum'"),
+        (
+            lambda: pyg.GIN(WIDTH, 16, 3, 7),
+            "convs.0 takes the sum of its neighbours: give the loader ahead='sum'",
+        ),
         (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, aggr="max"), "convs.0 looks at rows of the last"),
         (lambda: pyg.GraphSAGE(WIDTH, 16, 3, 7, project=True), "convs.0 looks at rows of the last"),
         (
@@ -227,7 +230,7 @@ def test_models_that_need_rows_of_the_last_hop_say_so(make, words):
 def test_rows_of_inner_hops_are_rows_as_any_other():
     """A model of fewer layers than hops may do with them what it likes."""
     for make in (Weighted, lambda: pyg.GAT(WIDTH, 16, 2, 7)):
-        for pair in pairs(1):
+        for pair in pairs(1, ahead="sum"):
             fast, found = trained(make(), pair)
             for expected, got in found:
                 torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
