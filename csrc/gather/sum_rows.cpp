@@ -38,7 +38,7 @@ void sum_rows_at(const RowAt& row_at, const RowTable& table, const InEdges& edge
   const std::int64_t last_ahead = bounds[last] - kPrefetchAhead;
   const std::byte* rows[kBlock];
   for (std::int64_t d = first; d < last; ++d, out += table.row_bytes) {
-    std::memset(out, 0, static_cast<std::size_t>(table.row_bytes));
+    std::fill_n(out, table.row_bytes, std::byte{0});
     const std::int64_t end = bounds[d + 1];
     for (std::int64_t begin = bounds[d]; begin < end; begin += most) {
       const std::int64_t count = std::min(most, end - begin);
