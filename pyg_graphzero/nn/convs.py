@@ -78,7 +78,7 @@ def plan_of(
         return Plan(f"whole batch: {reason}", False)
     if layer is not None and why is None:
         return Plan(layer.what, True, layer, _reduction(layer, conv, given))
-    if kinds.is_plain(conv):
+    if kinds.is_plain(conv) and not kinds.is_changed(conv):
         return Plan(propagated.what, True, propagated, _reduction(propagated, conv, given))
     if why is None:
         why = "hooks, or steps of its own" if kinds.is_changed(conv) else "messages of its own"

@@ -119,27 +119,28 @@ _STEPS = (
 )  # fmt: skip
 
 
-def is_changed(module: MessagePassing) -> bool:
+def is_changed(module: MessagePassing, steps: tuple[str, ...] = _STEPS) -> bool:
     """Whether somebody hooked into a convolution's steps, or gave this one steps of its own."""
     return any(
         step in vars(module) or getattr(module, f"_{step}_forward{kind}_hooks", None)
-        for step in _STEPS
+        for step in steps
         for kind in ("_pre", "")
     )
 
 
-def is_plain(module: MessagePassing, also: tuple[str, ...] = ()) -> bool:
-    """Whether nothing but sums of rows is looked at, or means.
+def is_plain(module: MessagePassing) -> bool:
+    """Whether nothing but sums of rows is looked at, or means, so that a product gives the same.
+
+    Hooks into ``propagate`` and ``message_and_aggregate`` see that product; see ``is_changed``.
 
     Args:
         module: The convolution.
-        also: What else they may be reduced by.
     """
     return (
         type(module) in FUSED
         and module.fuse
-        and module.aggr in (*_REDUCTIONS, *also)
+        and module.aggr in _REDUCTIONS
         and module.node_dim in (-2, 0)
         and not module.explain
-        and not is_changed(module)
+        and not is_changed(module, ("message", "aggregate", "update"))
     )
