@@ -47,16 +47,19 @@ def add_order(
             node_times = _node_values(data, time_attr)
             edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
         if bool(node_times) == bool(edge_times):
-            found = "both node and edge types" if node_times else "no node or edge type"
-            raise ValueError(
-                f"time_attr={time_attr!r}: found it in {found}, expected one of the two"
-            )
+            found, expected = "both node and edge types", "one of the two"
+            if not node_times:
+                found, expected = "no node or edge type", _there(data)
+            raise ValueError(f"time_attr={time_attr!r}: found it in {found}, expected {expected}")
         values = [*node_times.values(), *edge_times.values()]
         graph.float_times = any(torch.as_tensor(v).dtype.is_floating_point for v in values)
     if weight_attr is not None:
         weights = _edge_values(graph, data, weight_attr)
         if not weights:
-            raise ValueError(f"weight_attr={weight_attr!r}: found in no edge type")
+            there = _there(data, of_nodes=False)
+            raise ValueError(
+                f"weight_attr={weight_attr!r}: found in no edge type, expected {there}"
+            )
 
     as_float = bool(graph.float_times)
     for node_type, value in node_times.items():
@@ -141,6 +144,15 @@ def _is_of_edges(graph: SampledGraph, times: Any, time_attr: str) -> bool:
     if counts[0] == counts[1]:
         return time_attr != "time"
     return len(times) == counts[1]
+
+
+def _there(data: Any, of_nodes: bool = True) -> str:
+    """The attributes that there are."""
+    if isinstance(data, tuple):
+        return "one of its feature store's"
+    stores = [*edge_storages(data).values(), *(node_storages(data).values() if of_nodes else ())]
+    names = {str(key) for store in stores for key in store.keys()}  # noqa: SIM118
+    return "one of " + (", ".join(sorted(names - {"edge_index", "adj_t", "num_nodes"})) or "none")
 
 
 def _node_values(data: Any, attr: str) -> dict[str | None, Any]:

@@ -178,7 +178,9 @@ def test_bad_times():
     data.time = torch.arange(300)
     data.float_time = torch.rand(300)
     data.nan = torch.full((3000,), float("nan"))
-    with pytest.raises(ValueError, match="time_attr='no': found it in no node or edge type"):
+    with pytest.raises(
+        ValueError, match="time_attr='no': found it in no node or edge type, expected one of"
+    ):
         NeighborSampler(data, [1], time_attr="no")
     with pytest.raises(ValueError, match=r"'nan' of None: row 0: found NaN, expected a time"):
         NeighborSampler(data, [1], time_attr="nan")
@@ -318,7 +320,7 @@ def test_bad_weights(bad, shown):
     message = f"weights of edge type None: edge at slot 1: found {shown}, expected a finite number"
     with pytest.raises(ValueError, match=message):
         NeighborSampler(data, [1], weight_attr="w")
-    with pytest.raises(ValueError, match="weight_attr='v': found in no edge type"):
+    with pytest.raises(ValueError, match="weight_attr='v': found in no edge type, expected one of"):
         NeighborSampler(data, [1], weight_attr="v")
 
 
