@@ -63,8 +63,8 @@ def check_ahead(ahead: str | None, loader: Any) -> None:
         found = "transform_sampler_output"
     if found is not None:
         raise UnsupportedError(
-            f"ahead={ahead!r}: found {found}, expected batches that gz.loader.NeighborLoader "
-            "samples by itself with subgraph_type='directional'; leave ahead out"
+            f"ahead={ahead!r}: found {found}, expected batches that gz.loader.NeighborLoader or "
+            "LinkNeighborLoader samples by itself with subgraph_type='directional'; leave ahead out"
         )
 
 

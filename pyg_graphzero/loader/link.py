@@ -13,7 +13,7 @@ from torch_geometric.loader.utils import infer_filter_per_worker
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.inputs import check_edge_labels
+from pyg_graphzero.loader.inputs import check_ahead, check_edge_labels
 from pyg_graphzero.loader.keyed import Graph_co, Positions
 from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
@@ -65,6 +65,8 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         method: ``"uniform"`` or ``"labor"``; see ``NeighborLoader``.
         layer_dependency: An option of ``"labor"``; see ``NeighborLoader``.
         batch_dependency: An option of ``"labor"``; see ``NeighborLoader``.
+        ahead: ``"mean"`` or ``"sum"``: neighbours' features arrive added up; see
+            ``NeighborLoader``.
         locality: With ``shuffle=True``: seed edges whose destinations lie next to each other in the
             store are shuffled in groups of this many; None shuffles them one by one.
         seed_order: Where seeds are all edges of a store: ``"input"``: position i is edge i, as in
@@ -77,6 +79,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
     Raises:
         ValueError: An argument that does not fit the graph.
         IndexError: An end of a seed edge is not a node.
+        UnsupportedError: ``ahead`` with what makes batches in another way.
         MemoryBudgetError: No room for the order of all edges; see ``seed_order``.
 
     Example:
@@ -119,6 +122,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         method: str = "uniform",
         layer_dependency: bool = False,
         batch_dependency: int = 1,
+        ahead: str | None = None,
         locality: int | None = None,
         seed_order: str = "input",
         **kwargs: Any,
@@ -167,6 +171,8 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
             name, edges, edge_label, edge_label_time, kwargs.pop("input_id", None), _rises(kwargs)
         )
         check_seed_windows(self._seed_windows, _count(self.input_data))
+        check_ahead(ahead, self)
+        self.ahead = ahead
         kwargs.pop("dataset", None)
         kwargs.pop("collate_fn", None)
         # Not PyG's constructor, which copies both rows of the seed edges.

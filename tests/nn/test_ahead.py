@@ -128,6 +128,25 @@ MODELS = {
 }
 
 
+@pytest.mark.parametrize("negatives", [None, "binary", "triplet"])
+def test_links(negatives):
+    def batches(**options):
+        return gz.loader.LinkNeighborLoader(
+            DATA, [4, 3], neg_sampling=negatives, batch_size=8, shuffle=True,
+            generator=torch.Generator().manual_seed(5), **options,
+        )  # fmt: skip
+
+    model = pyg.GraphSAGE(WIDTH, 16, 2)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    both = zip(batches(), batches(ahead="mean"), range(3), strict=False)
+    for plain, batch, _ in both:
+        out = fast(batch.x, batch.edge_index)
+        expected = model(plain.x, plain.edge_index.as_subclass(torch.Tensor))
+        torch.testing.assert_close(out, expected[: len(out)], rtol=1e-4, atol=1e-4)
+        assert len(out) == batch.num_sampled_nodes[0]
+    assert "added up by the loader" in str(gz.nn.explain(fast))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name):
     reduction, kind, options = MODELS[name]
