@@ -77,8 +77,8 @@ def load_of_nodes(
     """
     asked = [] if member is None else select(columns, member)
     position = _id_position(columns, (id_names, ID_NAMES, index), asked)
-    given = [each for each in range(columns.num_columns) if each != position]
-    taken = asked or [each for each in given if columns.names[each] not in index]
+    no_data = {each for each, own in enumerate(columns.names) if own in index} | {position}
+    taken = asked or [each for each in range(columns.num_columns) if each not in no_data]
     if not taken:
         raise InputError(columns.path, "columns", "ids and nothing else", f"a column for {name!r}")
     if position is not None:

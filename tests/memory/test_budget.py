@@ -383,10 +383,10 @@ def test_a_pickled_store_keeps_its_budget(homogeneous):
 
 
 def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
-    store = gz.open(homogeneous, memory="3GB", processes=3)
-    assert store.contents.memory == 10**9
+    store = gz.open(homogeneous, memory="12GB", processes=3)
+    assert store.contents.memory == 4 * 10**9
     again = pickle.loads(pickle.dumps(store))
-    assert (again.memory, again.processes) == ("3GB", 3)
+    assert (again.memory, again.processes) == ("12GB", 3)
     data = pickle.loads(pickle.dumps(store.data()))
     assert data.__dict__["_contents"].processes == 3
     loader = gz.loader.NeighborLoader(store.data(), [5], input_nodes=SEEDS[:100], batch_size=50)

@@ -58,7 +58,7 @@ def test_wordnet_sage_prints_both_accuracies(sage):
     accuracy = number("pyg_graphzero NeighborLoader, from disk", output)
     assert accuracy == number(r"epoch  1 .* test", output)
     assert accuracy > MAJORITY_CLASS + 0.15
-    assert 0 <= number("stock PyG .*, in memory", output) <= 1
+    assert 0 <= number("stock PyG.*, in memory", output) <= 1
     assert (folder / "store" / "store.json").exists()
 
 
