@@ -23,6 +23,7 @@ from pyg_graphzero.errors import (
     MemoryBudgetError,
     MemoryUseWarning,
     MissingAttributeError,
+    MissingEdgeIdsError,
     ReadOnlyStoreError,
     UnsupportedError,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "MemoryBudgetError",
     "MemoryUseWarning",
     "MissingAttributeError",
+    "MissingEdgeIdsError",
     "ReadOnlyStoreError",
     "Store",
     "UnsupportedError",

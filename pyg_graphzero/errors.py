@@ -91,6 +91,10 @@ class UnsupportedError(GraphZeroError, ValueError):
     """The package cannot do this; the message says what to use instead."""
 
 
+class MissingEdgeIdsError(UnsupportedError, AttributeError):
+    """Something needs the ids of edges, and the store was converted without them."""
+
+
 class StoreInUseError(GraphZeroError, BlockingIOError):
     """Somebody else has the store open for writing."""
 

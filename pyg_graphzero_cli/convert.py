@@ -124,6 +124,11 @@ class _Convert(click.Command):
     show_default=True,
     help="What to do with loops; add: one where there is none.",
 )
+@click.option(
+    "--no-edge-ids",
+    is_flag=True,
+    help="Do not keep which edge is which: 4 bytes each, for e_id and edge attributes.",
+)
 @click.option("--time-attr", help="Sort neighbourhoods by this attribute.")
 @click.option("--feature-dtype", help="dtype of x, such as float16.")
 @click.option(
@@ -174,6 +179,7 @@ def convert(
     nodes: tuple[str, ...],
     node_id: tuple[str, ...],
     adopt_all: bool,
+    no_edge_ids: bool,
     **options: Any,
 ) -> None:
     """Convert SOURCE to a store.
@@ -188,6 +194,7 @@ def convert(
     "f*"), or a file ("feat.npy", "graph.npz:label", "labels.csv:y").
     """
     options["comment"] = options["comment"] or None
+    options["edge_ids"] = not no_edge_ids
     options["take"] = options["take"] or None
     options["adopt"] = adopt_all or options["adopt"]
     options["nodes"] = _node_tables(nodes, node_id, options["edge_type"] is not None)

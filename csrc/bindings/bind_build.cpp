@@ -107,8 +107,8 @@ void init_build(nb::module_& m) {
           [](Builder* self, std::uint64_t num_src, std::uint64_t num_dst, std::uint64_t max_edges,
              const std::vector<ColumnTuple>& columns, std::shared_ptr<NodeMarks> src_marks,
              std::shared_ptr<NodeMarks> dst_marks, bool bipartite, bool undirected,
-             const std::string& coalesce, const std::string& self_loops, int time_column,
-             const std::optional<Int64Array>& source_times, std::uint64_t room,
+             const std::string& coalesce, const std::string& self_loops, bool edge_ids,
+             int time_column, const std::optional<Int64Array>& source_times, std::uint64_t room,
              std::string directory, int num_threads) {
             CscOptions options;
             options.num_src = num_src;
@@ -118,6 +118,7 @@ void init_build(nb::module_& m) {
             options.undirected = undirected;
             options.coalesce = coalesce_of(coalesce);
             options.self_loops = self_loops_of(self_loops);
+            options.edge_ids = edge_ids;
             for (const ColumnTuple& column : columns) options.columns.push_back(column_of(column));
             if (time_column >= 0) options.time_column = static_cast<std::size_t>(time_column);
             nb::object held;
@@ -136,8 +137,8 @@ void init_build(nb::module_& m) {
           },
           "num_src"_a, "num_dst"_a, "max_edges"_a, "columns"_a, nb::arg("src_marks").none(),
           nb::arg("dst_marks").none(), "bipartite"_a, "undirected"_a, "coalesce"_a, "self_loops"_a,
-          "time_column"_a, nb::arg("source_times").noconvert().none(), "room"_a, "directory"_a,
-          "num_threads"_a = 0)
+          "edge_ids"_a, "time_column"_a, nb::arg("source_times").noconvert().none(), "room"_a,
+          "directory"_a, "num_threads"_a = 0)
       .def_prop_ro(
           "record_bytes", [](const Builder& self) { return self.builder->record_bytes(); },
           "What one edge takes in scratch files.")

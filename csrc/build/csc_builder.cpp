@@ -22,6 +22,11 @@ void check(const CscOptions& options) {
                                 std::to_string(options.num_dst) +
                                 " destination nodes, expected as many of one type");
   }
+  if (!options.edge_ids && !options.columns.empty()) {
+    throw std::invalid_argument("edge_ids=False: found the edge attribute '" +
+                                options.columns.front().name +
+                                "', whose rows are numbered by edge id, expected none");
+  }
   if (options.time_column) {
     const PayloadColumn& column = options.columns[*options.time_column];
     if (!EdgeTimes::can_be(*column.dtype) || column.num_items() != 1) {

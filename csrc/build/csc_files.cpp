@@ -74,9 +74,12 @@ CscFiles::CscFiles(const CscOptions& options, const RecordLayout& layout,
       num_reverses_(num_reverses),
       marks_(marks),
       topology_(paths.topology, options.num_src, options.num_dst),
-      id_bytes_(id_bytes_for(num_edges + num_reverses + numbering.end() - numbering.loop_base())),
-      ids_(paths.edge_id, *find_dtype(id_bytes_ == 4 ? "int32" : "int64"), {0}) {
+      id_bytes_(id_bytes_for(num_edges + num_reverses + numbering.end() - numbering.loop_base())) {
   topology_.append_indptr(&indptr_, 1);
+  if (options.edge_ids) {
+    const DType& dtype = *find_dtype(id_bytes_ == 4 ? "int32" : "int64");
+    ids_ = std::make_unique<ColumnWriter>(paths.edge_id, dtype, std::vector<std::uint64_t>{0});
+  }
   for (std::size_t c = 0; c < options.columns.size(); ++c) {
     const PayloadColumn& column = options.columns[c];
     std::vector<std::uint64_t> shape{0};
@@ -84,7 +87,7 @@ CscFiles::CscFiles(const CscOptions& options, const RecordLayout& layout,
     columns_.push_back(
         std::make_unique<ColumnWriter>(paths.columns[c], *column.dtype, std::move(shape)));
   }
-  if (options.coalesce) {
+  if (options.coalesce && options.edge_ids) {
     const std::string name = std::to_string(++space.files) + "-numbers";
     gappy_ = std::make_unique<File>(File::temporary(space.directory + "/" + name));
   }
@@ -98,7 +101,7 @@ void CscFiles::write(const Slab& slab, int threads) {
       if (file == 1) {
         topology_.append_indices(slab.indices(part), part.count);
       } else if (file == 2) {
-        write_numbers(slab.numbers(part), part.count);
+        if (ids_) write_numbers(slab.numbers(part), part.count);
       } else {
         const auto c = static_cast<std::size_t>(file - 3);
         columns_[c]->append(slab.column(c, part), part.count * layout_.column_bytes(c));
@@ -160,7 +163,7 @@ void CscFiles::write_ids(std::uint64_t* ids, std::uint64_t count) {
     auto* const narrow = reinterpret_cast<Byte*>(ids);
     for (std::uint64_t i = 0; i < count; ++i) std::memcpy(narrow + 4 * i, ids + i, 4);
   }
-  ids_.append(ids, count * id_bytes_);
+  ids_->append(ids, count * id_bytes_);
 }
 
 void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& checkpoint) {
@@ -209,8 +212,10 @@ void CscFiles::rank_numbers(std::uint64_t room, int threads, const Checkpoint& c
 void CscFiles::finish(std::uint64_t room, int threads, const Checkpoint& checkpoint) {
   if (gappy_) rank_numbers(room, threads, checkpoint);
   topology_.finish();
-  ids_.set_num_rows(written_);
-  ids_.finish();
+  if (ids_) {
+    ids_->set_num_rows(written_);
+    ids_->finish();
+  }
   for (const std::unique_ptr<ColumnWriter>& column : columns_) {
     column->set_num_rows(written_);
     column->finish();

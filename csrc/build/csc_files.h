@@ -19,7 +19,7 @@ namespace gz {
 
 struct CscPaths {
   std::string topology;
-  std::string edge_id;
+  std::string edge_id;  // unless the options want none
   std::vector<std::string> columns;
 };
 
@@ -40,7 +40,7 @@ class CscFiles {
   void finish(std::uint64_t room, int threads, const Checkpoint& checkpoint);
 
   std::uint64_t num_edges() const noexcept { return written_; }
-  // Every slot holds the edge of its number: the file of edge ids says nothing.
+  // Every slot holds the edge of its number: the file of edge ids, if any, says nothing.
   bool ids_are_slots() const noexcept { return ids_are_slots_; }
   const DegreeCounts& degrees() const noexcept { return degrees_; }
 
@@ -58,7 +58,7 @@ class CscFiles {
   NodeMarks* marks_;
   TopologyWriter topology_;
   std::uint32_t id_bytes_;
-  ColumnWriter ids_;
+  std::unique_ptr<ColumnWriter> ids_;  // null: nobody wants to know
   std::vector<std::unique_ptr<ColumnWriter>> columns_;
   // Coalescing leaves gaps in the numbers, which are closed when all are known.
   std::unique_ptr<File> gappy_;

@@ -23,6 +23,8 @@ struct CscOptions {
   bool undirected = false;
   std::optional<Coalesce> coalesce;
   SelfLoops self_loops = SelfLoops::kKeep;
+  // Whether the edge of every slot is written; only then can there be columns.
+  bool edge_ids = true;
   std::vector<PayloadColumn> columns;
   // Neighbourhoods are sorted by this column, or by the times of their sources, if there is one.
   std::optional<std::size_t> time_column;

@@ -65,6 +65,7 @@ def convert(
     undirected: bool = False,
     coalesce: str | None = None,
     self_loops: str = "keep",
+    edge_ids: bool = True,
     time_attr: str | None = None,
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
@@ -133,6 +134,8 @@ def convert(
         coalesce: Merge parallel edges, their attributes by ``"first"``, ``"sum"``, ``"mean"``,
             ``"min"`` or ``"max"``.
         self_loops: ``"keep"``, ``"remove"``, or ``"add"`` one where a node has none.
+        edge_ids: ``False``: do not keep which edge of the input is which, 4 bytes an edge (8 beyond
+            2³¹ edges). Batches then have no ``e_id``, and there can be no edge attributes.
         time_attr: Sort every neighbourhood by this attribute of the edges or, where they have
             none of that name, of their sources; then temporal sampling by it needs no sorting.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
@@ -177,7 +180,7 @@ def convert(
     """
     started = time.perf_counter()
     target = Path(out)
-    options = edge_options(undirected, coalesce, self_loops)
+    options = edge_options(undirected, coalesce, self_loops, edge_ids)
     selection = Selection(take, skip)
     types = Dtypes(feature_dtype, dtypes, fill)
     faults = Faults(on_error)

@@ -13,7 +13,7 @@ from pyg_graphzero.util.workspace import READ_ROOM, Workspace
 
 from .plan import EdgeType, GraphPlan
 from .summary import ConvertEstimate, EdgeEstimate
-from .write import check_time_attr, csc_options, first_chunk, marks_bytes
+from .write import check_edge_ids, check_time_attr, csc_options, first_chunk, marks_bytes
 
 # As in csrc/build: what has been sorted at once, and what a thread takes to sort a record of it.
 _SLAB_BYTES = 32 << 20
@@ -30,6 +30,7 @@ def estimate(
         ValueError: As :func:`.write.write_plan` does.
     """
     check_time_attr(plan, time_attr)
+    check_edge_ids(plan)
     reserved = marks_bytes(plan)
     left = workspace.left(reserved)
     result = ConvertEstimate(out, notes=list(plan.notes))
@@ -63,8 +64,10 @@ def _estimate_edges(
     spills = waiting > build.keep_bytes
     num_edges = records + (num_dst if options.self_loops == "add" else 0)
     rows = [prod(row.shape[1:]) * row.element_size() for row in build.dtypes.values()]
-    widths = [4 if num_src <= 1 << 32 else 8, 4 if num_edges <= 1 << 31 else 8, *rows]
-    numbers = 8 * num_edges if options.coalesce else 0
+    widths = [4 if num_src <= 1 << 32 else 8, *rows]
+    if options.edge_ids:
+        widths.append(4 if num_edges <= 1 << 31 else 8)
+    numbers = 8 * num_edges if options.coalesce and options.edge_ids else 0
     per_record = build.record_bytes + _SORTED_RECORD
     sorting = min(records * per_record, torch.get_num_threads() * _SORTED_RECORDS * per_record)
     buffers = READ_ROOM + min(num_edges * sum(widths), _SLAB_BYTES) + sorting
@@ -73,4 +76,5 @@ def _estimate_edges(
         scratch_bytes=(waiting if spills else 0) + numbers,
         output_bytes=num_edges * sum(widths) + 8 * (num_dst + 1) + 8192 * len(widths),
         memory=room.memory if spills else waiting + min(room.memory // 2, buffers),
+        edge_ids=options.edge_ids,
     )

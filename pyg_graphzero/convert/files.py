@@ -132,7 +132,7 @@ def _plan_edges(
     return EdgePlan(
         stream(src, dst, columns, leave_out),
         num_edges,
-        edge_options(checked.undirected, checked.coalesce, checked.self_loops),
+        edge_options(checked.undirected, checked.coalesce, checked.self_loops, checked.edge_ids),
     )
 
 

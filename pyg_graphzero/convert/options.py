@@ -45,7 +45,9 @@ def parse_dtype(value: Any) -> torch.dtype:
     return found
 
 
-def edge_options(undirected: bool, coalesce: str | None, self_loops: str) -> EdgeOptions:
+def edge_options(
+    undirected: bool, coalesce: str | None, self_loops: str, edge_ids: bool = True
+) -> EdgeOptions:
     """Checked :class:`EdgeOptions`.
 
     Raises:
@@ -57,7 +59,9 @@ def edge_options(undirected: bool, coalesce: str | None, self_loops: str) -> Edg
         raise ValueError(f"coalesce={coalesce!r}: expected one of {', '.join(COALESCE)} or None")
     if self_loops not in SELF_LOOPS:
         raise ValueError(f"self_loops={self_loops!r}: expected one of {', '.join(SELF_LOOPS)}")
-    return EdgeOptions(undirected, coalesce, self_loops)
+    if not isinstance(edge_ids, bool):
+        raise ValueError(f"edge_ids={edge_ids!r}: expected True or False")
+    return EdgeOptions(undirected, coalesce, self_loops, edge_ids)
 
 
 class Selection:

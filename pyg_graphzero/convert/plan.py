@@ -33,6 +33,7 @@ class EdgeOptions:
     undirected: bool = False
     coalesce: str | None = None
     self_loops: str = "keep"
+    edge_ids: bool = True
 
 
 @dataclass

@@ -47,6 +47,7 @@ class EdgeSummary:
         self_loops: Stored edges from a node to itself; 0 between two node types.
         degrees: In-degrees: the least, quartiles, the 99th percentile and the largest.
         time_order: The attribute that neighbourhoods are sorted by.
+        edge_ids: Whether it is kept which edge of the input is which.
         stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
             ``self_loops_added``; ``scratch_bytes`` written to temporary files.
         others: Attributes of the type as a whole.
@@ -59,6 +60,7 @@ class EdgeSummary:
     self_loops: int = 0
     degrees: dict[str, int] = field(default_factory=dict)
     time_order: str | None = None
+    edge_ids: bool = True
     stats: dict[str, Any] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
@@ -73,12 +75,14 @@ class EdgeEstimate:
             A node that has nearly all edges to itself can take four times that.
         output_bytes: Size of its files, at most.
         memory: Bytes for buffers.
+        edge_ids: Whether it is kept which edge of the input is which.
     """
 
     num_edges: int
     scratch_bytes: int
     output_bytes: int
     memory: int
+    edge_ids: bool = True
 
 
 @dataclass
@@ -123,7 +127,8 @@ class ConvertEstimate:
             label = "edges" if edge_type is None else " → ".join(edge_type)
             scratch = format_bytes(edge.scratch_bytes)
             how = f"through {scratch} of temporary files" if edge.scratch_bytes else "in memory"
-            lines.append(f"  {label}: {edge.num_edges:,} edges, read once, sorted {how}")
+            ids = "" if edge.edge_ids else ", without edge ids"
+            lines.append(f"  {label}: {edge.num_edges:,} edges, read once, sorted {how}{ids}")
         lines.append(f"  store: {format_bytes(self.output_bytes)} at most")
         lines.append(f"  temporary files: {format_bytes(self.scratch_bytes)} at most")
         lines.append(f"  memory: {format_bytes(self.peak_memory)} at most")
@@ -237,4 +242,6 @@ def _edge_extras(edge: EdgeSummary) -> str:
         parts.append(f"{edge.self_loops:,} self-loops")
     if edge.time_order is not None:
         parts.append(f"neighbourhoods by {edge.time_order}")
+    if not edge.edge_ids:
+        parts.append("no edge ids")
     return "".join(f", {part}" for part in parts)

@@ -48,6 +48,7 @@ def write_plan(
         ValueError: There is no such time attribute, or too little memory.
     """
     check_time_attr(plan, time_attr)
+    check_edge_ids(plan)
     summary = ConvertSummary(
         out,
         what=plan.what,
@@ -121,6 +122,23 @@ def check_time_attr(plan: GraphPlan, time_attr: str | None) -> None:
     )
 
 
+def check_edge_ids(plan: GraphPlan) -> None:
+    """Refuse edge attributes where edges are to have no ids.
+
+    Raises:
+        ValueError: Names them.
+    """
+    for edge_type, edge in plan.edges.items():
+        columns = {} if edge.options.edge_ids else first_chunk(plan, edge_type).columns
+        if columns:
+            names = ", ".join(columns)
+            owner = "edges" if edge_type is None else f"edges {edge_type}"
+            raise ValueError(
+                f"edge_ids=False: found {owner} with the attributes {names}, whose rows are by "
+                "edge id, expected none; leave them out (skip, --skip), or keep ids"
+            )
+
+
 def csc_options(plan: GraphPlan, edge_type: EdgeType, time_attr: str | None) -> CscOptions:
     """What becomes of the edges of one type."""
     edge = plan.edges[edge_type]
@@ -130,6 +148,7 @@ def csc_options(plan: GraphPlan, edge_type: EdgeType, time_attr: str | None) -> 
         undirected=edge.options.undirected,
         coalesce=edge.options.coalesce,
         self_loops=edge.options.self_loops,
+        edge_ids=edge.options.edge_ids,
         time_attr=time_attr,
     )
     times = plan.nodes[src_type].attrs.get(time_attr or "")
@@ -202,6 +221,7 @@ def _write_edges(
         self_loops=stats.pop("self_loops"),
         degrees=dict(zip(_DEGREES, stats.pop("degree_quantiles"), strict=True)),
         time_order=csc.time_order,
+        edge_ids=options.edge_ids,
         others=list(edge.others),
         stats=stats,
     )

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.data.storage import BaseStorage
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from torch_geometric.loader.utils import index_select
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.errors import MissingEdgeIdsError, UnsupportedError
 from pyg_graphzero.pyg.data import empty_like
-from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.pyg.lazy import OnDemand, called, raw_items
 from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.base import GraphSampler, Reading, Sampled
 from pyg_graphzero.sampling.graph import SampledGraph
@@ -69,6 +69,27 @@ class _Storage:
         if part.e_id is not None:
             for key, value in self.by_edge.items():
                 mapping[key] = value(part)
+
+
+class _WithoutIds(BaseStorage):
+    """Edges without ids in a batch: who asks for ``e_id`` is told why there is none."""
+
+    def __getattr__(self, key: str) -> Any:
+        if key == "e_id" and key not in self._mapping:
+            raise MissingEdgeIdsError(self.__dict__["_no_edge_ids"])
+        return super().__getattr__(key)
+
+
+class _EdgesWithoutIds(_WithoutIds, EdgeStorage):
+    pass
+
+
+class _GraphWithoutIds(_WithoutIds, GlobalStorage):
+    pass
+
+
+# What a storage of a batch becomes.
+_WITHOUT_IDS: dict[type, type] = {EdgeStorage: _EdgesWithoutIds, GlobalStorage: _GraphWithoutIds}
 
 
 class RowsOfFiles(Protocol):
@@ -129,6 +150,12 @@ class BatchPlan:
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
         self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types), locks_pages)
+        contents = self.graph.contents
+        self._no_ids = {
+            name: str(contents.without_edge_ids(name, "e_id of a batch"))
+            for name in self.graph.unnumbered
+            if contents is not None
+        }
         self._nodes: dict[str | None, _Storage] = {}
         self._edges: dict[EdgeType | None, _Storage] = {}
         hetero = isinstance(data, HeteroData)
@@ -198,6 +225,10 @@ class BatchPlan:
             by_id = slots is not None and storage.edge_ids is not None
             e_id = ids[storage.edge_ids] if by_id else slots  # type: ignore[index]
             storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id))
+            if edge_type in self._no_ids:
+                out._no_edge_ids = self._no_ids[edge_type]
+                # PyG's storages take what is set on them for attributes.
+                object.__setattr__(out, "__class__", _WITHOUT_IDS.get(type(out), type(out)))
         for key, stores, values in (
             ("batch", nodes, sampled.trees),
             ("num_sampled_nodes", nodes, sampled.num_sampled_nodes),
@@ -275,11 +306,17 @@ class BatchPlan:
         def is_by_slot(value: Any) -> bool:
             return on_disk and not value.is_built and value.rows is not None
 
-        by_id = self.has_edge_ids or any(
-            store.is_edge_attr(key) and not (isinstance(value, OnDemand) and is_by_slot(value))
+        joined = [
+            key
             for key, value in raw_items(store)
             if key not in ("edge_index", "adj_t")
-        )
+            and store.is_edge_attr(key)
+            and not (isinstance(value, OnDemand) and is_by_slot(value))
+        ]
+        for key in joined:
+            self.graph.need_edge_ids(name, called(name, key))
+        has_ids = self.has_edge_ids and name not in self.graph.unnumbered
+        by_id = has_ids or bool(joined)
         ids = self.graph.edge_ids.get(name) if by_id else None
         by, out.edge_ids = self._look_up(slots, ids)
         for key, value in raw_items(store):
@@ -299,7 +336,7 @@ class BatchPlan:
                 out.by_edge[key] = self._rows(store, key, value, by, lambda part: part.e_id)
             elif name is not None:
                 out.values[key] = _constant(value)
-        if self.has_edge_ids and "e_id" not in out.values:
+        if has_ids and "e_id" not in out.values:
             out.by_edge.setdefault("e_id", lambda part: part.e_id)
         return out
 

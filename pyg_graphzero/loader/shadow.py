@@ -121,7 +121,8 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         batch.root_n_id = place[:num_roots]
         joined = torch.stack([row[edges], col[edges]])
         (rows,) = self.node_sampler.sampled(out).nodes
-        sampled = Sampled([rows[order]], None, [joined], [out.edge[edges]])
+        slots = None if out.edge is None else out.edge[edges]
+        sampled = Sampled([rows[order]], None, [joined], [slots])
         plan = self._current_plan()
         plan.assemble(sampled, plan.gather(sampled, self.node_sampler.num_threads), batch)
         if "y" in self.data and self.data._store.is_node_attr("y"):

@@ -89,8 +89,8 @@ class StoredEdges:
         label: One for each edge, in the order of the input; or None.
         time: Likewise.
         input_id: Likewise; None: the edges' own numbers.
-        order: Which edge has position i: ``"input"``: edge i; ``"store"``: the one in CSC slot i,
-            so that neighbouring positions have the same destination.
+        order: Which edge has position i: ``"input"``: edge i, if edges have ids; ``"store"``: the
+            one in CSC slot i, so that neighbouring positions have the same destination.
         in_order: Positions rise from batch to batch.
     """
 
@@ -116,6 +116,10 @@ class StoredEdges:
     def _open(self) -> None:
         graph = self.sampler.graph
         assert graph.contents is not None
+        given = {"edge_label": self.label, "edge_label_time": self.time, "input_id": self.input_id}
+        for what, values in given.items():
+            if values is not None:
+                graph.need_edge_ids(self.input_type, f"{what} of all edges")
         self.indices = graph.csc(self.input_type)[1]
         self._slots: _EdgeSlots | None = None  # slots are the positions
         if self.order == "input" and graph.edge_ids.get(self.input_type) is not None:

@@ -150,6 +150,7 @@ class DiskFeatureStore(FeatureStore):
         def change(editor: StoreEditor) -> None:
             rows, contents = value, self.handle.contents
             if isinstance(record, EdgeTypeSchema):
+                contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
                 order = contents.edge_id(record.name)
             else:
                 order = contents.order(record.name)

@@ -168,7 +168,10 @@ class Store:
     def __repr__(self) -> str:
         if self.closed:
             return f"Store({str(self.path)!r}, closed)"
-        return f"Store({str(self.path)!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges})"
+        numbered = all(t.edge_ids for t in self.contents.schema.edge_types)
+        ids = "" if numbered else ", edge_ids=False"
+        counts = f"num_nodes={self.num_nodes}, num_edges={self.num_edges}"
+        return f"Store({str(self.path)!r}, {counts}{ids})"
 
     def _repr_html_(self) -> str:
         if self.closed:

@@ -157,7 +157,8 @@ class GraphSampler(BaseSampler):
 
         Returns:
             Node ids (seeds first, duplicates kept), ``row``/``col`` within them, ``edge`` as CSC
-            slots (see ``edge_permutation``), ``batch`` if disjoint, and counts per hop.
+            slots (see ``edge_permutation``; None where edges have no ids), ``batch`` if disjoint,
+            and counts per hop.
 
         Raises:
             IndexError: A seed is not a node.
@@ -187,6 +188,10 @@ class GraphSampler(BaseSampler):
             self.graph.nodes(name, rows, self.num_threads)
             for name, rows in zip(self.graph.node_types, sampled.nodes, strict=True)
         ]
+        slots = [
+            None if name in self.graph.unnumbered else each
+            for name, each in zip(self.graph.edge_types, sampled.slots, strict=True)
+        ]
         if not self.is_hetero:
             empty = torch.empty(0, dtype=torch.int64)
             edge_index = sampled.edge_index[0] if sampled.edge_index else empty.expand(2, 0)
@@ -195,7 +200,7 @@ class GraphSampler(BaseSampler):
                 node=nodes[0],
                 row=edge_index[0],
                 col=edge_index[1],
-                edge=sampled.slots[0] if sampled.slots else empty,
+                edge=slots[0] if slots else empty,
                 batch=sampled.trees[0] if sampled.trees else None,
                 num_sampled_nodes=sampled.num_sampled_nodes and sampled.num_sampled_nodes[0],
                 num_sampled_edges=num_edges and num_edges[0],
@@ -210,7 +215,7 @@ class GraphSampler(BaseSampler):
             node=by(types, nodes),
             row=by(names, [edge_index[0] for edge_index in sampled.edge_index]),
             col=by(names, [edge_index[1] for edge_index in sampled.edge_index]),
-            edge=by(names, sampled.slots),
+            edge=by(names, slots),
             batch=by(types, sampled.trees),
             num_sampled_nodes=by(types, sampled.num_sampled_nodes),
             num_sampled_edges=by(names, sampled.num_sampled_edges),

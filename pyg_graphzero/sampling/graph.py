@@ -49,6 +49,7 @@ class SampledGraph:
         arrays: ``(indptr, indices)`` by edge type where they are in memory.
         edge_ids: ``int32`` or ``int64 [num_edges]``, the original edge id of every CSC slot; None
             where slots are ids.
+        unnumbered: Edge types whose edges have no ids in the store.
         orders: Times and weights by edge type.
         node_times: Comparable times of the nodes by type, where the time attribute is theirs; in
             the user's order.
@@ -61,6 +62,7 @@ class SampledGraph:
     contents: StoreContents | None = None
     arrays: dict[EdgeType | None, tuple[Tensor, Tensor]] = field(default_factory=dict)
     edge_ids: dict[EdgeType | None, Tensor | None] = field(default_factory=dict)
+    unnumbered: set[EdgeType | None] = field(default_factory=set)
     orders: dict[EdgeType | None, EdgeOrder] = field(default_factory=dict)
     node_times: dict[str | None, Tensor] = field(default_factory=dict)
     float_times: bool | None = None
@@ -122,6 +124,12 @@ class SampledGraph:
     def on_disk(self, name: EdgeType | None) -> bool:
         """Whether slots of an edge type are those of the store's files."""
         return self.contents is not None and name not in self.arrays
+
+    def need_edge_ids(self, name: EdgeType | None, what: str) -> None:
+        """Refuses what needs ids of edges that have none; see ``StoreContents.need_edge_ids``."""
+        if name in self.unnumbered:
+            assert self.contents is not None
+            self.contents.need_edge_ids(name, what)
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
         """``indptr`` and ``indices`` of an edge type, by rows."""
@@ -190,6 +198,7 @@ class SampledGraph:
             if self.on_disk(name) and not value.is_built and value.rows is not None:
                 return decoded(value.rows)
             value = value.value()
+        self.need_edge_ids(name, what)
         rows = torch.as_tensor(value).detach().cpu()
         num_edges = self.csc(name)[1].numel()
         if rows.dim() == 0 or rows.size(0) != num_edges:
@@ -236,6 +245,7 @@ class EdgePermutation:
     name: EdgeType | None
 
     def __getitem__(self, slots: Tensor) -> Tensor:
+        self.sampler.graph.need_edge_ids(self.name, "edge_permutation")
         ids: Tensor = self.sampler.original_edge_ids(self.name, slots.to("cpu", torch.int64))
         return ids.to(slots.device)
 
@@ -273,6 +283,8 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
                 continue  # a homogeneous graph without edges
             raise UnsupportedError(f"edge type {name}: found neither edge_index nor adj_t")
         graph.edge_types.append(name)
+        if isinstance(edge_index, OnDemand) and contents is not None:
+            graph.unnumbered |= set() if contents.edge_type(name).edge_ids else {name}
         if isinstance(edge_index, OnDemand) and not edge_index.is_built and not backward:
             assert contents is not None
             graph.edge_ids[name] = contents.edge_id(name)

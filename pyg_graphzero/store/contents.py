@@ -23,6 +23,7 @@ from pyg_graphzero.errors import (
     MemoryBudgetError,
     MemoryUseWarning,
     MissingAttributeError,
+    MissingEdgeIdsError,
 )
 from pyg_graphzero.store import schema
 from pyg_graphzero.store.adopted import open_adopted
@@ -424,8 +425,30 @@ class StoreContents:
             raise FormatError.of(topology.path, "indptr", "something else", expected)
         return found
 
+    def need_edge_ids(self, name: EdgeType | None, what: str) -> None:
+        """Refuses what needs the ids of edges where the store was converted without them.
+
+        Raises:
+            MissingEdgeIdsError: Says what needs them.
+        """
+        if not self.edge_type(name).edge_ids:
+            raise self.without_edge_ids(name, what)
+
+    def without_edge_ids(self, name: EdgeType | None, what: str) -> MissingEdgeIdsError:
+        """What to raise where ``what`` needs ids that the store does not have."""
+        owner = "edges" if name is None else f"edges {name}"
+        return MissingEdgeIdsError(
+            f"{self.path}: {what}: found {owner} without ids, expected the ids that say which edge "
+            "of the input is which; the store was converted with edge_ids=False (--no-edge-ids): "
+            "convert it without that option"
+        )
+
     def edge_id(self, name: EdgeType | None) -> Tensor | None:
-        """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical."""
+        """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical.
+
+        Where the store has no ids, edges are numbered by slot, which nobody may take for the
+        order of the input: see :meth:`need_edge_ids`.
+        """
         file = self.edge_type(name).edge_id
         return None if file is None else self.view(file)
 

@@ -54,6 +54,7 @@ class CscOptions:
         coalesce: How to join the payload of duplicates: one of ``first``, ``sum``, ``mean``,
             ``min``, ``max``; None keeps duplicates.
         self_loops: ``keep``, ``remove``, or ``add`` (one for every node that has none; payload 1).
+        edge_ids: Write which edge is in which slot; without it there must be no columns.
         time_attr: Sort neighbourhoods by this column, where there is one of that name.
         source_times: Else by these, ``int64 [num_src]``.
     """
@@ -62,6 +63,7 @@ class CscOptions:
     undirected: bool = False
     coalesce: str | None = None
     self_loops: str = "keep"
+    edge_ids: bool = True
     time_attr: str | None = None
     source_times: Tensor | None = None
 
@@ -94,7 +96,8 @@ class Csc:
     Attributes:
         num_edges: Number of edges.
         topology: The ``.gl`` file.
-        edge_id: The edge's number for every slot; None where that is ``0 … num_edges - 1``.
+        edge_id: The edge's number for every slot; None where that is ``0 … num_edges - 1``, or
+            not to be written.
         columns: Payload in CSC order.
         time_order: The attribute that neighbourhoods are sorted by.
         dtypes: Of every column, a tensor without rows that has its dtype and row shape.
@@ -139,6 +142,7 @@ class CscBuild:
         source_times = None if has_time else options.source_times
         self.time_order = options.time_attr if has_time or source_times is not None else None
         self._room = room
+        self._has_edge_ids = options.edge_ids
         self._engine = _core.CscBuilder(
             num_src=num_src,
             num_dst=num_dst,
@@ -153,6 +157,7 @@ class CscBuild:
             undirected=options.undirected,
             coalesce=options.coalesce or "",
             self_loops=options.self_loops,
+            edge_ids=options.edge_ids,
             time_column=list(self.dtypes).index(str(options.time_attr)) if has_time else -1,
             source_times=source_times,
             room=room.memory,
@@ -192,23 +197,24 @@ class CscBuild:
         Args:
             place: Gives the path of a new file, by name and suffix.
         """
-        topology, edge_id = place("topology", ".gl"), place("edge_id", ".gd")
+        topology = place("topology", ".gl")
+        edge_id = place("edge_id", ".gd") if self._has_edge_ids else None
         columns: dict[str, Path] = {}
         for name in self.dtypes:
             columns[name] = place(name, ".gd")
         stats = self._engine.finish(
             str(topology),
-            str(edge_id),
+            "" if edge_id is None else str(edge_id),
             [str(path) for path in columns.values()],
             self._room.sorting,
         )
-        trivial = stats.pop("ids_are_slots")
-        if trivial:
+        if stats.pop("ids_are_slots") and edge_id is not None:
             edge_id.unlink()
+            edge_id = None
         return Csc(
             stats["num_edges"],
             topology,
-            None if trivial else edge_id,
+            edge_id,
             columns,
             self.time_order,
             self.dtypes,

@@ -74,6 +74,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
                 "index_bytes": contents.topology(t.name).index_bytes,
                 "topology_bytes": contents.schema.files[t.topology].bytes,
                 "has_edge_id": t.edge_id is not None,
+                "edge_ids": t.edge_ids,
                 "attrs": columns(t.attrs),
                 "others": loose(t.others),
             }
@@ -112,7 +113,8 @@ def outline(value: Mapping[str, Any]) -> list[str]:
     for edge in value["edge_types"]:
         name = " → ".join(edge["name"]) if edge["name"] else "edges"
         size = format_bytes(edge["topology_bytes"])
-        lines.append(f"  {name}: {edge['num_edges']:,} edges, topology {size}")
+        ids = "" if edge["edge_ids"] else ", no edge ids"
+        lines.append(f"  {name}: {edge['num_edges']:,} edges{ids}, topology {size}")
         lines += _columns(edge["attrs"])
         lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
     if value["graph_attrs"]:
@@ -150,7 +152,9 @@ def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
                 yield ["", f"{name} ({size})", _kind(column), _place(column)]
         for edge in value["edge_types"]:
             name = " → ".join(edge["name"]) if edge["name"] else "edges"
-            yield [name, f"{edge['num_edges']:,} edges", "", format_bytes(edge["topology_bytes"])]
+            ids = "" if edge["edge_ids"] else ", no ids"
+            size = format_bytes(edge["topology_bytes"])
+            yield [name, f"{edge['num_edges']:,} edges{ids}", "", size]
             for attr, column in edge["attrs"].items():
                 size = f"{column['shape'][0]:,}"
                 yield ["", f"{attr} ({size})", _kind(column), _place(column)]

@@ -167,6 +167,7 @@ class StoreRewriter(StoreWriter):
         if src not in self._orders and dst not in self._orders:
             new = EdgeTypeSchema(name, old.num_edges, self._copy(folder, old.topology))
             new.edge_id = None if old.edge_id is None else self._copy(folder, old.edge_id)
+            new.edge_ids = old.edge_ids
             new.attrs = {a: self._column(folder, a, file, None) for a, file in old.attrs.items()}
         else:
             new = self._sorted_edges(name, src, dst)
@@ -203,7 +204,7 @@ class StoreRewriter(StoreWriter):
                 self._old.node_type(src).num_nodes,
                 self._old.node_type(dst).num_nodes,
                 old.num_edges,
-                CscOptions(bipartite=src != dst),
+                CscOptions(bipartite=src != dst, edge_ids=old.edge_ids),
                 room,
             )
         if old.num_edges == 0:  # there was no chunk to say which columns there are

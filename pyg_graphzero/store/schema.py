@@ -18,9 +18,9 @@ from pyg_graphzero.util.names import (
 
 FORMAT_NAME = "pyg_graphzero"
 # The first is written wherever it is enough, so that older readers can read it; the second has rows
-# in another order than nodes.
-PLAIN_VERSION, ORDERED_VERSION = 1, 2
-FORMAT_VERSIONS = (PLAIN_VERSION, ORDERED_VERSION)
+# in another order than nodes, the third edges without ids.
+PLAIN_VERSION, ORDERED_VERSION, UNNUMBERED_VERSION = 1, 2, 3
+FORMAT_VERSIONS = (PLAIN_VERSION, ORDERED_VERSION, UNNUMBERED_VERSION)
 SCHEMA_FILE = "store.json"
 
 EdgeType: TypeAlias = tuple[str, str, str]
@@ -49,6 +49,7 @@ class NodeTypeSchema:
 class EdgeTypeSchema:
     """One edge type. ``name`` is None in a homogeneous store.
 
+    ``edge_id`` is a column; None: slots are the ids, or there are none, as ``edge_ids`` says.
     ``time_order`` is the attribute that neighbourhoods are sorted by: of the edges if they have one
     of that name, else of their sources. None: they are in the order of edge ids. ``others`` are as
     the ``graph_attrs`` of a store.
@@ -58,6 +59,7 @@ class EdgeTypeSchema:
     num_edges: int
     topology: str
     edge_id: str | None = None
+    edge_ids: bool = True
     attrs: dict[str, str] = field(default_factory=dict)
     time_order: str | None = None
     others: dict[str, Any] = field(default_factory=dict)
@@ -111,6 +113,8 @@ class StoreSchema:
     @property
     def version(self) -> int:
         """The oldest version of the format that can say all this."""
+        if not all(t.edge_ids for t in self.edge_types):
+            return UNNUMBERED_VERSION
         has_order = any(t.order is not None for t in self.node_types)
         return ORDERED_VERSION if has_order else PLAIN_VERSION
 
@@ -162,6 +166,7 @@ def dump(schema: StoreSchema, path: Path) -> None:
                 "num_edges": t.num_edges,
                 "topology": t.topology,
                 "edge_id": t.edge_id,
+                **({} if t.edge_ids else {"edge_ids": False}),
                 "attrs": t.attrs,
                 **({} if t.time_order is None else {"time_order": t.time_order}),
                 **({"others": t.others} if t.others else {}),
@@ -254,7 +259,7 @@ def load(directory: Path) -> StoreSchema:
         raise read.fail("format", repr(body["format"]), repr(FORMAT_NAME))
     version = read.take(body, "version", int, "")
     if version not in FORMAT_VERSIONS:
-        known = " or ".join(map(str, FORMAT_VERSIONS))
+        known = f"{', '.join(map(str, FORMAT_VERSIONS[:-1]))} or {FORMAT_VERSIONS[-1]}"
         raise read.fail(
             "version",
             version,
@@ -309,6 +314,9 @@ def load(directory: Path) -> StoreSchema:
                 others=read.loose(entry, "others", where) if "others" in entry else {},
             )
         )
+        if "edge_ids" in entry:
+            schema.edge_types[-1].edge_ids = read.take(entry, "edge_ids", bool, where)
+            _check_edge_ids(schema.edge_types[-1], version, read, where)
     for name, entry in read.take(body, "files", dict, "").items():
         where = f"files[{name!r}]"
         schema.files[check_name(name, path, where, (COLUMN, TOPOLOGY))] = FileRecord(
@@ -326,6 +334,16 @@ def _check_order(node_type: NodeTypeSchema, read: _Reader, where: str) -> None:
     if node_type.order is None or node_type.rank is None:
         found = f"{node_type.order!r} and {node_type.rank!r}"
         raise read.fail(f"{where}.order, rank", found, "two columns")
+
+
+def _check_edge_ids(edge_type: EdgeTypeSchema, version: int, read: _Reader, where: str) -> None:
+    if edge_type.edge_ids:
+        return
+    if version < UNNUMBERED_VERSION:  # whoever follows that version would take slots for ids
+        found = f"false in a store of version {version}"
+        raise read.fail(f"{where}.edge_ids", found, f"true below version {UNNUMBERED_VERSION}")
+    if edge_type.edge_id is not None or edge_type.attrs:
+        raise read.fail(f"{where}.edge_ids", "false beside edge_id or attrs", "neither of them")
 
 
 def _adopted(read: _Reader, entry: Any, name: str) -> AdoptedRecord:

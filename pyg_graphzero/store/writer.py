@@ -150,6 +150,7 @@ class FileSet:
             num_edges=csc.num_edges,
             topology=self._record(csc.topology),
             edge_id=None if csc.edge_id is None else self._record(csc.edge_id),
+            edge_ids=options is None or options.edge_ids,
             attrs={attr: self._record(path) for attr, path in csc.columns.items()},
             time_order=csc.time_order,
         )

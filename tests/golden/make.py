@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from pyg_graphzero.store.csc import EdgeChunk
+from pyg_graphzero.store.csc import CscOptions, EdgeChunk
 from pyg_graphzero.store.writer import StoreWriter
 
 HERE = Path(__file__).parent
@@ -91,13 +91,29 @@ def make_ordered(path: Path) -> None:
         store.finish()
 
 
+def make_unnumbered(path: Path) -> None:
+    """The edges of ``make_hetero``: those of papers in both directions, and none has an id."""
+    with StoreWriter(path, is_hetero=True) as store:
+        store.add_node_type("paper", 8)
+        store.add_node_type("author", len(AUTHORS))
+        store.add_node_attr("paper", "x", torch.arange(8.0)[:, None])
+        src = torch.tensor([1, 0, 0, 2, 0, 5, 4])
+        dst = torch.tensor([3, 1, 1, 2, 1, 0, 3])
+        options = CscOptions(undirected=True, coalesce="first", edge_ids=False)
+        store.add_edge_type(CITES, [EdgeChunk(src, dst)], options=options)
+        writes = EdgeChunk(torch.tensor([4, 0, 1]), torch.tensor([0, 2, 5]))
+        store.add_edge_type(WRITES, [writes])
+        store.finish()
+
+
 def make(directory: Path) -> None:
     """All stores, in ``directory``."""
-    for version in ("v1", "v2"):
+    for version in ("v1", "v2", "v3"):
         (directory / version).mkdir(parents=True, exist_ok=True)
     make_hetero(directory / "v1" / "hetero")
     make_homogeneous(directory / "v1" / "homogeneous")
     make_ordered(directory / "v2" / "ordered")
+    make_unnumbered(directory / "v3" / "unnumbered")
 
 
 if __name__ == "__main__":

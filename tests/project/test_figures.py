@@ -48,6 +48,7 @@ CALLS = {
 OTHERWISE: dict[tuple[str, str], tuple[str, Any]] = {
     ("convert", "node_id"): ("nodes", lambda value: {"file": "given", "id": value}),
     ("convert", "adopt_all"): ("adopt", lambda value: value),
+    ("convert", "no_edge_ids"): ("edge_ids", lambda value: not value),
     ("convert", "is_quiet"): ("progress", lambda value: not value),
     ("optimize", "is_quiet"): ("progress", lambda value: not value),
     ("doctor", "workers"): ("num_workers", lambda value: value),

@@ -364,8 +364,8 @@ class TestSchema:
         ("change", "expected"),
         [
             (_set("format", to="zarr"), "format: found 'zarr', expected 'pyg_graphzero'"),
-            (_set("version", to=3), "version: found 3, expected 1 or 2; the store was written by "
-             "another release: convert again or upgrade"),
+            (_set("version", to=4), "version: found 4, expected 1, 2 or 3; the store was written "
+             "by another release: convert again or upgrade"),
             (_set("version", to="1"), "version: found '1', expected int"),
             (_set("version", to=True), "version: found True, expected int"),
             (_set("is_hetero", to=0), "is_hetero: found 0, expected bool"),
@@ -391,6 +391,10 @@ class TestSchema:
              "expected a file path inside the store"),
             (_set("edge_types", 0, "name", to=["a", "b"]), "edge_types[0].name: found ['a', 'b'], "
              "expected three strings"),
+            (_set("edge_types", 0, "edge_ids", to=0), "edge_types[0].edge_ids: found 0, expected "
+             "bool"),
+            (_set("edge_types", 0, "edge_ids", to=False), "edge_types[0].edge_ids: found false in "
+             "a store of version 1, expected true below version 3"),
             (_set("edge_types", 0, "topology", to=7), "edge_types[0].topology: found 7, expected "
              "str"),
             (_set("graph_attrs", to={"a": 1}), "graph_attrs['a']: found 1, expected one of file, "

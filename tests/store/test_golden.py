@@ -125,7 +125,29 @@ def test_ordered_batch() -> None:
     assert batch["paper"].x[:, 0].tolist() == [3, 1, 4, 0]
 
 
-@pytest.mark.parametrize("name", ["v1/hetero", "v1/homogeneous", "v2/ordered"])
+def test_unnumbered() -> None:
+    store = gz.open(ALL / "v3" / "unnumbered")
+    assert store.info()["format_version"] == 3
+    data = store.data()
+    cites, writes = data.edge_types
+    # By destination: the edges of the input, then the reverse ones, without those there are.
+    ends = [[5, 1, 0, 2, 1, 4, 3, 3, 0], [0, 0, 1, 2, 3, 3, 1, 4, 5]]
+    assert sorted(data[cites].edge_index.T.tolist()) == sorted(torch.tensor(ends).T.tolist())
+    indptr, indices = store.contents.csc(cites)
+    assert indptr.tolist() == [0, 2, 4, 5, 7, 8, 9, 9, 9]
+    assert indices.tolist() == [5, 1, 0, 3, 2, 1, 4, 3, 0]
+    assert data[writes].edge_index.tolist() == [[4, 0, 1], [0, 2, 5]]
+    loader = gz.loader.NeighborLoader(data, [-1, -1], input_nodes=("paper", [3]), batch_size=1)
+    batch = next(iter(loader))
+    assert batch["paper"].n_id.tolist() == [3, 1, 4, 0]
+    assert batch["paper"].x.view(-1).tolist() == [3, 1, 4, 0]
+    assert "e_id" not in batch[cites]
+    assert "e_id" in batch[writes]
+    with pytest.raises(gz.MissingEdgeIdsError, match=r"unnumbered: e_id of a batch: found edges"):
+        _ = batch[cites].e_id
+
+
+@pytest.mark.parametrize("name", ["v1/hetero", "v1/homogeneous", "v2/ordered", "v3/unnumbered"])
 def test_checksums(name: str) -> None:
     report = gz.open(ALL / name).verify()
     assert report.ok, str(report)

@@ -1,0 +1,214 @@
+"""Stores converted with ``edge_ids=False``: what works as ever, and what is refused by name."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.loader import NeighborLoader as StockLoader
+
+import graphs
+import pyg_graphzero as gz
+from pyg_graphzero.cli import main
+
+EDGE_ATTRS = ("edge_attr",)
+
+
+def both(path: Path, data: Data | HeteroData, **options: Any) -> tuple[gz.Store, gz.Store]:
+    """The store of a graph with edge ids, and that without."""
+    kept, left_out = path / "kept", path / "left-out"
+    given = {"skip": EDGE_ATTRS, "progress": False, **options}
+    gz.convert(data, kept, **given)
+    gz.convert(data, left_out, edge_ids=False, **given)
+    return gz.open(kept), gz.open(left_out)
+
+
+def batches(loader: type, store: gz.Store, *args: Any, **options: Any) -> list[Any]:
+    generator = torch.Generator().manual_seed(1)
+    return list(loader(store.data(), *args, generator=generator, shuffle=True, **options))
+
+
+def same_but_ids(kept: Any, left_out: Any) -> None:
+    """All that a batch has is that of the other, which has ``e_id`` besides."""
+    for one, other in zip(kept.stores, left_out.stores, strict=True):
+        assert set(one.keys()) - {"e_id"} == set(other.keys())
+        for key, value in other.items():
+            is_same = torch.equal(value, one[key]) if torch.is_tensor(value) else value == one[key]
+            assert is_same, key
+
+
+def refusal(do: Callable[[], object]) -> str:
+    with pytest.raises(gz.MissingEdgeIdsError) as caught:
+        do()
+    assert "converted with edge_ids=False (--no-edge-ids)" in str(caught.value)
+    return str(caught.value).partition(": ")[2].partition(": found")[0]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> gz.Store:
+    return both(tmp_path, graphs.homogeneous())[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"undirected": True, "coalesce": "first"}, {"self_loops": "add", "undirected": True}],
+)
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batches_are_the_same(tmp_path: Path, options: dict[str, Any], num_workers: int) -> None:
+    stores = both(tmp_path, graphs.homogeneous(), **options)
+    topologies = [(store.path / "edge" / "topology.gl").read_bytes() for store in stores]
+    assert topologies[0] == topologies[1]
+    assert not (stores[1].path / "edge" / "edge_id.gd").exists()
+    for loader, given in (
+        (gz.loader.NeighborLoader, {"num_neighbors": [4, 3]}),
+        (gz.loader.ShaDowKHopSampler, {"depth": 2, "num_neighbors": 3}),
+    ):
+        found = [
+            batches(loader, store, batch_size=64, num_workers=num_workers, **given)
+            for store in stores
+        ]
+        for kept, left_out in zip(*found, strict=True):
+            same_but_ids(kept, left_out)
+
+
+def test_batches_of_types_are_the_same(tmp_path: Path) -> None:
+    stores = both(tmp_path, graphs.heterogeneous())
+    for loader in (gz.loader.NeighborLoader, gz.loader.HGTLoader):
+        found = [
+            batches(loader, store, [8, 4], input_nodes="paper", batch_size=64) for store in stores
+        ]
+        for kept, left_out in zip(*found, strict=True):
+            same_but_ids(kept, left_out)
+            what = refusal(lambda: left_out["author", "writes", "paper"].e_id)  # noqa: B023
+            assert what == "e_id of a batch"
+
+
+def test_edges_are_those_of_the_input(tmp_path: Path) -> None:
+    kept, left_out = (store.data().edge_index for store in both(tmp_path, graphs.homogeneous()))
+    assert sorted(kept.T.tolist()) == sorted(left_out.T.tolist())
+    assert bool((left_out[1].diff() >= 0).all())  # by destination
+
+
+def test_who_asks_for_e_id_is_told_why_there_is_none(store: gz.Store) -> None:
+    batch = next(iter(gz.loader.NeighborLoader(store.data(), [3], batch_size=5)))
+    for each in (batch, copy.copy(batch), pickle.loads(pickle.dumps(batch)), batch.clone()):
+        assert refusal(lambda: each.e_id) == "e_id of a batch"  # noqa: B023
+        assert not hasattr(each, "e_id")
+        assert "e_id" not in each
+        assert "e_id" not in each._store
+        with pytest.raises(AttributeError, match="no attribute 'f_id'"):
+            _ = each.f_id
+    batch.e_id = torch.arange(3)
+    assert batch.e_id.tolist() == [0, 1, 2]
+    assert repr(store).endswith("num_edges=3000, edge_ids=False)")
+
+
+def test_what_needs_ids_is_refused_by_name(store: gz.Store) -> None:
+    data = store.data()
+    data.weight = torch.ones(3000)
+    loader = gz.loader.NeighborLoader
+    assert refusal(lambda: next(iter(loader(data, [3])))) == "data.weight"
+    assert refusal(lambda: loader(data, [3], weight_attr="weight")) == "weight"
+    links = gz.loader.LinkNeighborLoader
+    labels = {"edge_label": torch.ones(3000)}
+    assert refusal(lambda: links(store.data(), [3], **labels)) == "edge_label of all edges"
+    sampler = gz.sampler.NeighborSampler(store.data(), [3])
+    permutation = sampler.edge_permutation
+    assert refusal(lambda: permutation[torch.arange(3)]) == "edge_permutation"
+
+    def write() -> None:
+        with gz.open(store.path, mode="r+") as writable:
+            name = {"group_name": (None, None), "attr_name": "weight"}
+            writable.feature_store.put_tensor(torch.ones(3000), **name, index=None)
+
+    assert refusal(write) == "edge attribute 'weight'"
+
+
+def test_links_are_numbered_by_destination(store: gz.Store) -> None:
+    loader = gz.loader.LinkNeighborLoader(store.data(), [2], batch_size=100)
+    edges = store.data().edge_index
+    for batch in loader:
+        ends = batch.n_id[batch.edge_label_index]
+        assert torch.equal(ends, edges[:, batch.input_id])
+        assert "e_id" not in batch
+
+
+def test_stock_loaders(store: gz.Store) -> None:
+    data = store.data()
+    sampler = gz.sampler.NeighborSampler(data, [3])
+    batch = next(iter(StockLoader(data, [3], neighbor_sampler=sampler, batch_size=8)))
+    assert batch.edge_index.numel() > 0
+    assert "e_id" not in batch
+    row, colptr, perm = store.graph_store.csc()
+    assert perm is None
+    edges = store.graph_store.get_edge_index(edge_type=None, layout="coo")
+    assert torch.equal(torch.stack(list(edges)), data.edge_index)
+    assert torch.equal(row, data.edge_index[0])
+    assert colptr[-1] == 3000
+
+
+def test_an_optimized_store_has_none_either(tmp_path: Path) -> None:
+    stores = both(tmp_path, graphs.homogeneous())
+    for store in stores:
+        options = {"seeds": "train_mask", "num_neighbors": [4, 4], "progress": False}
+        gz.optimize(store.path, **options, batch_size=16)
+    opened = [gz.open(store.path) for store in stores]
+    assert [store.info()["format_version"] for store in opened] == [2, 3]
+    found = [batches(gz.loader.NeighborLoader, store, [4, 4], batch_size=32) for store in opened]
+    for kept, left_out in zip(*found, strict=True):
+        same_but_ids(kept, left_out)
+    assert all(store.verify().ok for store in opened)
+
+
+def test_edges_that_are_replaced_have_ids(store: gz.Store) -> None:
+    with gz.open(store.path, mode="r+") as writable:
+        edges = torch.tensor([[1, 0], [1, 0]])
+        writable.graph_store.put_edge_index(edges, edge_type=None, layout="coo", size=(300, 300))
+    again = gz.open(store.path)
+    assert again.info()["format_version"] == 1
+    batch = next(iter(gz.loader.NeighborLoader(again.data(), [1], input_nodes=torch.tensor([1]))))
+    assert batch.e_id.tolist() == [0]
+
+
+def test_conversion_says_so(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", graphs.random_edges(50, 50, 400).numpy())
+    given = ["convert", f"{tmp_path}/e.npy", "-o", f"{tmp_path}/s", "--no-edge-ids"]
+
+    def run(*arguments: str) -> str:
+        found = CliRunner().invoke(main, [*arguments])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    assert "400 edges, read once, sorted in memory, without edge ids" in run(*given, "--dry-run")
+    kept = gz.convert(tmp_path / "e.npy", tmp_path / "t", dry_run=True).estimate
+    left_out = gz.convert(tmp_path / "e.npy", tmp_path / "t", dry_run=True, edge_ids=False).estimate
+    assert kept is not None
+    assert left_out is not None
+    assert kept.output_bytes - left_out.output_bytes == 4 * 400 + 8192
+    assert "self-loops, no edge ids" in run(*given)
+    assert "edges: 400 edges, no edge ids, topology" in run("info", f"{tmp_path}/s")
+    assert json.loads(run("info", f"{tmp_path}/s", "--json"))["edge_types"][0]["edge_ids"] is False
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_edge_attributes_need_ids(tmp_path: Path, dry_run: bool) -> None:
+    attrs = {"weight": np.ones(400), "time": np.arange(400)}
+    with pytest.raises(
+        ValueError, match="edge_ids=False: found edges with the attributes weight, "
+    ):
+        gz.convert(
+            graphs.random_edges(50, 50, 400), tmp_path / "s", edge_attrs=attrs, edge_ids=False,
+            dry_run=dry_run,
+        )  # fmt: skip
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="edge_ids=1: expected True or False"):
+        gz.convert(graphs.random_edges(50, 50, 400), tmp_path / "s", edge_ids=1)  # type: ignore[arg-type]
