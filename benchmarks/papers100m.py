@@ -3,12 +3,18 @@
     python benchmarks/papers100m.py --dir /on/the/disk --scale 0.01 --limit 2GB
     python benchmarks/papers100m.py --dir /on/the/disk --features int8 --limit 12GB 8GB
     python benchmarks/papers100m.py --dir /on/the/disk --data /datasets/ogbn_papers100M
+    python benchmarks/papers100m.py --dir /on/the/disk --phases convert,shape --scale 0.1 --keep
+    python benchmarks/papers100m.py --dir /on/the/disk --phases convert,graphbolt,load --scale 0.25
     python benchmarks/papers100m.py --dir /on/the/disk --phases accuracy
 
 Without ``--data`` the graph is a synthetic one of the same shape (``papers100m_graph.py``), made as
-it is converted. Every phase is a process under a limit on memory, page cache included, that begins
+it is converted: both directions of every citation, as PyG's example trains it, or one by
+``--directed``. Every phase is a process under a limit on memory, page cache included, that begins
 cold; ``convert``, ``optimize`` and ``graphzero`` run once, under the first limit, the others under
-each, ``accuracy`` under none. Needs root, or a user for whom ``systemd-run --user --scope`` can
+each, ``shape`` (what an epoch touches, beside what is published) and ``accuracy`` under none.
+``graphbolt`` (its scheme, with a cache of ``--cache-share`` of the rows) and ``load`` (this
+package's batches, without training) have a limit of their own: the topology, that cache, and
+2 GB. Needs root, or a user for whom ``systemd-run --user --scope`` can
 limit memory; ``--limit none`` goes without. Writes a JSON and charts, and removes what it made
 unless told to ``--keep`` it.
 
@@ -40,7 +46,12 @@ from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size
 
 # Phases that are only done once: under the first limit, or under none.
-ONCE = ("convert", "optimize", "graphzero", "accuracy")
+ONCE = ("convert", "optimize", "graphzero", "shape", "accuracy")
+UNLIMITED = ("shape", "accuracy")
+# Phases that only load, each under a limit that is made for GraphBolt's cache.
+LOADING = ("graphbolt", "load")
+_BESIDE_CACHE = 2 << 30
+_SLOT_BYTES = 24  # of a cached row, besides its bytes
 # Of a limit, what phases without a model are told to stay within; the rest is for pages of files.
 _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
@@ -62,8 +73,10 @@ class DiskError(ValueError):
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made = parser("papers100m", __doc__, json=False)
     limited_arguments(made, "2.5GB")
+    made.set_defaults(fanout=[10, 10, 10], model="accelerated")
     made.add_argument("--phases", default="convert,optimize,train", help=", ".join(PHASES))
     made.add_argument("--scale", type=float, default=1.0, help="of the nodes and edges")
+    made.add_argument("--directed", action="store_true", help="citations in one direction alone")
     made.add_argument("--data", type=Path, help="directory of ogbn_papers100M itself")
     made.add_argument("--layout", choices=("stream", "ogb"), default="stream")
     made.add_argument("--features", choices=ENCODINGS, default="int8")
@@ -74,6 +87,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--batches", type=int, default=300, help="to train")
     made.add_argument("--seconds", type=float, default=3600, help="to train at most")
     made.add_argument("--workers", type=int, default=2)
+    made.add_argument("--epochs", type=int, default=2, help="of shape, graphbolt and load")
+    made.add_argument("--cache-share", type=float, nargs="+", default=[0.18], help="of the rows")
     made.add_argument("--eval-nodes", type=int, default=2048, help="of the training curve")
     made.add_argument("--patience", type=float, default=600, help="seconds for stock's batches")
     made.add_argument("--stock-workers", type=int, default=0)
@@ -101,6 +116,7 @@ def needs(
     hidden: int,
     layout: str,
     graphzero_scale: float,
+    directed: bool = False,
 ) -> dict[str, int]:
     """Bytes that lie on the disk at most in each phase.
 
@@ -111,11 +127,12 @@ def needs(
         hidden: Width of the activations that inference keeps, in float16.
         layout: ``stream``; ``ogb``, files that are made first; or ``data``, which are there.
         graphzero_scale: Of the graph that goes through text.
+        directed: Whether a store has one direction of every citation.
     """
-    nodes, edges = scale * NUM_NODES, scale * NUM_EDGES
+    nodes, edges = scale * NUM_NODES, scale * NUM_EDGES * (1 if directed else 2)
     rows = nodes * NUM_FEATURES * ITEM_BYTES[features]
     store = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES
-    raw = nodes * (4 * NUM_FEATURES + 12) + edges * 16 if layout == "ogb" else 0
+    raw = nodes * (4 * NUM_FEATURES + 12) + scale * NUM_EDGES * 16 if layout == "ogb" else 0
     sorting = edges * (_EDGE_BYTES + _SORTED_BYTES)
     share = graphzero_scale
     text = share * (NUM_NODES * NUM_FEATURES * _TEXT_FEATURE + NUM_EDGES * _TEXT_EDGE)
@@ -132,6 +149,9 @@ def needs(
             "train": store,
             # Those of the last layer and of the one that is being made.
             "infer": store + 2 * nodes * hidden * 2,
+            "shape": store,
+            "graphbolt": store,
+            "load": store,
             "stock": store + edges * 8,
             "graphzero": store + peer,
         }
@@ -164,17 +184,24 @@ def listed(found: dict[str, int]) -> str:
     return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())
 
 
-def run_of(args: argparse.Namespace, phase: str, limit: int | None) -> Run:
-    """A phase under a limit.
+def run_of(args: argparse.Namespace, phase: str, limit: int | None, share: float = 0.0) -> Run:
+    """A phase under a limit; loading phases have one for each share of the rows in a cache.
 
     Raises:
         ValueError: The limit leaves nothing beside ``--training-memory``.
     """
     beside = parse_size(args.training_memory, "--training-memory")
+    row_bytes, num_rows = NUM_FEATURES * ITEM_BYTES[args.features], round(args.scale * NUM_NODES)
+    cached = int(share * num_rows)
+    if phase in LOADING:
+        edges = args.scale * NUM_EDGES * (1 if args.directed else 2)
+        # SIEVE knows by 4 bytes where each row is.
+        limit = int(_EDGE_BYTES * edges + 12 * num_rows + cached * (row_bytes + _SLOT_BYTES))
+        limit += _BESIDE_CACHE
     if args.memory:
         budget: int | None = parse_size(args.memory, "--memory")
-    elif limit is None:
-        budget = None
+    elif limit is None or phase in LOADING:
+        budget = limit
     elif phase in ("train", "infer"):
         budget = limit - beside
         if budget <= 0:
@@ -190,8 +217,10 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None) -> Run:
         "work": str(folder / "work"),
         "data": None if data is None else str(data),
         "scale": args.scale,
+        "directed": args.directed,
         "features": args.features,
         "eval_nodes": args.eval_nodes,
+        "cache_bytes": cached * row_bytes,
     }
     others: dict[str, dict[str, Any]] = {
         "stock": {
@@ -206,6 +235,8 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None) -> Run:
             "options": options
             | {"accuracy_scale": args.accuracy_scale, "accuracy_seeds": args.seeds},
         },
+        "graphbolt": {"hidden": None},
+        "load": {"hidden": None},
     }
     given: dict[str, Any] = {
         "limit": limit,
@@ -214,18 +245,33 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None) -> Run:
         "fanout": args.fanout,
         "batch_size": args.batch_size,
         "workers": args.workers,
-        "batches": args.batches,
+        "epochs": args.epochs,
+        "batches": args.batches if phase in ("train", "stock", "graphzero") else 0,
         "seconds": args.patience if phase in ("stock", "graphzero") else args.seconds,
         "hidden": args.hidden,
         "model": args.model,
         "seed": args.seed,
         "options": options,
     }
-    name = f"{phase}, {'no limit' if limit is None else f'{limit / 1e9:g} GB'}"
+    name = f"{phase}, {'no limit' if limit is None else f'{limit / 1e9:.3g} GB'}"
+    if phase in LOADING:
+        name += f" ({share:.0%} of the rows)"
     task = Task(phase, str(folder / "store"), **given | others.get(phase, {}))
     path = {"stock": args.stock_path, "graphzero": args.graphzero_path}.get(phase)
     patience = {"patience": args.patience} if phase == "stock" else {}
     return Run(name, phase, task, path=path, **patience)
+
+
+def runs_of(args: argparse.Namespace) -> list[Run]:
+    """Every phase in the order they are named, under each of its limits."""
+    runs = []
+    for phase in args.phases:
+        if phase in LOADING:
+            runs += [run_of(args, phase, None, share) for share in args.cache_share]
+        else:
+            limits = [None] if phase in UNLIMITED else args.limit
+            runs += [run_of(args, phase, each) for each in limits[: 1 if phase in ONCE else None]]
+    return runs
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -235,20 +281,19 @@ def main(argv: list[str] | None = None) -> None:
     folder = args.dir / "papers100m"
     layout = "data" if args.data else args.layout
     phases = [each for each in args.phases if each != "accuracy"]
-    wanted = needs(phases, args.scale, args.features, args.hidden, layout, args.graphzero_scale)
+    wanted = needs(
+        phases, args.scale, args.features, args.hidden, layout, args.graphzero_scale, args.directed
+    )
     if wanted:
         print(f"disk at most: {listed(wanted)}", flush=True)
         check(wanted, args.dir, parse_size(args.max_disk, "--max-disk"))
-    runs = []
-    for phase in args.phases:
-        limits = [None] if phase == "accuracy" else args.limit
-        runs += [run_of(args, phase, limit) for limit in limits[: 1 if phase in ONCE else None]]
+    runs = runs_of(args)
     for limit in {run.task.limit for run in runs} - {None}:  # can it be done here?
         with MemoryCap(limit):
             pass
     if "convert" in phases and (folder / "store").exists():
         raise FileExistsError(17, "exists: name phases without convert, or remove it", str(folder))
-    graph = None if args.data else PapersGraph.of(args.scale, args.seed)
+    graph = None if args.data else PapersGraph.of(args.scale, args.seed, args.directed)
     try:
         made = make_files(args, folder)
         results = []
@@ -256,7 +301,7 @@ def main(argv: list[str] | None = None) -> None:
             results.append(play(run, Path(__file__), args.drop_caches))
             print(short(results[-1]), flush=True)
             tidy(folder, run.group)
-        names = ("num_nodes", "num_edges", "num_features", "num_communities", "scale")
+        names = ("num_nodes", "num_edges", "num_features", "num_communities", "scale", "directed")
         facts = None if graph is None else {name: getattr(graph, name) for name in names}
         report = record(args, argv, graph=facts, disk_needed=wanted, results=results, **made)
     finally:
@@ -277,7 +322,7 @@ def make_files(args: argparse.Namespace, folder: Path) -> dict[str, float]:
     if args.layout != "ogb" or "convert" not in args.phases or (folder / "ogb").exists():
         return {}
     begin = time.perf_counter()
-    write_ogb(PapersGraph.of(args.scale, args.seed), folder / "ogb")
+    write_ogb(PapersGraph.of(args.scale, args.seed, args.directed), folder / "ogb")
     return {"seconds_to_make_files": time.perf_counter() - begin}
 
 

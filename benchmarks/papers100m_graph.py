@@ -1,10 +1,13 @@
 """A graph of the shape of ogbn-papers100M, at any scale up to its own, in bounded memory.
 
-At scale 1 it has exactly as many nodes, edges, features, classes and nodes of each split. Papers
-belong to communities, most of which have one topic; the class of a paper is its topic, known for
-the nodes of the splits alone, which lie in a few communities. Features are the centroid of the
+At scale 1 it has exactly as many nodes, citations, features, classes and nodes of each split.
+Papers belong to communities, most of which have one topic; the class of a paper is its topic, known
+for the nodes of the splits alone, which lie in a few communities. Features are the centroid of the
 topic under much noise, so that a paper's own features tell something of its class, and those of
 its neighbours more.
+
+Where citations lead was chosen so that training on both directions with 10, 10, 10 neighbours
+touches what is published of the real graph (``papers100m_shape.py`` measures it).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.bench.communities import CommunityGraph, made_ahead
+from pyg_graphzero.store.csc import CscOptions
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.writer import StoreWriter
 
@@ -36,14 +40,13 @@ _COMMUNITIES = 10_000
 _COMMUNITY_NODES = 100  # at least, at small scales
 # Communities that have labels, as a share; more at small scales, so that all classes occur.
 _LABELLED = 0.03
-# In-degrees follow a power law of this exponent, and nobody has more than this share of the nodes.
-_ALPHA = 1.6
+# Nobody cites more than this share of the papers.
 _LARGEST = 0.002
-# Shares of papers that have the topic of their community, and of edges that stay in it or lead to
-# one nearby; the others lead to hubs anywhere.
+# Share of papers that have the topic of their community.
 _PURITY = 0.8
-_INSIDE, _NEARBY = 0.55, 0.15
 _BLOCK_EDGES = 1 << 16
+# Kinds of citations that are no distance between communities.
+_EVENLY, _HUB, _ANYWHERE = 1 << 28, (1 << 28) + 1, (1 << 28) + 2
 # How far centroids lie from the origin, in each feature, in units of the noise.
 _SIGNAL = 0.25
 # Noise is the sum of a row of each of two tables: a million different ones out of 0.5 MB each.
@@ -54,19 +57,56 @@ _HASH = (0x9E3779B97F4A7C15, 0xD1342543DE82EF95)
 
 
 @dataclass(frozen=True)
+class Citations:
+    """Who cites whom. Shares are of the citations unless it says of what.
+
+    Attributes:
+        inside: That stay in the community.
+        nearby: That lead to one nearby. The rest leads to hubs of the field.
+        anywhere: Of these, those that lead to any paper of the graph.
+        evenly: Of those inside, that lead to any paper of the community, well-known or not.
+        field: Share of the communities that cite each other, the labelled ones among them; the
+            others make up a second field.
+        unreferencing: Share of the papers that cite nobody.
+        uncited: Share of the papers of a community that are cited ``evenly`` or not at all.
+        alpha: Exponent of the power law of how many one cites.
+        skew: The paper cited is that of rank u^skew of its community: larger means fewer of them.
+        hub_skew: The same among the hubs of a field.
+    """
+
+    inside: float
+    nearby: float
+    anywhere: float
+    evenly: float
+    field: float
+    unreferencing: float
+    uncited: float
+    alpha: float
+    skew: float
+    hub_skew: float
+
+
+BOTH_WAYS = Citations(0.5, 0.15, 0.006, 0.2, 0.34, 0.65, 0.55, alpha=2.5, skew=3, hub_skew=1.25)
+# What was measured until both directions were: nearly all papers are within reach of a seed.
+ONE_WAY = Citations(0.55, 0.15, 0, 0, 1, 0, 0, alpha=1.6, skew=2.5, hub_skew=2)
+
+
+@dataclass(frozen=True)
 class PapersGraph(CommunityGraph):
     """What the graph is; nothing is made until it is asked for.
 
     Attributes:
-        scale: Share of the nodes, edges and split of the real one.
+        scale: Share of the nodes, citations and split of the real one.
+        directed: Neighbours of a paper are those it cites, not those that cite it too.
     """
 
     chunk_nodes = 1 << 16
 
     scale: float = 1.0
+    directed: bool = False
 
     @classmethod
-    def of(cls, scale: float, seed: int = 0) -> PapersGraph:
+    def of(cls, scale: float, seed: int = 0, directed: bool = False) -> PapersGraph:
         """The graph of one scale.
 
         Raises:
@@ -86,12 +126,23 @@ class PapersGraph(CommunityGraph):
             seed_communities=labelled / communities,
             seed=seed,
             scale=scale,
+            directed=directed,
         )
 
     @property
+    def citations(self) -> Citations:
+        """Who cites whom."""
+        return ONE_WAY if self.directed else BOTH_WAYS
+
+    @property
     def num_edges(self) -> int:
-        """Exactly so many."""
+        """Exactly so many citations; a store of both directions has up to twice as many edges."""
         return round(self.scale * NUM_EDGES)
+
+    @property
+    def options(self) -> CscOptions | None:
+        """See :class:`CommunityGraph`: both directions, as PyG's example has them."""
+        return None if self.directed else CscOptions(undirected=True, coalesce="first")
 
     @cached_property
     def split(self) -> dict[str, np.ndarray]:
@@ -147,28 +198,41 @@ class PapersGraph(CommunityGraph):
 
     def _degrees(self, rng: np.random.Generator, begin: int, end: int) -> np.ndarray:
         """In-degrees that sum up to this range's share of the edges, whatever is drawn."""
+        alpha, share = self.citations.alpha, 1 - self.citations.unreferencing
         # Lomax's distribution begins at 0: as of papers, some have no neighbours.
-        wanted = rng.random(end - begin) ** (-1 / _ALPHA) - 1
-        unit = self.edges_per_node * (_ALPHA - 1)
+        wanted = rng.random(end - begin) ** (-1 / alpha) - 1
+        if share < 1:
+            wanted[rng.random(end - begin) >= share] = 0
+        unit = self.edges_per_node / share * (alpha - 1)
         upto = np.cumsum(np.minimum(wanted, max(1.0, _LARGEST * self.num_nodes / unit)))
         first, last = (each * self.num_edges // self.num_nodes for each in (begin, end))
-        upto = np.rint(upto * ((last - first) / upto[-1])).astype(np.int64)
+        upto = np.rint(upto * ((last - first) / max(upto[-1], 1e-9))).astype(np.int64)
         return np.diff(upto, prepend=0)
+
+    @cached_property
+    def _fields(self) -> tuple[np.int32, np.int32]:
+        """Where the second field begins, and the number of communities."""
+        first = round(self.citations.field * self.num_communities)
+        return np.int32(max(1, first)), np.int32(self.num_communities)
 
     @cached_property
     def _shifts(self) -> np.ndarray:
         """``int32 [65536]``: how many communities away a source is, for 16 random bits.
 
-        0 in its own, else 1, 2, … with falling probability to either side; ``num_communities`` says
-        anywhere.
+        0 in its own, else 1, 2, … with falling probability to either side; or one of the kinds
+        below.
         """
+        cites, (first, communities) = self.citations, self._fields
         share = (np.arange(1 << 16) + 0.5) / (1 << 16)
-        shifts = np.full(1 << 16, self.num_communities, np.int32)
-        shifts[share < _INSIDE] = 0
-        near = (share >= _INSIDE) & (share < _INSIDE + _NEARBY)
+        shifts = np.full(1 << 16, _HUB, np.int32)
+        shifts[share < cites.inside] = 0
+        shifts[share < cites.inside * cites.evenly] = _EVENLY
+        near = (share >= cites.inside) & (share < cites.inside + cites.nearby)
         u = np.linspace(-1, 1, int(near.sum()))
-        far = np.minimum(1 / np.maximum(1 - np.abs(u), 1e-9), self.num_communities // 2)
+        farthest = max(1, min(first, communities - first or communities) // 2)
+        far = np.minimum(1 / np.maximum(1 - np.abs(u), 1e-9), farthest)
         shifts[near] = np.sign(u) * np.maximum(far, 1)
+        shifts[share >= 1 - cites.anywhere] = _ANYWHERE
         return shifts
 
     def _sources(self, rng: np.random.Generator, place: np.ndarray) -> np.ndarray:
@@ -181,19 +245,32 @@ class PapersGraph(CommunityGraph):
         return self.id_of[out]
 
     def _places(self, bits: np.ndarray, place: np.ndarray) -> np.ndarray:
-        size, communities = np.int32(self.community_size), np.int32(self.num_communities)
+        cites, (first, communities) = self.citations, self._fields
+        size, known = np.int32(self.community_size), np.float32(1 - cites.uncited)
         u = (bits >> np.uint64(40)).astype(np.float32) * np.float32(2**-24)
         shift = self._shifts[bits & np.uint64(0xFFFF)]
-        community = place // size + shift
-        community[community >= communities] -= communities
-        community[community < 0] += communities
-        # Of a community, the node of rank u^2.5: larger exponents mean stronger hubs.
-        source = community * size + (u * u * np.sqrt(u) * np.float32(size)).astype(np.int32)
-        anywhere = np.flatnonzero(shift == communities)
+        evenly, hubs = (np.flatnonzero(shift == kind) for kind in (_EVENLY, _HUB))
+        anywhere = np.flatnonzero(shift == _ANYWHERE)
+        shift[shift >= _EVENLY] = 0
+        own = place // size
+        begin = np.where(own < first, np.int32(0), first)
+        end = np.where(own < first, first, communities)
+        community = own + shift
+        community[community >= end] -= (end - begin)[community >= end]
+        community[community < begin] += (end - begin)[community < begin]
+        rank = known * u ** np.float32(cites.skew)
+        rank[evenly] = u[evenly]
+        source = community * size + (rank * np.float32(size)).astype(np.int32)
         # Hubs are spread over communities: rank r of all is rank r / communities of one of them.
-        rank = (bits[anywhere] >> np.uint64(16)).astype(np.float64) * 2.0**-48
-        hub = (rank * rank * self.num_nodes).astype(np.int32)
-        source[anywhere] = hub % communities * size + hub // communities
+        for edges, upto, lowest, among in (
+            (hubs, known, begin[hubs], (end - begin)[hubs]),
+            (anywhere, 1.0, np.int32(0), communities),
+        ):
+            rank = (bits[edges] >> np.uint64(16)).astype(np.float64) * 2.0**-48
+            if edges is hubs:
+                rank **= cites.hub_skew
+            hub = (rank * (among * (size * upto))).astype(np.int32)
+            source[edges] = (lowest + hub % among) * size + hub // among
         return np.minimum(source, np.int32(self.num_nodes - 1))
 
 

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from papers100m_graph import MASKS, NUM_CLASSES, PapersGraph
+from papers100m_shape import shape
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
 from harness.child import Pace, Task, Tell, deliver
-from harness.peers import Stock
+from harness.peers import Contestant, GraphBolt, Ours, Stock
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.machine import version
@@ -52,10 +53,13 @@ def serve(task: Task, tell: Tell) -> None:
 def convert(task: Task, tell: Tell) -> dict[str, Any]:
     """The dataset in a directory, or the synthetic graph as a stream, to a store."""
     store, source, features = Path(task.store), task.options["data"], task.options["features"]
-    graph = PapersGraph.of(task.options["scale"], task.seed)
+    directed = task.options["directed"]
+    graph = PapersGraph.of(task.options["scale"], task.seed, directed)
     begin = time.perf_counter()
     if source is not None:
         given = {"features": encoding(features), "memory": task.budget}
+        if not directed:
+            given |= {"undirected": True, "coalesce": "first"}
         gz.convert(source, store, progress=False, **given)
     else:
         graph.write(store, encoding(features), task.budget)
@@ -161,6 +165,17 @@ def train(task: Task, tell: Tell) -> dict[str, Any]:
     torch.save(trainer.model.state_dict(), model_file(task))
     found = {"batches": pace.batches, "seconds": pace.elapsed, "curve": curve}
     return found | {"steady": steady_state(steady)}
+
+
+def load(task: Task, tell: Tell) -> dict[str, Any]:
+    """Epochs of batches that nobody trains on: by GraphBolt's scheme, or of this package."""
+    kind: type[Contestant] = GraphBolt if task.do == "graphbolt" else Ours
+    begin = time.perf_counter()
+    contestant = kind(task)
+    took = time.perf_counter() - begin
+    tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
+    deliver(task, tell, contestant.epoch, lambda batch: None, contestant.counts)
+    return {}
 
 
 def validation(task: Task, data: Any) -> list[Any]:
@@ -409,7 +424,10 @@ PHASES: dict[str, Callable[[Task, Tell], dict[str, Any]]] = {
     "convert": convert,
     "stock": stock,
     "optimize": optimize,
+    "shape": shape,
     "train": train,
+    "graphbolt": load,
+    "load": load,
     "infer": infer,
     "graphzero": graphzero,
     "accuracy": accuracy,

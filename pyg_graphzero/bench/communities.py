@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
-from pyg_graphzero.store.csc import BuildRoom, EdgeChunk
+from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.util.workspace import Workspace
@@ -135,6 +135,11 @@ class CommunityGraph:
         """How many edges there are; None where nobody knows before they are made."""
         return None
 
+    @property
+    def options(self) -> CscOptions | None:
+        """What becomes of the edges in a store; None takes them as they are."""
+        return None
+
     def edges(self) -> Iterator[EdgeChunk]:
         """All edges, destinations ascending; those to come are made meanwhile."""
         assert len(self.place_of)  # made here, not by two threads
@@ -203,7 +208,7 @@ class CommunityGraph:
             writer.add_node_type(None, self.num_nodes)
             assert len(self.place_of)  # part of what is taken already
             room = BuildRoom(workspace.left(), workspace.folder)
-            writer.add_edge_type(None, self.edges(), self.num_edges, room=room)
+            writer.add_edge_type(None, self.edges(), self.num_edges, self.options, room)
             self._write_nodes(writer)
             writer.add_node_attr(None, "x", self.features(), progress, encoding)
             writer.finish()
