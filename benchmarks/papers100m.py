@@ -18,9 +18,9 @@ package's batches, without training) have a limit of their own: the topology, th
 limit memory; ``--limit none`` goes without. Writes a JSON and charts, and removes what it made
 unless told to ``--keep`` it.
 
-Disk at scale 1: topology 6.5 GB, labels and masks 1.2 GB, features 14.2 GB in int8, 28.4 GB in
-float16. Optimizing writes all of it a second time with numbers of edges, and sorts edges on the
-way: 78 GB with int8; within 45 GB that is a scale of 0.5.
+Disk at scale 1: topology 13.4 GB (directed: 7.4), labels and masks 1.2 GB, features 14.2 GB in
+int8, 28.4 GB in float16. Edges wait to be sorted in 26 GB beside the topology. Optimizing writes
+all of a store a second time.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 # Of a node: its label, three masks; of an optimized store also its row, and the node of its row.
 _NODE_BYTES, _ORDER_BYTES = 8 + 3, 4 + 4
-# An edge in a store; while edges are sorted its destination and number besides, and its number
-# again on its way into a file that then turns out to be superfluous.
-_EDGE_BYTES, _SORTED_BYTES = 4, 12 + 4
+# An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
+# its way into a file that then turns out to be superfluous.
+_EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
 # Text takes about so much for a feature and an edge.
 _TEXT_FEATURE, _TEXT_EDGE = 12, 18
 _COLUMNS = ["batches/s", "s/batch", "epoch, min", "seconds", "hits", "MB/batch", "stall"]
@@ -133,19 +133,21 @@ def needs(
     rows = nodes * NUM_FEATURES * ITEM_BYTES[features]
     store = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES
     raw = nodes * (4 * NUM_FEATURES + 12) + scale * NUM_EDGES * 16 if layout == "ogb" else 0
-    sorting = edges * (_EDGE_BYTES + _SORTED_BYTES)
+    numbers = edges * _NUMBER_BYTES if directed else 0
+    sorted_bytes = edges * _SORTED_BYTES + 2 * numbers
+    sorting = edges * _EDGE_BYTES + sorted_bytes
     share = graphzero_scale
     text = share * (NUM_NODES * NUM_FEATURES * _TEXT_FEATURE + NUM_EDGES * _TEXT_EDGE)
     peer = text + share * (NUM_NODES * NUM_FEATURES * 4 + NUM_EDGES * 8)
     found: dict[str, int] = {}
     for phase in phases:
         # Edges that came in order of their destination have numbers of their own after that.
-        optimized = store + edges * _EDGE_BYTES + nodes * _ORDER_BYTES
+        optimized = store + numbers + nodes * _ORDER_BYTES
         # The reader of files writes rows first, the stream edges.
         most = {
             "convert": raw + (max(sorting, store) if layout == "stream" else rows + sorting),
             # The old store, the new one, and edges that are being sorted or rows on their way.
-            "optimize": store + optimized + max(edges * _SORTED_BYTES, rows),
+            "optimize": store + optimized + max(sorted_bytes, rows),
             "train": store,
             # Those of the last layer and of the one that is being made.
             "infer": store + 2 * nodes * hidden * 2,

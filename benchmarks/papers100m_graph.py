@@ -142,7 +142,9 @@ class PapersGraph(CommunityGraph):
     @property
     def options(self) -> CscOptions | None:
         """See :class:`CommunityGraph`: both directions, as PyG's example has them."""
-        return None if self.directed else CscOptions(undirected=True, coalesce="first")
+        if self.directed:
+            return None
+        return CscOptions(undirected=True, coalesce="first", edge_ids=False)
 
     @cached_property
     def split(self) -> dict[str, np.ndarray]:

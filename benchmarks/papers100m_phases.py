@@ -59,7 +59,7 @@ def convert(task: Task, tell: Tell) -> dict[str, Any]:
     if source is not None:
         given = {"features": encoding(features), "memory": task.budget}
         if not directed:
-            given |= {"undirected": True, "coalesce": "first"}
+            given |= {"undirected": True, "coalesce": "first", "edge_ids": False}
         gz.convert(source, store, progress=False, **given)
     else:
         graph.write(store, encoding(features), task.budget)

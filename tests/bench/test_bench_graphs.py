@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import papers100m_graph
+import papers100m_shape
 import pytest
 import torch
 from papers100m_graph import MASKS, PapersGraph, write_ogb
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
+from harness.child import Task
 from pyg_graphzero.bench.communities import CommunityGraph, check_rows, row_digits
 from pyg_graphzero.bench.training import Trainer
 
+needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
 SMALL = CommunityGraph(20_000, num_features=8, num_communities=100)
 
 
@@ -118,7 +122,7 @@ def test_models_that_cannot_be_trained(data, model, message):
 # papers100M #######################################################################################
 
 SCALE = 0.0003
-GRAPH = PapersGraph.of(SCALE)
+GRAPH = PapersGraph.of(SCALE, directed=True)
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +130,61 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("papers") / "store"
     GRAPH.write(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def both_ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten times as many papers, cited and citing."""
+    path = tmp_path_factory.mktemp("papers") / "both"
+    PapersGraph.of(10 * SCALE).write(path, "int8")
+    return path
+
+
+def test_both_directions_are_the_default(both_ways):
+    data, graph = gz.open(both_ways).data(), PapersGraph.of(10 * SCALE)
+    src, dst = data.edge_index
+    forth, back = (a * graph.num_nodes + b for a, b in ((src, dst), (dst, src)))
+    assert torch.equal(forth.sort().values, back.sort().values)
+    assert len(forth.unique()) == len(forth)
+    # Small communities cite the same papers more than once.
+    assert 0.7 < data.num_edges / (2 * graph.num_edges) < 1
+    citing = torch.cat([part for chunk in graph.edges() for part in [torch.from_numpy(chunk.dst)]])
+    assert len(citing) == graph.num_edges
+    assert 0.3 < len(citing.unique()) / graph.num_nodes < 0.4  # the others cite nobody
+    field = round(graph.citations.field * graph.num_communities)
+    community = torch.from_numpy(graph.place_of // graph.community_size)
+    assert community[data.train_mask].max() < field
+    between = (community[src] < field) != (community[dst] < field)
+    assert between.double().mean() < 0.01
+
+
+def test_what_training_touches_is_what_is_published_of_the_real_graph(both_ways):
+    """Of one at scale 1, by what is drawn of this one: within a tenth."""
+    task = Task("shape", str(both_ways), fanout=[10, 10, 10])
+    data = gz.open(both_ways).data()
+    found = papers100m_shape.at_scale(task, data, 10 * SCALE)
+    published = papers100m_shape.PUBLISHED
+    assert found.nodes == pytest.approx(published.nodes, rel=0.1)
+    assert found.distinct == pytest.approx(published.distinct, rel=0.1)
+    # Where communities are small, so are their hubs.
+    assert found.hottest[0] == pytest.approx(published.hottest[0], rel=0.3)
+    assert found.hottest[1:] == pytest.approx(published.hottest[1:], rel=0.1)
+
+
+@needs_compiler
+def test_shape_counts_what_is_sampled(both_ways):
+    task = Task("shape", str(both_ways), fanout=[10, 10, 10], epochs=2)
+    task.options["scale"] = 10 * SCALE
+    found = papers100m_shape.shape(task, lambda event: None)
+    for each in found["epochs"]:
+        touched, missed = each["touched"], each["missed"]
+        # As the extrapolation to its own scale says, which counts seeds one by one.
+        assert touched["distinct"] == pytest.approx(0.31, rel=0.1)
+        assert 50_000 < touched["nodes"] < 110_000
+        assert list(touched["hottest"]) == sorted(touched["hottest"])
+        assert missed["36%"] < missed["18%"] < 1 - touched["hottest"][1] + 0.5
+    # What is kept from the first epoch is not read again where all of it has room.
+    assert found["epochs"][1]["missed"]["36%"] < 0.25 * found["epochs"][0]["missed"]["36%"]
 
 
 def test_counts_are_those_of_the_real_graph():
@@ -200,15 +259,18 @@ def test_scales_that_are_none(scale):
         PapersGraph.of(scale)
 
 
-def test_ogb_files_are_the_same_graph(store, tmp_path):
+@pytest.mark.parametrize("directed", [True, False])
+def test_ogb_files_are_the_same_graph(directed, tmp_path):
     """As after download: read by the reader of the real one."""
-    root = tmp_path / "ogbn_papers100M"
-    write_ogb(GRAPH, root)
+    graph, root = PapersGraph.of(SCALE, directed=directed), tmp_path / "ogbn_papers100M"
+    graph.write(tmp_path / "store")
+    write_ogb(graph, root)
     with pytest.raises(FileExistsError):
-        write_ogb(GRAPH, root)
-    summary = gz.convert(root, tmp_path / "read", progress=False)
+        write_ogb(graph, root)
+    options = {} if directed else {"undirected": True, "coalesce": "first", "edge_ids": False}
+    summary = gz.convert(root, tmp_path / "read", progress=False, **options)
     assert "OGB directory" in summary.what
-    ours, read = gz.open(store).data(), gz.open(tmp_path / "read").data()
+    ours, read = gz.open(tmp_path / "store").data(), gz.open(tmp_path / "read").data()
     assert torch.equal(ours.edge_index, read.edge_index)
     for name in ("x", "y", *MASKS.values()):
         assert ours[name].dtype == read[name].dtype

@@ -233,17 +233,22 @@ def test_papers100m(tmp_path, capsys):
     """From files in OGB's layout to the summary, each phase in a process under a limit."""
     limited(tmp_path, 1 << 20)
     options = f"--dir {tmp_path}/here --out {tmp_path} --scale {SCALE} --limit 3GB --layout ogb"
-    options += " --phases convert,optimize,train,infer,graphzero,accuracy --batch-size 32"
+    options += " --phases convert,shape,graphbolt,load,optimize,train,infer,graphzero,accuracy"
+    options += " --batch-size 32 --fanout 5 5 5"
     options += " --batches 12 --hidden 16 --eval-nodes 16 --training-memory 1GB --no-drop-caches"
     options += " --accuracy-scale 0.0005 --accuracy-epochs 1 --seeds 0 --accuracy-hidden 8"
     papers100m.main(options.split())
     text = (tmp_path / "papers100m.json").read_text()
     assert str(tmp_path) not in text
     found = json.loads(text)
-    converted, optimized, trained, inferred, peer, accuracy = found["results"]
+    converted, shape, bolt, load, optimized, trained, inferred, peer, accuracy = found["results"]
     assert "No module named 'graphzero'" in peer["error"]
     graph = PapersGraph.of(SCALE)
-    assert converted["found"]["num_edges"] == graph.num_edges
+    assert graph.num_edges < converted["found"]["num_edges"] < 2 * graph.num_edges
+    assert len(shape["found"]["epochs"]) == 2
+    for each in (bolt, load):
+        assert [epoch["batches"] for epoch in each["epochs"]] == [12, 12]
+    assert bolt["facts"]["cache_rows"] == int(0.18 * graph.num_nodes)
     assert sum(converted["found"]["split"].values()) == sum(map(len, graph.split.values()))
     assert optimized["found"]["num_batches"] > 0
     # 362 training nodes are 11 batches: an epoch and the first batch of another.
@@ -251,7 +256,7 @@ def test_papers100m(tmp_path, capsys):
     assert len(trained["batch_seconds"]) == 12
     assert inferred["found"]["trained"]
     assert [each["num_rows"] for each in inferred["found"]["layers"]] == [graph.num_nodes] * 3
-    for each in (converted, optimized, trained, inferred, accuracy):
+    for each in (converted, shape, bolt, load, optimized, trained, inferred, accuracy):
         assert each["error"] is None
         assert each["peak"]["anon"] > 50e6
         assert set(each["io"]) == {"read_bytes", "write_bytes"}
@@ -268,10 +273,13 @@ def test_papers100m(tmp_path, capsys):
 
 def test_disk_and_limits_are_refused_before_anything_is_made(tmp_path):
     phases = ["convert", "optimize", "train"]
-    int8 = papers100m.needs(phases, 1.0, "int8", 256, "stream", 0.01)
-    half = papers100m.needs(phases, 1.0, "float16", 256, "stream", 0.01)
-    before = papers100m.needs(["train", "optimize"], 1.0, "int8", 256, "stream", 0.01)
+    int8 = papers100m.needs(phases, 1.0, "int8", 256, "stream", 0.01, directed=True)
+    half = papers100m.needs(phases, 1.0, "float16", 256, "stream", 0.01, directed=True)
+    before = papers100m.needs(["train", "optimize"], 1.0, "int8", 256, "stream", 0.01, True)
     assert 20e9 < before["train"] < 25e9
+    both = papers100m.needs(["convert", "train"], 1.0, "int8", 256, "stream", 0.01)
+    assert before["train"] + 4 * NUM_EDGES == pytest.approx(both["train"])
+    assert both["train"] < both["convert"] <= 45e9
     # The numbers of edges that are no longer in their first order, and the rows' order.
     assert int8["train"] - before["train"] > 4 * NUM_EDGES
     assert 45e9 < int8["optimize"] < half["optimize"]
