@@ -1,12 +1,14 @@
 """Train GraphSAGE on ogbn-papers100M from disk, on a machine with 16 GB; on several by torchrun.
 
-    graphzero convert ogbn_papers100M -o papers100m --features float16
-    graphzero optimize papers100m --seeds train_mask --num-neighbors 15,10,5
+    python examples/papers100m_sage.py papers100m --dataset_dir data --memory 10GB
     python examples/papers100m_sage.py papers100m --memory 10GB --checkpoint sage.pt
     torchrun --standalone --nproc-per-node 2 examples/papers100m_sage.py papers100m --memory 10GB
 
-The same command goes on from the checkpoint, in the middle of an epoch too, with the batches that a
-run without interruption would have had. ``--memory`` is for all processes of a machine together.
+The model, the options and what they are by default are those of PyG's ``examples/ogbn_train.py``;
+the graph is made undirected, as it is there. The first command converts the dataset if there is no
+store yet. With a checkpoint the same command goes on where it was, in the middle of an epoch too,
+with the batches that a run without interruption would have had. ``--memory`` is for all processes
+of a machine together.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.data import Data
-from torch_geometric.nn import GraphSAGE
+from torch_geometric.nn import GAT, GraphSAGE
 from tqdm import tqdm
 
 import pyg_graphzero as gz
@@ -35,36 +37,69 @@ from ranks import Interrupt, MemoryPeak, Ranks, share_of
 
 ENCODINGS = ("float32", "float16", "int8")
 # What must be the same for a checkpoint to go on: these decide the batches and the model.
-DECISIVE = ("num_neighbors", "batch_size", "hidden", "dropout", "lr", "seed")
+DECISIVE = (
+    "fan_out",
+    "batch_size",
+    "hidden_channels",
+    "dropout",
+    "lr",
+    "wd",
+    "use_gat",
+    "num_heads",
+)
+DECISIVE += ("seed",)
 
 
 # Graph ------------------------------------------------------------------------------------------
 
 
-def convert_command(source: Path | str, store: Path | str, encoding: str) -> str:
+def convert_command(args: argparse.Namespace, source: Path | str, store: Path | str) -> str:
     """What to type to convert a dataset."""
-    features = "" if encoding == "float32" else f" --features {encoding}"
-    return f"graphzero convert {shlex.quote(str(source))} -o {shlex.quote(str(store))}{features}"
+    words = ["graphzero", "convert", str(source), "-o", str(store)]
+    words += [] if args.use_directed_graph else ["--undirected", "--coalesce", "first"]
+    words += ["--no-edge-ids"]
+    words += ["--features", args.features] if args.features else []
+    return shlex.join(words)
+
+
+def raw_dataset(args: argparse.Namespace) -> Path | None:
+    """The directory that the dataset was unpacked to: the one named, or where ``ogb`` has it."""
+    root = args.dataset_dir
+    places = [root, root / "ogbn_papers100M", root / args.dataset_subdir / "ogbn_papers100M"]
+    return next((place for place in places if (place / "raw").is_dir()), None)
 
 
 def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
-    """The converted dataset; converts it first where that was asked for."""
-    path, encoding = args.store, args.features or "float32"
+    """The converted dataset; converts it first where there is none."""
+    path = args.store
     if (path / "raw").is_dir():
         sys.exit(
             f"{path}: found a raw dataset directory, expected a converted store. Convert it:\n"
-            f"  {convert_command(args.data or path, 'NEW_STORE', encoding)}"
+            f"  {convert_command(args, path, 'NEW_STORE')}"
         )
     if not path.exists():
-        if args.data is None:
-            sys.exit(f"{path}: found no store. Name the raw dataset by --data DIR, and it is made")
+        raw = raw_dataset(args)
+        if raw is None:
+            sys.exit(
+                f"{path}: found no store, and no dataset in --dataset_dir {args.dataset_dir}. Name "
+                "the directory that has ogbn_papers100M by --dataset_dir, and the store is made"
+            )
         if "RANK" in os.environ:
             sys.exit(
                 f"{path}: found no store. Convert before torchrun:\n"
-                f"  {convert_command(args.data, path, encoding)}"
+                f"  {convert_command(args, raw, path)}"
             )
-        features = None if encoding == "float32" else encoding
-        print(gz.convert(args.data, path, features=features, memory=args.memory), flush=True)
+        directed = args.use_directed_graph
+        summary = gz.convert(
+            raw,
+            path,
+            features=args.features,
+            memory=args.memory,
+            undirected=not directed,
+            coalesce=None if directed else "first",
+            edge_ids=False,
+        )
+        print(summary, flush=True)
     store = gz.open(path, memory=args.memory, processes=ranks_here)
     info = store.info()
     attrs = {} if info["is_hetero"] else info["node_types"][0]["attrs"]
@@ -75,7 +110,7 @@ def open_store(args: argparse.Namespace, ranks_here: int) -> gz.Store:
         sys.exit(
             f"{path}: found features as {found}, expected --features {args.features}. Leave "
             f"--features out, or convert to another store:\n"
-            f"  {convert_command(args.data or 'RAW_DIR', 'NEW_STORE', args.features)}"
+            f"  {convert_command(args, raw_dataset(args) or 'RAW_DIR', 'NEW_STORE')}"
         )
     return store
 
@@ -122,10 +157,10 @@ def make_generator(args: argparse.Namespace, rank: int, purpose: int) -> torch.G
 def make_loader(
     args: argparse.Namespace, data: Data, nodes: Tensor, **options: Any
 ) -> gz.loader.NeighborLoader:
-    """Batches around some nodes, without the edge ids nobody here uses."""
+    """Batches around some nodes, without edge ids: nobody here uses them."""
     return gz.loader.NeighborLoader(
         data,
-        num_neighbors=args.num_neighbors,
+        num_neighbors=args.fan_out,
         input_nodes=nodes,
         batch_size=args.batch_size,
         num_workers=args.num_workers,
@@ -156,16 +191,18 @@ class Training:
         self.nodes, num_classes = read_split(self.store)
         self.data = make_data(self.store)
         torch.manual_seed(args.seed)  # all ranks begin with the same weights
-        model = GraphSAGE(
-            self.data.num_features,
-            args.hidden,
-            num_layers=len(args.num_neighbors),
+        kind, heads = (GAT, {"heads": args.num_heads}) if args.use_gat else (GraphSAGE, {})
+        model = kind(
+            in_channels=self.data.num_features,
+            hidden_channels=args.hidden_channels,
+            num_layers=args.num_layers,
             out_channels=num_classes,
             dropout=args.dropout,
+            **heads,
         )
         self.model = gz.nn.accelerate(model.to(args.device))
         torch.manual_seed(args.seed + 1 + ranks.rank)  # dropout
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=args.lr)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=args.lr, weight_decay=args.wd)
         self.loader = make_loader(
             args,
             self.data,
@@ -301,23 +338,24 @@ class Training:
     def run(self) -> bool:
         """Trains all epochs and says how well; False where a signal ended it."""
         args, ranks = self.args, self.ranks
-        val = self.nodes["val"]
-        if args.eval_nodes is not None and args.eval_nodes < len(val):
-            order = torch.randperm(len(val), generator=torch.Generator().manual_seed(args.seed))
-            val = val[order[: args.eval_nodes]]
+        looks = {name: self.some(self.nodes[name]) for name in ("val", "test")}
         while self.epoch < args.epochs:
             if not self.train_epoch():
                 return False
             (losses,) = ranks.sum(float(self.loss_sum))
             stats = self.loader.stats()
             words = [f"epoch {self.epoch + 1:2d}  loss {losses / self.done / ranks.size:.4f}"]
+            begin = time.monotonic()
             if (self.epoch + 1) % args.eval_every == 0 or self.epoch + 1 == args.epochs:
-                counts = self.evaluate("val", val)
-                if counts is None:
-                    return False
-                words.append(f"val {accuracy(counts)}")
+                for name, nodes in looks.items():
+                    counts = self.evaluate(name, nodes)
+                    if counts is None:
+                        return False
+                    words.append(f"{name} {accuracy(counts)}")
+            looking = f"and {time.monotonic() - begin:.1f} s for val and test"
             rate = f"{stats.batches_per_second:.1f} batches/s"
-            ranks.say("  ".join([*words, f"{stats.elapsed:.1f} s", rate, stats.verdict]))
+            words += [f"{stats.elapsed:.1f} s", *([looking] if args.verbose else []), rate]
+            ranks.say("  ".join([*words, stats.verdict]))
             self.epoch, self.done = self.epoch + 1, 0
             self.loss_sum.zero_()
         if args.inference == "sampled":
@@ -326,6 +364,13 @@ class Training:
                 return False
             ranks.say(f"test accuracy {accuracy(counts)}, neighbours sampled")
         return True
+
+    def some(self, nodes: Tensor) -> Tensor:
+        """As many as ``--eval_nodes`` says, drawn once."""
+        if self.args.eval_nodes is None or self.args.eval_nodes >= len(nodes):
+            return nodes
+        generator = torch.Generator().manual_seed(self.args.seed)
+        return nodes[torch.randperm(len(nodes), generator=generator)[: self.args.eval_nodes]]
 
     def infer(self) -> None:
         """Classifies every node by all of its neighbours; the store keeps that as an attribute.
@@ -388,7 +433,7 @@ def accuracy(counts: tuple[int, int]) -> str:
 # Command line -----------------------------------------------------------------------------------
 
 
-def fanouts(text: str) -> list[int]:
+def fan_out(text: str) -> list[int]:
     return [int(each) for each in text.split(",")]
 
 
@@ -397,22 +442,37 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         description="GraphSAGE on ogbn-papers100M, from disk. Data-parallel under torchrun."
     )
     add = parser.add_argument
-    add("store", type=Path, metavar="STORE", help="what graphzero convert has written")
-    add("--data", type=Path, metavar="DIR", help="the raw dataset, to convert if there is no STORE")
+    add("store", type=Path, metavar="STORE", help="what graphzero convert has written, or will")
+    # As in PyG's example, with its defaults.
+    add("--dataset_dir", type=Path, default=Path("data"), help="has the dataset, to be converted")
+    add("--dataset_subdir", default="ogb-papers100M", help="of --dataset_dir, as ogb makes it")
+    add("--use_gat", action="store_true", help="GAT instead of GraphSAGE")
+    add("--verbose", action="store_true", help="how long validation and test took, too")
+    add("--device", type=torch.device, help="default: a GPU for each process, if there are some")
+    add("-e", "--epochs", type=int, default=10)
+    add("--num_layers", type=int, default=3)
+    add("--num_heads", type=int, default=2, help="of GAT")
+    add("-b", "--batch_size", type=int, default=1024, help="seeds of a batch, of each process")
+    add("--num_workers", type=int, default=2, help="threads that make batches, of each process")
+    add(
+        "--fan_out",
+        type=fan_out,
+        default=[10],
+        metavar="N[,N...]",
+        help="neighbours in each layer; one number for all of them, or one for each",
+    )
+    add("--hidden_channels", type=int, default=256)
+    add("--lr", type=float, default=0.003)
+    add("--wd", type=float, default=0.0, help="weight decay")
+    add("--dropout", type=float, default=0.5)
+    add("--use_directed_graph", action="store_true", help="convert citations in one direction")
+    # What is exchanged, or comes on top.
     add("--features", choices=ENCODINGS, help="how features are stored (new stores: float32)")
     add("--memory", help='for all processes of a machine, such as "10GB"; default: what is free')
-    add("--device", type=torch.device, help="default: a GPU for each process, if there are some")
-    add("--epochs", type=int, default=10)
-    add("--hidden", type=int, default=256)
-    add("--dropout", type=float, default=0.2)
-    add("--lr", type=float, default=0.001)
-    add("--batch-size", type=int, default=1024, help="seeds of a batch, of each process")
-    add("--num-neighbors", type=fanouts, default=[15, 10, 5], metavar="N,N,...")
-    add("--num-workers", type=int, default=2, help="threads that make batches, of each process")
     add("--checkpoint", type=Path, metavar="FILE", help="written as training goes; resumed from")
-    add("--checkpoint-every", type=int, default=200, metavar="BATCHES")
-    add("--eval-every", type=int, default=1, metavar="EPOCHS")
-    add("--eval-nodes", type=int, metavar="N", help="validate on so many, drawn once; default: all")
+    add("--checkpoint_every", type=int, default=200, metavar="BATCHES")
+    add("--eval_every", type=int, default=1, metavar="EPOCHS")
+    add("--eval_nodes", type=int, metavar="N", help="look at so many after an epoch; default: all")
     add(
         "--inference",
         choices=("sampled", "layerwise"),
@@ -420,16 +480,26 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
         help="test by sampled neighbours, or by all of them: classifies every node, and takes disk "
         "for two layers' activations, 4 bytes each",
     )
-    add("--loss-log", type=Path, metavar="FILE", help="the loss of every batch as a line of JSON")
+    add("--loss_log", type=Path, metavar="FILE", help="the loss of every batch as a line of JSON")
     add("--seed", type=int, default=0)
-    args = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    # Dashes will do, too.
+    args = parser.parse_args(
+        ["--" + w[2:].replace("-", "_") if w[:2] == "--" else w for w in words]
+    )
+    args.fan_out *= args.num_layers if len(args.fan_out) == 1 else 1
+    if len(args.fan_out) != args.num_layers:
+        parser.error(
+            f"--fan_out: found {len(args.fan_out)} numbers, expected one, or one for each of "
+            f"--num_layers {args.num_layers}"
+        )
     if args.device is None:
         local_rank = int(os.environ.get("LOCAL_RANK", 0))
         args.device = torch.device("cuda", local_rank) if torch.cuda.is_available() else "cpu"
         args.device = torch.device(args.device)
-    for name in ("epochs", "batch_size", "checkpoint_every", "eval_every"):
+    for name in ("epochs", "num_layers", "batch_size", "checkpoint_every", "eval_every"):
         if getattr(args, name) < 1:
-            parser.error(f"--{name.replace('_', '-')}: found {getattr(args, name)}, expected > 0")
+            parser.error(f"--{name}: found {getattr(args, name)}, expected > 0")
     for file in (args.checkpoint, args.loss_log):
         if file is not None and not file.parent.is_dir():
             parser.error(f"{file}: found no directory {file.parent}; make it first")

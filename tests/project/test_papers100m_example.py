@@ -28,7 +28,8 @@ from pyg_graphzero_cli import main
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CLASSES = 4
-OPTIONS = ["--epochs", "3", "--batch-size", "32", "--num-neighbors", "5,4,3", "--hidden", "16"]
+OPTIONS = ["--epochs", "3", "--batch-size", "32", "--fan_out", "5,4,3"]
+OPTIONS += ["--hidden_channels", "16", "--dropout", "0.2"]
 OPTIONS += ["--lr", "0.01", "--device", "cpu"]
 SPLIT = {"train": 701, "valid": 151, "test": 301}  # odd: two ranks cannot have equal shares
 
@@ -116,7 +117,7 @@ def at_step(script: ModuleType, number: int, act: Callable[[], None]) -> Callabl
 def test_learns_and_says_how_well(script, store, capsys):
     training = script.main([str(store), *OPTIONS, "--memory", "3GB"])
     out = capsys.readouterr().out
-    found = re.findall(r"epoch +(\d)  loss (\d\.\d+)  val (0\.\d+) of (\d+)", out)
+    found = re.findall(r"epoch +(\d)  loss (\d\.\d+)  val (0\.\d+) of (\d+)  test 0\.", out)
     assert [int(line[0]) for line in found] == [1, 2, 3]
     assert float(found[-1][1]) < float(found[0][1])
     assert all(int(line[3]) == SPLIT["valid"] for line in found)
@@ -132,7 +133,7 @@ def test_validates_as_often_and_on_as_many_nodes_as_asked(script, store, capsys)
     script.main([str(store), *OPTIONS, "--eval-every", "2", "--eval-nodes", "40"])
     lines = capsys.readouterr().out.splitlines()
     assert ["val" in line for line in lines[:3]] == [False, True, True]
-    assert " of 40 " in lines[1]
+    assert lines[1].count(" of 40 ") == 2
 
 
 def test_goes_on_after_a_signal_as_if_there_had_been_none(
@@ -227,7 +228,9 @@ def test_classifies_every_node(script, store, whole, tmp_path, capsys):
 
 def test_converts_where_there_is_no_store(script, raw, tmp_path, capsys):
     path = tmp_path / "new store"
-    script.main([str(path), "--data", str(raw), "--features", "int8", *OPTIONS, "--memory", "2GB"])
+    script.main(
+        [str(path), "--dataset_dir", str(raw), "--features", "int8", *OPTIONS, "--memory", "2GB"]
+    )
     assert "test accuracy" in capsys.readouterr().out
     (nodes,) = gz.open(path).info()["node_types"]
     assert nodes["attrs"]["x"]["encoding"]["encoding"] == "int8"
@@ -239,6 +242,7 @@ def test_says_what_is_wrong_with_arguments(script, tmp_path, capsys):
     for options, message in (
         (["--epochs", "0"], "--epochs: found 0, expected > 0"),
         (["--checkpoint", f"{tmp_path}/none/c.pt"], "found no directory"),
+        (["--fan_out", "5,4"], "--fan_out: found 2 numbers, expected one, or one for each of"),
     ):
         with pytest.raises(SystemExit):
             script.parse_args(["store", *options])
@@ -246,9 +250,14 @@ def test_says_what_is_wrong_with_arguments(script, tmp_path, capsys):
 
 
 def test_says_what_is_wrong_with_a_store(script, raw, store, tmp_path):
-    with pytest.raises(SystemExit, match=r"graphzero convert .* -o NEW_STORE --features float16"):
+    with pytest.raises(
+        SystemExit,
+        match=r"graphzero convert .* -o NEW_STORE --und.* --no-edge-ids --features float16",
+    ):
         script.main([str(raw), "--features", "float16"])
-    with pytest.raises(SystemExit, match=r"found no store. Name the raw dataset by --data"):
+    with pytest.raises(
+        SystemExit, match=r"found no store, and no dataset in --dataset_dir data. Name"
+    ):
         script.main([str(tmp_path / "none")])
     data = HeteroData()
     data["paper"].x = torch.zeros(3, 2)
@@ -264,14 +273,35 @@ def test_says_what_is_wrong_with_a_store(script, raw, store, tmp_path):
         script.main([str(bad)])
 
 
+def test_options_are_those_of_the_example_of_pyg(script):
+    args = script.parse_args(["store", "-e", "2", "-b", "64", "--num_layers", "2", "--use_gat"])
+    assert (args.epochs, args.batch_size, args.fan_out, args.use_gat) == (2, 64, [10, 10], True)
+    plain = script.parse_args(["store"])
+    assert (plain.epochs, plain.batch_size, plain.fan_out) == (10, 1024, [10, 10, 10])
+    assert (plain.hidden_channels, plain.lr, plain.wd, plain.dropout) == (256, 0.003, 0.0, 0.5)
+
+
+def test_finds_the_dataset_where_ogb_has_it(script, raw, tmp_path):
+    place = tmp_path / "data" / "ogb-papers100M"
+    place.mkdir(parents=True)
+    (place / "ogbn_papers100M").symlink_to(raw)
+    command = [str(tmp_path / "s"), "--dataset_dir", str(tmp_path / "data"), "--use_gat"]
+    training = script.main([*command, "--verbose", *OPTIONS, "--epochs", "1"])
+    data = training.data
+    assert data.is_undirected()
+    assert data.edge_index.unique(dim=1).shape[1] == data.num_edges
+    assert script.GAT is type(training.model)
+
+
 def test_does_not_convert_in_several_processes(script, raw, tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
-    args = script.parse_args([str(tmp_path / "none"), "--data", str(raw)])
+    args = script.parse_args([str(tmp_path / "none"), "--dataset_dir", str(raw)])
     with pytest.raises(SystemExit, match=r"Convert before torchrun:\n  graphzero convert") as error:
         script.open_store(args, 2)
     words = shlex.split(str(error.value).splitlines()[-1])
     typed = main.commands["convert"].make_context("convert", words[2:]).params
     assert (typed["source"], typed["out"]) == (str(raw), tmp_path / "none")
+    assert (typed["undirected"], typed["coalesce"], typed["no_edge_ids"]) == (True, "first", True)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9])

@@ -82,6 +82,10 @@ def epochs(path, memory, count=2, **options):
     return found
 
 
+def plan_of_window(window, *args):
+    return replace(choose_plan(*args), window=window)
+
+
 @pytest.mark.parametrize(("edge_ids", "is_ordered"), [(False, False), (True, False), (False, True)])
 def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered, monkeypatch):
     if is_ordered:
@@ -108,9 +112,9 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered, monkeypatch
             # A consumer that is kept from the processor is one that takes its time: the loader
             # makes windows smaller for it. What it reads is predicted for these.
             window = -(-fact.batches // fact.windows)
+            choose = partial(plan_of_window, window)
             with monkeypatch.context() as patch:
-                patch.setattr("pyg_graphzero.tune.doctor.choose_plan",
-                              lambda *a: replace(choose_plan(*a), window=window))  # fmt: skip
+                patch.setattr("pyg_graphzero.tune.doctor.choose_plan", choose)
                 predicted = getattr(examined(), which)
         assert predicted.batches == fact.batches
         for name in COUNTS:
