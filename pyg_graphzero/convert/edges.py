@@ -1,48 +1,25 @@
 """One edge list, from columns, arrays or memory: endpoints as ids, and the attributes.
 
-An array of edges is ``[2, E]`` or ``[E, 2]``. An archive may hold it as ``edge_index``,
-``row``/``col``, ``src``/``dst``, CSR (``indptr``/``indices``, rows are sources) or CSC
-(``colptr``/``row``, columns are destinations), with any prefix such as ``adj_``; what SciPy's
-``save_npz`` writes is understood too.
-
 Several files of arrays follow one another, each with its part of the edges.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pyg_graphzero.store.rows import (
-    ChainRows,
-    FileRows,
-    Rows,
-    describe,
-)
+from pyg_graphzero.store.rows import ChainRows
 
 from ..errors import InputError
-from .arrays import (
-    SUFFIXES,
-    Reference,
-    Table,
-    as_table,
-    id_column,
-    in_memory,
-    integers,
-    load_all,
-    only_rows,
-    place_in,
-)
+from .arrays import SUFFIXES, Reference, Table, id_column, integers, only_rows, place_in
 from .bipartite import describe_two_kinds, two_kinds
 from .chunks import PATH as CHUNKS
 from .chunks import is_chunks, read_chunks
 from .columns import Columns, Loaded, first_column, is_text_column, is_unnamed, select
-from .compressed import ExpandedRows
 from .dialect import Dialect
+from .ends import ARRAY, MATRIX, Ends, check_square, from_file, from_memory, from_sparse, places
 from .frames import FrameTable, is_frame
 from .ids import IdColumn
 from .lists import MatrixMarket, read_adjacency
@@ -50,16 +27,10 @@ from .options import Selection
 from .paths import kind_suffix
 from .plan import EdgeType, edge_label
 from .sources import Inputs, in_files
-from .sparse import coo, is_sparse, shape_of
+from .sparse import is_sparse
 from .spec import EdgeSpec
-from .tensors import open_raw
 
-_MATRIX = Path("<matrix>")
 _TEXT_OPTIONS = ("src", "dst", "delimiter", "header")
-LAYOUTS = ("2xE", "Ex2")
-_WHOLE = ("edge_index", "edges", "edge_list")
-_PAIRS = (("row", "col"), ("src", "dst"), ("source", "target"))
-_COMPRESSED = (("indptr", "indices"), ("rowptr", "col"), ("colptr", "row"), ("crow", "col"))
 _NAMES = (("source", "target"), ("src", "dst"), ("from", "to"), ("head", "tail"), ("u", "v"))
 
 
@@ -101,38 +72,46 @@ def read_edges(
     """
     owner = edge_label(spec.type)
     wanted = {name: src for name, src in spec.attrs.items() if selection.wants(owner, name)}
+
+    def takes(name: str) -> bool:
+        """Whether an attribute that comes with the edges is taken, unasked."""
+        return name not in wanted and selection.wants(owner, name)
+
     if is_frame(spec.file):
         return _read_columns(FrameTable(spec.file), spec, id_types, wanted, inputs)
     if in_files(spec.file):
         reference = inputs.reference(spec.file, spec.format)
-        if reference.kind == "mtx":
-            return _read_matrix(reference, spec, wanted, owner, selection, inputs)
-        if reference.kind == "adjlist":
-            return _read_lists(reference, spec, id_types, wanted, inputs)
         if reference.kind in ("text", "table"):
             columns = _open_columns(reference, spec, inputs)
             return _read_columns(columns, spec, id_types, wanted, inputs)
         _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-        parts = [_from_file(reference, path, spec, inputs) for path in reference.files]
-        result = _edge_list(reference.files, parts, id_types)
+        if reference.kind == "mtx":
+            result = _read_matrix(reference, spec, takes("edge_weight"), inputs)
+        elif reference.kind == "adjlist":
+            files = reference.files
+            src, dst, nodes = read_adjacency(files, id_types[0], spec.comment, inputs)
+            result = EdgeList(src, dst, nodes=nodes)
+        else:
+            parts = [from_file(reference, path, spec, inputs) for path in reference.files]
+            result = _edge_list(reference.files, parts, id_types)
     elif is_chunks(spec.file):
         _refuse_options(spec, _TEXT_OPTIONS, "an iterator of chunks")
         chunks = read_chunks(spec.file, inputs.space)
-        ends = _Ends(chunks.pop("src"), chunks.pop("dst"))
+        ends = Ends(chunks.pop("src"), chunks.pop("dst"))
         result = _edge_list([CHUNKS], [ends], id_types)
-        for name, rows in chunks.items():
-            if selection.wants(owner, name) and name not in wanted:
-                result.attrs[name] = inputs.load(name, rows)
+        result.attrs = {
+            name: inputs.load(name, rows) for name, rows in chunks.items() if takes(name)
+        }
     elif is_sparse(spec.file):
         _refuse_options(spec, _TEXT_OPTIONS, "a sparse matrix")
-        ends, values = _from_sparse(spec)
-        result = _edge_list([_MATRIX], [ends], id_types)
+        ends, values = from_sparse(spec)
+        result = _edge_list([MATRIX], [ends], id_types)
         name = "edge_weight" if values is None or values.dim() == 1 else "edge_attr"
-        if values is not None and name not in wanted and selection.wants(owner, name):
+        if values is not None and takes(name):
             result.attrs[name] = inputs.load(name, values)
     else:
         _refuse_options(spec, _TEXT_OPTIONS, "an array")
-        result = _edge_list([Path("<edge_index>")], [_from_memory(spec, inputs)], id_types)
+        result = _edge_list([ARRAY], [from_memory(spec, inputs)], id_types)
     for name, source in wanted.items():
         result.attrs[name] = inputs.load(name, source)
     return result
@@ -144,60 +123,21 @@ def _refuse_options(spec: EdgeSpec, options: Sequence[str], source: object) -> N
             raise ValueError(f"{option} is an option for delimited text, which {source} is not")
 
 
-def _from_sparse(spec: EdgeSpec) -> tuple[_Ends, Any]:
-    """Entries of a matrix as edges from their row to their column, and their values."""
-    rows, columns, values = coo(spec.file, str(_MATRIX), "matrix")
-    shape = shape_of(spec.file)
-    if spec.type is None:
-        _check_square(_MATRIX, shape)
-    ends = as_table(rows, "rows"), as_table(columns, "columns")
-    return _Ends(*ends, ("row", "column"), *shape), values
-
-
 def _read_matrix(
-    reference: Reference,
-    spec: EdgeSpec,
-    wanted: Mapping[str, Any],
-    owner: str,
-    selection: Selection,
-    inputs: Inputs,
+    reference: Reference, spec: EdgeSpec, takes_weight: bool, inputs: Inputs
 ) -> EdgeList:
-    _refuse_options(spec, _TEXT_OPTIONS, reference.path)
     matrix = MatrixMarket(reference.path)
     if len(reference.files) > 1:
         raise InputError(reference.files[1], "files", len(reference.files), "one matrix")
     if spec.type is None:
-        _check_square(reference.path, matrix.shape)
-    name = "edge_weight"
-    takes = matrix.has_values and name not in wanted and selection.wants(owner, name)
-    (src, dst), loaded = matrix.read(inputs, {name: 2} if takes else {})
-    for attr, source in wanted.items():
-        loaded[attr] = inputs.load(attr, source)
+        check_square(reference.path, matrix.shape)
+    takes = matrix.has_values and takes_weight
+    (src, dst), loaded = matrix.read(inputs, {"edge_weight": 2} if takes else {})
     if matrix.is_symmetric and spec.undirected is None:
         spec.undirected = True
     told = "entries stand for both directions, and are symmetric: the other one is added"
     notes = [f"{reference.path.name}: {told}"] if matrix.is_symmetric and spec.undirected else []
     return EdgeList(src, dst, loaded, *matrix.shape, notes)
-
-
-def _read_lists(
-    reference: Reference,
-    spec: EdgeSpec,
-    id_types: tuple[str, str],
-    wanted: Mapping[str, Any],
-    inputs: Inputs,
-) -> EdgeList:
-    _refuse_options(spec, _TEXT_OPTIONS, reference.path)
-    src, dst, nodes = read_adjacency(reference.files, id_types[0], spec.comment, inputs)
-    loaded = {attr: inputs.load(attr, source) for attr, source in wanted.items()}
-    return EdgeList(src, dst, loaded, nodes=nodes)
-
-
-def _check_square(path: Path, shape: tuple[int, int]) -> None:
-    if shape[0] != shape[1]:
-        hint = 'If they are two kinds of nodes, pass edge_type="user,to,item" (--edge-type).'
-        found = f"{shape[0]} rows and {shape[1]} columns"
-        raise InputError(path, "shape", found, "as many columns as rows", hint)
 
 
 def _open_columns(reference: Reference, spec: EdgeSpec, inputs: Inputs) -> Columns:
@@ -306,27 +246,16 @@ def _endpoint_columns(dialect: Columns, spec: EdgeSpec) -> tuple[int, int]:
     return found
 
 
-@dataclass(frozen=True)
-class _Ends:
-    """Both ends of the edges of one file, as tables of ids."""
-
-    src: Table
-    dst: Table
-    names: tuple[str, str] = ("src", "dst")
-    num_src: int | None = None
-    num_dst: int | None = None
-
-
-def _edge_list(files: Sequence[Path], ends: list[_Ends], id_types: tuple[str, str]) -> EdgeList:
+def _edge_list(files: Sequence[Path], ends: list[Ends], id_types: tuple[str, str]) -> EdgeList:
     columns = []
     for side, id_type in zip(("src", "dst"), id_types, strict=True):
         tables: list[Table] = [getattr(each, side) for each in ends]
         name = ends[0].names[side == "dst"]
         if len(tables) == 1:
-            columns.append(id_column(tables[0], files[0], _places(name), id_type == "str"))
+            columns.append(id_column(tables[0], files[0], places(name), id_type == "str"))
             continue
         rows = [
-            integers(only_rows(table, path), path, _places(name))
+            integers(only_rows(table, path), path, places(name))
             for path, table in zip(files, tables, strict=True)
         ]
         whole = ChainRows(rows)
@@ -335,153 +264,3 @@ def _edge_list(files: Sequence[Path], ends: list[_Ends], id_types: tuple[str, st
     if len(ends) > 1:
         return EdgeList(columns[0], columns[1])
     return EdgeList(columns[0], columns[1], num_src=ends[0].num_src, num_dst=ends[0].num_dst)
-
-
-def _places(name: str) -> Callable[[int], str]:
-    return lambda position: f"{name}[{position}]"
-
-
-def _from_memory(spec: EdgeSpec, inputs: Inputs) -> _Ends:
-    value = spec.file
-    path = Path("<edge_index>")
-    if isinstance(value, tuple) and len(value) == 2:
-        src, dst = (as_table(part, "edge_index") for part in value)
-        return _pair(src, dst, path)
-    if isinstance(value, Mapping):
-        return _from_members(in_memory(value, str(path)), None, path, spec, inputs)
-    return _whole(as_table(value, "edge_index"), path, spec.edge_layout, inputs)
-
-
-def _from_file(reference: Reference, path: Path, spec: EdgeSpec, inputs: Inputs) -> _Ends:
-    if reference.kind == "bin":
-        return _from_raw(open_raw(path, reference.member), path, spec, inputs)
-    content = load_all(path, inputs.space.file)
-    if isinstance(content, Mapping):
-        return _from_members(content, reference.member, path, spec, inputs)
-    if reference.member is not None:
-        raise InputError(path, "member", "a single array", f"a member {reference.member!r}")
-    return _whole(content, path, spec.edge_layout, inputs)
-
-
-def _from_raw(rows: FileRows, path: Path, spec: EdgeSpec, inputs: Inputs) -> _Ends:
-    """Raw rows of two ids each; or, being told so, all sources and then all destinations."""
-    if len(rows.shape) == 1 and spec.edge_layout == "2xE":
-        shape = (2, len(rows) // 2)
-        if len(rows) % 2:
-            raise InputError(path, "edges", f"{len(rows)} ids", "an even number, [2, E]")
-        rows = FileRows(path, 0, shape, rows.dtype, rows.swapped)
-    return _whole(rows, path, spec.edge_layout or "Ex2", inputs)
-
-
-def _from_members(
-    members: Mapping[str, Callable[[], Table]],
-    member: str | None,
-    path: Path,
-    spec: EdgeSpec,
-    inputs: Inputs,
-) -> _Ends:
-    names = _choose(members, member)
-    missing = [name for name in names if name not in members]
-    if missing or not names:
-        raise InputError(
-            path,
-            "members",
-            ", ".join(members) or "nothing",
-            f"a member {missing[0]!r}" if missing else "edge_index, row/col or indptr/indices",
-            "" if missing else f"Name them: {path.name}:SRC,DST.",
-        )
-    if not isinstance(spec.file, Reference):  # a dataset's own says what it takes
-        inputs.take_members(path, [*names, "format", "shape"], members)
-    tables = [members[name]() for name in names]
-    if len(tables) == 1:
-        return _whole(tables[0], path, spec.edge_layout, inputs)
-    kind = _compression(names, members)
-    if kind is None:
-        result = _pair(tables[0], tables[1], path, (names[0], names[1]))
-    else:
-        result = _compressed(tables[0], tables[1], path, kind)
-    if "format" in members and "shape" in members:  # SciPy's save_npz
-        num_src, num_dst = only_rows(members["shape"](), path).read(0, 2).tolist()
-        result = replace(result, num_src=num_src, num_dst=num_dst)
-    return result
-
-
-def _choose(members: Mapping[str, Any], member: str | None) -> list[str]:
-    if member is not None:
-        return [member] if member in members else member.split(",")
-    for name in _WHOLE:
-        if name in members:
-            return [name]
-    for pair in (*_COMPRESSED, *_PAIRS):
-        found = [
-            [name.removesuffix(pair[0]) + part for part in pair]
-            for name in members
-            if name.endswith(pair[0]) and name.removesuffix(pair[0]) + pair[1] in members
-        ]
-        # Features are often kept as another sparse matrix beside the adjacency.
-        found.sort(key=lambda names: (names[0] != pair[0], not names[0].startswith("adj")))
-        adjacency = [names for names in found if names[0] == pair[0] or names[0][:3] == "adj"]
-        if adjacency or len(found) == 1:
-            return (adjacency or found)[0]
-    return list(members) if len(members) == 1 else []
-
-
-def _compression(names: list[str], members: Mapping[str, Callable[[], Table]]) -> str | None:
-    if names[0].endswith("colptr"):
-        return "csc"
-    if not any(names[0].endswith(pair[0]) for pair in _COMPRESSED):
-        return None
-    if "format" in members:
-        value = members["format"]()
-        word = value.item() if isinstance(value, np.ndarray) else describe(value)
-        return word.decode() if isinstance(word, bytes) else str(word)
-    return "csr"
-
-
-def _whole(table: Table, path: Path, layout: str | None, inputs: Inputs) -> _Ends:
-    """``[2, E]`` or ``[E, 2]``."""
-    shape = tuple(table.shape)
-    if len(shape) != 2 or 2 not in shape:
-        raise InputError(path, "edges", f"shape {list(shape)}", "shape [2, E] or [E, 2]")
-    if layout is None and shape == (2, 2):
-        raise InputError(
-            path,
-            "edges",
-            "shape [2, 2], which may be either",
-            "to know whether it is [2, E] or [E, 2]",
-            'Pass edge_layout="2xE" or "Ex2" (--edge-layout).',
-        )
-    if layout not in (None, *LAYOUTS):
-        raise ValueError(f"edge_layout={layout!r}: expected one of {', '.join(LAYOUTS)}")
-    if layout is None:
-        layout = "2xE" if shape[0] == 2 else "Ex2"
-    if shape[LAYOUTS.index(layout)] != 2:
-        raise InputError(path, "edges", f"shape {list(shape)}", f"shape [{layout}]")
-    ends: Sequence[Table]
-    if isinstance(table, np.ndarray):
-        ends = list(table if layout == "2xE" else table.T)
-    else:
-        ends = table.vectors(inputs.space.file) if layout == "2xE" else table.columns()
-    return _pair(ends[0], ends[1], path)
-
-
-def _pair(src: Table, dst: Table, path: Path, names: tuple[str, str] = ("src", "dst")) -> _Ends:
-    if len(src) != len(dst):
-        raise InputError(
-            path, names[1], f"{len(dst)} values", f"{len(src)}, as many as {names[0]} has"
-        )
-    return _Ends(src, dst, names)
-
-
-def _compressed(indptr: Table, indices: Table, path: Path, kind: str) -> _Ends:
-    if kind not in ("csr", "csc"):
-        raise InputError(path, "format", repr(kind), "csr, csc or coo")
-    is_pointers = isinstance(indptr, Rows) and len(indptr.shape) == 1 and len(indptr)
-    if not is_pointers or describe(indptr)[:3] not in ("int", "uin"):
-        found = f"{indptr.dtype}, shape {list(indptr.shape)}"
-        raise InputError(path, "indptr", found, f"0 ascending to {len(indices)}")
-    pointers = integers(only_rows(indptr, path), path, _places("indptr"))
-    rows = ExpandedRows(pointers, len(indices), path)
-    if kind == "csr":
-        return replace(_pair(rows, indices, path), num_src=len(pointers) - 1)
-    return replace(_pair(indices, rows, path), num_dst=len(pointers) - 1)

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+
+from pyg_graphzero.util.reading import reading
 
 from ..errors import InputError
 from .plan import EdgeType, NodeType
@@ -17,13 +20,15 @@ from .spec import EdgeSpec, GraphSpec, NodeSpec
 # As PyG calls what DGL's datasets call so.
 _DGL_NODES = {"feat": "x", "label": "y"}
 _DGL_EDGES = {"feat": "edge_attr", "weight": "edge_weight", "w": "edge_weight"}
+_NUMBERS = (int, float, np.integer, np.floating, np.bool_)
 
 
 def graph_spec(value: Any) -> GraphSpec | None:
     """The graph of an object of NetworkX or DGL; None if it is none of these.
 
     Raises:
-        InputError: Its nodes are called by something else than integers or strings.
+        InputError: Its nodes are called by something else than integers or strings, or numbers
+            among its attributes do not make a column.
     """
     if isinstance(value, type):
         return None
@@ -45,11 +50,13 @@ def _networkx(graph: Any) -> GraphSpec:
         )
         hint = "networkx.convert_node_labels_to_integers(graph, label_attribute=...) numbers them."
         raise InputError(name, "nodes", repr(other), "integers, or strings, for all nodes", hint)
-    columns, left = _columns([attrs for _, attrs in nodes])
+    columns, left = _columns([attrs for _, attrs in nodes], name, "nodes")
     id_type = pa.int64() if kinds <= {int} else pa.string()
-    node = NodeSpec(pa.table({"id": pa.array(ids, id_type), **columns}), "id", _same(columns))
+    with reading(name, "nodes", "integers below 2**63, or strings"):
+        id_column = pa.array(ids, id_type)
+    node = NodeSpec(pa.table({"id": id_column, **columns}), "id", _same(columns))
     edges = list(graph.edges(data=True))
-    weights, also_left = _columns([attrs for *_, attrs in edges])
+    weights, also_left = _columns([attrs for *_, attrs in edges], name, "edges")
     ends = {
         end: pa.array([edge[place] for edge in edges], id_type)
         for place, end in enumerate(("source id", "target id"))
@@ -63,23 +70,31 @@ def _networkx(graph: Any) -> GraphSpec:
     return GraphSpec({None: node}, [edge], name, f"NetworkX {type(graph).__name__}", notes)
 
 
-def _columns(rows: list[Mapping[Any, Any]]) -> tuple[dict[str, Any], list[str]]:
+def _columns(
+    rows: list[Mapping[Any, Any]], graph: str, what: str
+) -> tuple[dict[str, Any], list[str]]:
     """Attributes as Arrow arrays, null where one is missing, and the names of what is no number."""
     columns, left = {}, []
     for key in dict.fromkeys(key for row in rows for key in row):
-        try:
-            column = pa.array([row.get(key) for row in rows])
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        values = [row.get(key) for row in rows]
+        there = [value for value in values if value is not None]
+        if not there or not all(_is_numeric(value) for value in there):
             left.append(str(key))
             continue
-        kind = column.type
-        kind = kind.value_type if pa.types.is_list(kind) else kind
-        is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-        if is_number or pa.types.is_boolean(kind):
-            columns[str(key)] = column
-        else:
-            left.append(str(key))
+        expected = "numbers of one kind that 64 bits hold, or lists of them"
+        hint = f"Convert it in the graph, or delete it there, for all {what}."
+        with reading(graph, f"attribute {key!r} of {what}", expected, hint=hint):
+            columns[str(key)] = pa.array(values)
     return columns, left
+
+
+def _is_numeric(value: Any) -> bool:
+    """Whether this is a number, a truth value, or a list of these."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "biuf"
+    if isinstance(value, list | tuple):
+        return all(isinstance(each, _NUMBERS) for each in value)
+    return isinstance(value, _NUMBERS)
 
 
 def _same(names: Iterable[str]) -> dict[str, Any]:

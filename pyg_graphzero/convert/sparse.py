@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.typing import SparseTensor
+from torch_geometric.utils import to_edge_index
 
 from pyg_graphzero.store.rows import ArrayRows, Rows
 
@@ -42,9 +43,10 @@ def coo(matrix: Any, where: str, name: str) -> tuple[Any, Any, Tensor | None]:
         InputError: It is none, or its pointers are no such.
     """
     if isinstance(matrix, Tensor) and matrix.layout == torch.sparse_coo:
-        # Uncoalesced entries are parallel edges; coalesce() would add them up.
-        indices = matrix._indices()
-        return indices[0], indices[1], matrix._values()
+        # Entries that are there twice are parallel edges, which coalesce() would add up. PyG takes
+        # them as they are; it marks what it is given as coalesced, so that is not the caller's.
+        indices, values = to_edge_index(matrix.detach())
+        return indices[0], indices[1], values
     if isinstance(matrix, Tensor) and matrix.layout in _LAYOUTS:
         by_row = matrix.layout == torch.sparse_csr
         pointers = matrix.crow_indices() if by_row else matrix.ccol_indices()

@@ -114,6 +114,18 @@ def test_sparse_matrices(tmp_path: Path, number: int) -> None:
     assert gz.open(tmp_path / "u").data().edge_weight.dtype == torch.int64
 
 
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_entries_that_are_there_twice_stay_two(tmp_path: Path, requires_grad: bool) -> None:
+    ends = torch.tensor([[0, 0, 1], [1, 1, 0]])
+    matrix = torch.sparse_coo_tensor(
+        ends, torch.tensor([1.0, 2.0, 3.0]), (2, 2), check_invariants=True
+    )
+    matrix.requires_grad_(requires_grad)
+    gz.convert(matrix, tmp_path / "s")
+    assert edges_of(tmp_path / "s", None, "edge_weight") == [(0, 1, 1), (0, 1, 2), (1, 0, 3)]
+    assert not matrix.is_coalesced()
+
+
 def test_matrices_of_two_kinds_of_nodes(tmp_path: Path) -> None:
     matrix = sp.coo_matrix(([1, 2], ([0, 1], [4, 0])), shape=(2, 6))
     with pytest.raises(InputError, match="2 rows and 6 columns, expected as many columns as rows"):
@@ -184,6 +196,49 @@ def test_networkx_of_other_kinds(tmp_path: Path) -> None:
             InputError, match=r"nodes: found .*, expected integers, or strings, for al"
         ):
             gz.convert(nx.Graph([(0, node)]), tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([1, 2**70], "too large"),
+        ([True, 2], "Could not convert 2"),
+        ([2**53 + 1, 0.5], "outside of the range"),
+        ([[1, 2], 3], "cannot mix list"),
+    ],
+)
+def test_numbers_of_networkx_that_make_no_column(
+    tmp_path: Path, values: list[Any], found: str
+) -> None:
+    graph = nx.DiGraph([(0, 1), (1, 0)])
+    for what, setter in (("nodes", nx.set_node_attributes), ("edges", nx.set_edge_attributes)):
+        each = graph.nodes if what == "nodes" else graph.edges
+        setter(graph, dict(zip(each, values, strict=True)), "w")
+        with pytest.raises(InputError, match=f"attribute 'w' of {what}: found .*{found}.*delete"):
+            gz.convert(graph, tmp_path / "s")
+        setter(graph, dict.fromkeys(each, "text"), "w")
+    summary = gz.convert(graph, tmp_path / "s")
+    assert summary.notes == [
+        f"of {what} not taken, being no numbers: w" for what in ("nodes", "edges")
+    ]
+
+
+@pytest.mark.parametrize("value", [None, "a", 1j, [[1, 2]], np.ones((2, 2)), ["a"], object()])
+def test_what_of_networkx_is_no_number_is_left_out(tmp_path: Path, value: object) -> None:
+    graph = nx.DiGraph([(0, 1)])
+    nx.set_node_attributes(graph, {0: value, 1: value}, "w")
+    nx.set_node_attributes(graph, {0: np.ones(2, np.float32), 1: (1, 0.5)}, "x")
+    summary = gz.convert(graph, tmp_path / "s")
+    assert summary.notes == ["of nodes not taken, being no numbers: w"]
+    assert gz.open(tmp_path / "s").data().x.tolist() == [[1, 1], [1, 0.5]]
+
+
+@pytest.mark.parametrize("node", [2**70, "\ud800"])
+def test_nodes_of_networkx_that_are_no_ids(tmp_path: Path, node: object) -> None:
+    with pytest.raises(
+        InputError, match=r"<Graph>: nodes: found .* expected integers below 2\*\*63"
+    ):
+        gz.convert(nx.Graph([(node, node)]), tmp_path / "s")
 
 
 class Views(dict[Any, Any]):
