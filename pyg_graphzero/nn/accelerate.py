@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -329,6 +330,9 @@ def accelerate(
         ValueError: ``norms`` is something else.
         UnsupportedError: A TorchScript module.
 
+    Warns:
+        UserWarning: There is no convolution in it.
+
     Example:
         >>> model = gz.nn.accelerate(GraphSAGE(8, 16, num_layers=2, out_channels=3))
         >>> batch = next(iter(gz.loader.NeighborLoader(data, [4, 4], batch_size=10)))
@@ -342,6 +346,13 @@ def accelerate(
     if isinstance(model, torch.jit.ScriptModule) or hasattr(model, "_torchdynamo_orig_callable"):
         raise UnsupportedError(
             f"model: found a {type(model).__name__}, expected the module it was made from"
+        )
+    if not any(isinstance(module, MessagePassing) for module in model.modules()):
+        warnings.warn(
+            f"model: found no convolution of PyG (MessagePassing) in {type(model).__name__}, so "
+            "there is none to accelerate; layers in a plain list are not found, those in a "
+            "torch.nn.ModuleList are",
+            stacklevel=2,
         )
     want_hops()
     for module in model.modules():

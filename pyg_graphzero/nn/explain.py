@@ -58,6 +58,8 @@ class Explanation:
             f"{layer.how}"
             for name, layer in zip(names, self.layers, strict=True)
         ]
+        if not lines:
+            lines.append("no convolution of PyG in it")
         return "\n".join(lines + [f"looks at all rows: {step}" for step in self.whole])
 
 
@@ -87,8 +89,8 @@ def explain(model: torch.nn.Module) -> Explanation:
         raise ValueError("model: was not accelerated; pass it through nn.accelerate() first")
     if not forward.learned:
         raise ValueError(
-            "model: has seen no batch of pyg_graphzero.loader yet that knows its hops; run it on "
-            "one first (those of subgraph_type='induced' or 'bidirectional' know none)"
+            "model: has seen no batch of pyg_graphzero.loader yet whose edge_index knows its hops; "
+            "run it on one first (those of subgraph_type='induced' or 'bidirectional' know none)"
         )
     learned = list(forward.learned.values())[-1]
     if isinstance(learned, Refused):

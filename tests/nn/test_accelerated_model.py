@@ -210,6 +210,30 @@ def test_what_cannot_be_accelerated(given, options, error, said):
         gz.nn.accelerate(given, **options)
 
 
+def test_a_model_without_convolutions_is_told_so():
+    class Listed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs = [SAGEConv(WIDTH, 7)]
+
+        def forward(self, x, edge_index):
+            return self.convs[0](x, edge_index)
+
+    found = r"found no convolution of PyG \(MessagePassing\) in {}, .*ModuleList are"
+    with pytest.warns(UserWarning, match=found.format("Linear")) as told:
+        linear = gz.nn.accelerate(nn.Linear(WIDTH, 7))
+    batch = next(iter(loader()))
+    assert told[0].filename == __file__
+    assert linear(batch.x).size(0) == batch.num_nodes
+    with pytest.raises(ValueError, match=r"has seen no batch of .* whose edge_index"):
+        gz.nn.explain(linear)
+    with pytest.warns(UserWarning, match=found.format("Listed")):
+        listed = gz.nn.accelerate(Listed())
+    expected = listed.convs[0](batch.x, stock(batch).edge_index)[:SEEDS]
+    torch.testing.assert_close(plain(listed, batch)[:SEEDS], expected)
+    assert str(gz.nn.explain(listed)).startswith("no convolution of PyG in it\nlooks at all rows")
+
+
 def test_explaining_needs_a_batch():
     with pytest.raises(ValueError, match="was not accelerated"):
         gz.nn.explain(nn.Linear(2, 2))
