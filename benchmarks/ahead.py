@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch_geometric.nn import GraphSAGE
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, sampling_arguments, write
+from harness.record import in_turns, parser, record, step_arguments, write
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
 from pyg_graphzero.util.machine import machine
@@ -35,12 +35,9 @@ AHEAD = {"none": None, "mean": "mean"}
 def main(argv: list[str] | None = None) -> None:
     """Measures every encoding with and without."""
     made = parser("ahead", __doc__)
-    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], 1024)
-    made.add_argument("--dim", type=int, default=128)
-    made.add_argument("--hidden", type=int, default=256)
+    step_arguments(made)
     made.add_argument("--features", nargs="+", choices=FEATURES, default=["float32", "int8"])
     made.add_argument("--only", nargs="+", choices=AHEAD, default=list(AHEAD))
-    made.add_argument("--undirected", action="store_true", help="every edge both ways")
     made.add_argument("--memory", help="the store's budget; by default all is mapped")
     made.add_argument("--batches", type=int, default=5, help="in a round")
     made.add_argument("--rounds", type=int, default=5)

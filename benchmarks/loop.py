@@ -28,7 +28,7 @@ from torch_geometric.utils import index_sort
 from torch_geometric.utils.sparse import index2ptr
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, sampling_arguments, write
+from harness.record import in_turns, parser, record, step_arguments, write
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
 from pyg_graphzero.util.machine import machine
 
@@ -36,10 +36,7 @@ from pyg_graphzero.util.machine import machine
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("loop", __doc__)
-    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], 1024)
-    made.add_argument("--undirected", action="store_true", help="every edge both ways")
-    made.add_argument("--dim", type=int, default=128)
-    made.add_argument("--hidden", type=int, default=256)
+    step_arguments(made)
     made.add_argument("--batches", type=int, default=12, help="of an epoch")
     made.add_argument("--workers", type=int, default=2)
     made.add_argument("--rounds", type=int, default=3)

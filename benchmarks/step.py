@@ -32,7 +32,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, sampling_arguments, write
+from harness.record import in_turns, parser, record, step_arguments, write
 from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
 from pyg_graphzero.bench.process import memory
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law, power_law_hetero
@@ -47,10 +47,7 @@ CONTESTANTS = ("stock", "EdgeIndex", "SparseTensor", "trimmed", "accelerated", "
 def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("step", __doc__)
-    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], 1024)
-    made.add_argument("--undirected", action="store_true", help="every edge both ways")
-    made.add_argument("--dim", type=int, default=128)
-    made.add_argument("--hidden", type=int, default=256)
+    step_arguments(made)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--edge-types", type=int, default=0, help="of a graph with types")
     names = [*MODELS, *BY_RELATION, *TYPED]

@@ -10,6 +10,7 @@ package itself, 130 interrupted.
 from __future__ import annotations
 
 import traceback
+import warnings
 from typing import Any
 
 import click
@@ -80,6 +81,8 @@ def _one_line(error: BaseException) -> str:
 @click.version_option(package_name="pyg_graphzero")
 def main(traceback: bool) -> None:
     """Graphs on disk for PyTorch Geometric."""
+    # PyG compiles some functions while it is imported, of which torch 2.14 and later warn.
+    warnings.filterwarnings("ignore", ".torch.jit", FutureWarning)
 
 
 for _command in (bench, convert, doctor, info, optimize, verify):

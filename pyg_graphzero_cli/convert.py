@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import quiet
+from pyg_graphzero_cli.options import print_summary, writes_store
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -48,6 +48,7 @@ def _encodings(
     return _pairs(ctx, param, tuple(v if "=" in v else f"x={v}" for v in values))
 
 
+_pairs_option = partial(click.option, multiple=True, callback=_pairs)
 _ARGUMENTS = "pyg_graphzero.arguments"
 
 
@@ -64,11 +65,9 @@ class _Convert(click.Command):
 @click.option("-o", "--out", required=True, type=click.Path(path_type=Path), help="The new store.")
 @click.option("--src", help="Column of source ids: a name or a 0-based position.")
 @click.option("--dst", help="Column of destination ids.")
-@click.option(
+@_pairs_option(
     "--edge-attr",
     "edge_attrs",
-    multiple=True,
-    callback=_pairs,
     metavar="NAME[=SOURCE]",
     help="Edge attribute, any number of times; or several columns: a,b.",
 )
@@ -89,11 +88,9 @@ class _Convert(click.Command):
     metavar="[TYPE=]COLUMN",
     help="Id column of the node table; the first by default.",
 )
-@click.option(
+@_pairs_option(
     "--node-attr",
     "node_attrs",
-    multiple=True,
-    callback=_pairs,
     metavar="NAME[=SOURCE]",
     help="Node attribute, any number of times; TYPE.NAME with --edge-type.",
 )
@@ -131,18 +128,14 @@ class _Convert(click.Command):
 )
 @click.option("--time-attr", help="Sort neighbourhoods by this attribute.")
 @click.option("--feature-dtype", help="dtype of x, such as float16.")
-@click.option(
+@_pairs_option(
     "--dtype",
     "dtypes",
-    multiple=True,
-    callback=_pairs,
     metavar="NAME=DTYPE",
     help="dtype of any attribute.",
 )
-@click.option(
+@_pairs_option(
     "--fill",
-    multiple=True,
-    callback=_pairs,
     metavar="NAME=VALUE",
     help="What empty cells and nulls of an attribute mean, such as -1 or nan.",
 )
@@ -164,13 +157,9 @@ class _Convert(click.Command):
     show_default=True,
     help="Leave faulty rows out, and say how many.",
 )
-@click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
-@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
-@click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
-@quiet
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@writes_store
 def convert(
     source: str,
     out: Path,
@@ -209,8 +198,7 @@ def convert(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InputWarning)  # the summary says it; what to do is below
         summary = run(source, out, **options)
-    if as_json or not is_quiet:
-        click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
+    print_summary(summary, is_quiet, as_json)
     if summary.two_kinds is not None and not is_quiet and not nodes and not options["node_attrs"]:
         given = click.get_current_context().meta[_ARGUMENTS]
         typed = [

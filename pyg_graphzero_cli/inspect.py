@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from pyg_graphzero_cli.options import quiet
+from pyg_graphzero_cli.options import progress_bars, quiet
 
 
 @click.command(short_help="Print what a store holds.")
@@ -24,7 +24,7 @@ def info(store: str, as_json: bool) -> None:
 
 @click.command(short_help="Check every checksum of a store.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option("--progress/--no-progress", default=None, help="Progress bar; on in a terminal.")
+@progress_bars
 @quiet
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON.")
 @click.pass_context

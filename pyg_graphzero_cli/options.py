@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -9,6 +11,33 @@ import click
 quiet = click.option(
     "-q", "--quiet", "is_quiet", is_flag=True, help="Print errors only (and --json)."
 )
+progress_bars = click.option(
+    "--progress/--no-progress", default=None, help="Progress bars; on in a terminal."
+)
+
+
+def writes_store(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that writes a store: what it may take, and what it says."""
+    options = (
+        click.option(
+            "--memory", help="What it may take, such as 4GB; half of what is free by default."
+        ),
+        click.option(
+            "--tmp", type=click.Path(), help="Directory for temporary files; beside the store."
+        ),
+        progress_bars,
+        quiet,
+        click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def print_summary(summary: Any, is_quiet: bool, as_json: bool) -> None:
+    """Says what was done, as the options of :func:`writes_store` want it."""
+    if as_json or not is_quiet:
+        click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
 
 
 def comma_list(kind: click.ParamType[Any]) -> Any:

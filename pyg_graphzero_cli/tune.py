@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import comma_list, quiet
+from pyg_graphzero_cli.options import comma_list, print_summary, writes_store
 
 
 @click.command(short_help="Put the rows that training samples most first.")
@@ -40,12 +40,8 @@ from pyg_graphzero_cli.options import comma_list, quiet
     show_default=True,
     help="How often each seed is sampled from for counting.",
 )
-@click.option("--memory", help="What it may take, such as 4GB; half of what is free by default.")
-@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
 @click.option("--force", is_flag=True, help="Replace OUT if it is a store.")
-@click.option("--progress/--no-progress", default=None, help="Progress bars; on in a terminal.")
-@quiet
-@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@writes_store
 def optimize(
     store: str, num_neighbors: tuple[int, ...], is_quiet: bool, as_json: bool, **options: Any
 ) -> None:
@@ -61,8 +57,7 @@ def optimize(
     from pyg_graphzero.tune.optimize import optimize as run
 
     summary = run(store, num_neighbors=list(num_neighbors), **options)
-    if as_json or not is_quiet:
-        click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
+    print_summary(summary, is_quiet, as_json)
 
 
 @click.command(short_help="Predict what training reads and takes, and say what would help.")

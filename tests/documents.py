@@ -25,7 +25,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from pyg_graphzero.cli import main
+from pyg_graphzero_cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
 

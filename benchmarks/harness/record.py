@@ -51,6 +51,14 @@ def sampling_arguments(
     made.add_argument("--batch-size", type=int, default=batch_size)
 
 
+def step_arguments(made: argparse.ArgumentParser) -> None:
+    """A synthetic graph, batches of it, and a model of which steps are measured."""
+    sampling_arguments(made, 5_000_000, 75_000_000, [15, 10, 5], 1024)
+    made.add_argument("--undirected", action="store_true", help="every edge both ways")
+    made.add_argument("--dim", type=int, default=128, help="of the features")
+    made.add_argument("--hidden", type=int, default=256, help="width of the model")
+
+
 def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> None:
     """What the scripts have in common that run processes under a limit on memory."""
     made.add_argument("--dir", type=Path, required=True, help="where everything is made")

@@ -15,8 +15,8 @@ from graphs import write_store
 from pyg_graphzero.bench.contestants import CONTESTANTS
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS
 from pyg_graphzero.bench.training import MODELS
-from pyg_graphzero.cli import main
 from pyg_graphzero.util.machine import storage
+from pyg_graphzero_cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
 TAKING_PART = [name for name, each in CONTESTANTS.items() if each.missing() is None]

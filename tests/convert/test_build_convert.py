@@ -20,7 +20,6 @@ from store_files import edit_schema
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.cli import main
 from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
 from pyg_graphzero.convert.storage import Storage
 from pyg_graphzero.convert.write import write_plan
@@ -29,6 +28,7 @@ from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
+from pyg_graphzero_cli import main
 
 RNG = np.random.default_rng(0)
 EDGES = RNG.integers(0, 100, (2, 3000))

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.cli import main
 from pyg_graphzero.convert import join
 from pyg_graphzero.store.rows import ArrayRows
+from pyg_graphzero_cli import main
 
 pytestmark = chunks.both
 

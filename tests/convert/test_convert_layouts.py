@@ -21,7 +21,7 @@ from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.cli import main
+from pyg_graphzero_cli import main
 
 Writer = Callable[[Path, Graph], Path]
 

@@ -22,7 +22,7 @@ from convert_support import edges_of, write
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.cli import main
+from pyg_graphzero_cli import main
 
 pytestmark = chunks.both
 

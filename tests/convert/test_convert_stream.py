@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.cli import main
 from pyg_graphzero.convert import blocks, text
 from pyg_graphzero.util.workspace import Workspace
+from pyg_graphzero_cli import main
 
 PATH = [(0, 1), (1, 2), (2, 0)]
 

@@ -16,7 +16,6 @@ from click.testing import CliRunner, Result
 from convert_support import edges_of, write
 
 import pyg_graphzero as gz
-from pyg_graphzero import cli
 from pyg_graphzero_cli import main
 
 
@@ -209,10 +208,6 @@ def test_a_fault_is_called_one(
     assert result.output.startswith(f"error: {name}: {text} ({__file__}, line ")
     assert "in fails). This is a fault of pyg_graphzero" in result.output
     assert run("--traceback", "doctor", tmp_path).exception is error
-
-
-def test_the_package_has_the_command_line_too() -> None:
-    assert cli.main is main
 
 
 def test_as_a_module(edges: Path, tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from store_files import edit_schema
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError, InputError
-from pyg_graphzero.cli import main
 from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.store.verify import verify
 from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero_cli import main
 
 N, WIDTH = 300, 37
 EDGES = np.random.default_rng(0).integers(0, N, (2, 2000))

@@ -23,12 +23,12 @@ from torch_geometric.data import Data
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero import _core
-from pyg_graphzero.cli import main
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.store import column_writer
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.util.documents import write_document
 from pyg_graphzero.util.system import private_rss
+from pyg_graphzero_cli import main
 
 N = 300  # nodes of homogeneous()
 

@@ -23,7 +23,6 @@ from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError, InputError, _core
-from pyg_graphzero.cli import main
 from pyg_graphzero.store.columns import (
     EncodedRows,
     column_rows,
@@ -36,6 +35,7 @@ from pyg_graphzero.store.encoding import ENCODINGS, ColumnEncoder, EncodingLoss
 from pyg_graphzero.store.rows import ArrayRows, StreamRows
 from pyg_graphzero.store.verify import verify
 from pyg_graphzero.store.writer import StoreWriter
+from pyg_graphzero_cli import main
 
 HALVES = ["float16", "bfloat16"]
 

@@ -19,8 +19,8 @@ from store_files import edit_schema
 
 import pyg_graphzero as gz
 from pyg_graphzero import FormatError
-from pyg_graphzero.cli import main
 from pyg_graphzero.util.documents import write_document
+from pyg_graphzero_cli import main
 
 PRECIOUS = b"precious" * 1000
 

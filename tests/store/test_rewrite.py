@@ -23,7 +23,6 @@ from torch_geometric.data import Data
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero import _core
-from pyg_graphzero.cli import main
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.store import rewrite
 from pyg_graphzero.store.columns import write_column
@@ -36,6 +35,7 @@ from pyg_graphzero.store.writer import StoreWriter
 from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM, Workspace
+from pyg_graphzero_cli import main
 
 ORDER = {"seeds": "train_idx", "num_neighbors": [5, 3], "batch_size": 16, "progress": False}
 

@@ -21,7 +21,6 @@ import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.cli import main
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import AccessCounts, profile
@@ -29,6 +28,7 @@ from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import private_rss
+from pyg_graphzero_cli import main
 
 COUNTS = ("nodes", "edges", "rows", "hits", "reads", "read_bytes", "useful_bytes")
 SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
