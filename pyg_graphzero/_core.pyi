@@ -388,6 +388,22 @@ class HgtSampler:
 
     def __init__(self, builder: SamplerBuilder) -> None: ...
 
+class Walker:
+    """Random walks, from destination to source of a CSC."""
+
+    def __init__(self, builder: SamplerBuilder, is_sorted: Sequence[bool]) -> None:
+        """`is_sorted`: of which edge types the neighbours of every node ascend."""
+
+    def walk(self, start: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], steps: Sequence[int], p: float = 1.0, q: float = 1.0, restart: float = 0.0, stay: bool = False, return_slots: bool = False, key: int = 0, max_bytes: int = 0, num_threads: int = 0) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))] | None]:
+        """
+        Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge type of each; `max_bytes`: of neighbours that are read at once.
+        """
+
+def edge_prints(builder: SamplerBuilder, edge_type: int, values: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, num_threads: int = 0) -> tuple[int, int]:
+    """
+    Two numbers that stand for all edges, from source to destination and with these exchanged, with a value of each slot or without.
+    """
+
 class RowTable:
     """Rows to gather from."""
 

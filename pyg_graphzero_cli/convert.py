@@ -127,6 +127,7 @@ class _Convert(click.Command):
     help="Do not keep which edge is which: 4 bytes each, for e_id and edge attributes.",
 )
 @click.option("--time-attr", help="Sort neighbourhoods by this attribute.")
+@click.option("--both-directions", is_flag=True, help="Sort edges by source, too: for walks.")
 @click.option("--feature-dtype", help="dtype of x, such as float16.")
 @_pairs_option(
     "--dtype",

@@ -35,6 +35,7 @@ TINY: dict[str, dict[str, int]] = {
     "loader.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
     "tune.ranking": {"_PIECE": 3},
+    "store.csc": {"_SLAB_EDGES": 30},
     "store.rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
     "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
     "memory.costs": {
@@ -50,6 +51,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "store.adopted": {"_PAGE"},
     "memory.costs": {"MAX_MAPPED", "MAX_WINDOW", "SMALL_ROW"},
     "memory.pager": {"_TRIAL_BYTES"},
+    "memory.paged": {"_LEAST_WALKED", "_MOST_WALKED"},
     "store.csc": {"_MANY"},
     "convert.bipartite": {"_FEW"},
     "convert.estimate": {"_SLAB_BYTES", "_SORTED_RECORD"},

@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "bindings/arrays.h"
+#include "sampling/edge_prints.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
 #include "sampling/neighbor_sums.h"
 #include "sampling/reach.h"
+#include "sampling/walks.h"
 
 namespace gz::python {
 
@@ -56,6 +58,12 @@ const std::int64_t* checked(const Int64s& values, const SampledEdgeType& type, c
                                 std::to_string(type.csc.num_edges));
   }
   return values->data();
+}
+
+// Has a signal end what the engine does on this thread.
+void check_signals() {
+  const nb::gil_scoped_acquire acquired;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
 // Collects edge types before the sampler is built, which is immutable.
@@ -178,6 +186,59 @@ void init_sampling(nb::module_& m) {
             new (self) HgtSampler(builder.num_nodes, builder.edge_types);
           },
           "builder"_a);
+
+  nb::class_<Walker>(m, "Walker", "Random walks, from destination to source of a CSC.")
+      .def(
+          "__init__",
+          [](Walker* self, const SamplerBuilder& builder, std::vector<bool> is_sorted) {
+            new (self) Walker(builder.num_nodes, builder.edge_types, std::move(is_sorted));
+          },
+          "builder"_a, "is_sorted"_a,
+          "`is_sorted`: of which edge types the neighbours of every node ascend.")
+      .def(
+          "walk",
+          [](const Walker& self, const Int64Array& start, std::vector<std::size_t> steps, double p,
+             double q, double restart, bool stay, bool return_slots, std::uint64_t key,
+             std::int64_t max_bytes, int num_threads) {
+            const std::size_t length = steps.size();
+            const WalkRequest request{
+                as_span(start), std::move(steps), p,   q,           restart,
+                stay,           return_slots,     key, num_threads, max_bytes};
+            Walks found;
+            {
+              const nb::gil_scoped_release released;
+              found = self.walk(request, check_signals);
+            }
+            std::optional<Int64Matrix> slots;
+            if (return_slots) {
+              slots = to_array<Int64Matrix>(std::move(found.slots), {start.size(), length});
+            }
+            return std::pair(
+                to_array<Int64Matrix>(std::move(found.nodes), {start.size(), length + 1}),
+                std::move(slots));
+          },
+          nb::arg("start").noconvert(), "steps"_a, "p"_a = 1.0, "q"_a = 1.0, "restart"_a = 0.0,
+          "stay"_a = false, "return_slots"_a = false, "key"_a = 0, "max_bytes"_a = 0,
+          "num_threads"_a = 0,
+          "Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge "
+          "type of each; `max_bytes`: of neighbours that are read at once.");
+  m.def(
+      "edge_prints",
+      [](const SamplerBuilder& builder, std::size_t edge_type, const Int64s& values,
+         int num_threads) {
+        const SampledEdgeType& type = builder.edge_types.at(edge_type);
+        const std::int64_t* const own = checked(values, type, "values");
+        EdgePrints found;
+        {
+          const nb::gil_scoped_release released;
+          found = edge_prints(type.csc, own, num_threads, check_signals);
+        }
+        return std::pair(found.along, found.against);
+      },
+      "builder"_a, "edge_type"_a, nb::arg("values").noconvert().none() = nb::none(),
+      "num_threads"_a = 0,
+      "Two numbers that stand for all edges, from source to destination and with these exchanged, "
+      "with a value of each slot or without.");
 }
 
 }  // namespace gz::python

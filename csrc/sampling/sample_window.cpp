@@ -5,6 +5,8 @@
 #include <functional>
 #include <numeric>
 
+#include "base/chunk_sizes.h"
+
 namespace gz {
 namespace {
 
@@ -116,6 +118,24 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
       if (out.stopped) return out;
       first = last;
     }
+  }
+}
+
+void read_sources(const SourceList& list, std::int64_t max_bytes,
+                  const std::function<void()>& checkpoint) {
+  const auto size = static_cast<std::size_t>(chunk_sizes.walked_slots);
+  std::vector<Wanted> wanted;
+  for (std::size_t first = 0; first < list.slots.size(); first += size) {
+    const auto part = list.slots.subspan(first, std::min(size, list.slots.size() - first));
+    wanted.push_back({0, {list.csc, part, list.sources + first}});
+  }
+  for (std::span<const Wanted> left = wanted; !left.empty(); checkpoint()) {
+    const auto together = left.first(std::min(left.size(), std::size_t{16}));
+    SampleWindow out;
+    out.errors.resize(1);
+    read_sources(together, max_bytes, {}, out);
+    if (out.errors.front()) std::rethrow_exception(out.errors.front());
+    left = left.subspan(together.size());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <coroutine>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <span>
 #include <stop_token>
 #include <utility>
@@ -83,7 +84,13 @@ struct SampleWindow {
 SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
                            std::stop_token stop = {});
 
-// The same for one: raises its error.
+// Fills in the sources of one list, for who has no runs; what is read at once takes about
+// `max_bytes`. `checkpoint` is called between reads and may raise. Raises OsError where a neighbour
+// cannot be read.
+void read_sources(const SourceList& list, std::int64_t max_bytes,
+                  const std::function<void()>& checkpoint);
+
+// sample_window() for one run: raises its error.
 Sample sample_alone(SamplingRun run);
 
 }  // namespace gz

@@ -67,6 +67,7 @@ def convert(
     self_loops: str = "keep",
     edge_ids: bool = True,
     time_attr: str | None = None,
+    both_directions: bool = False,
     feature_dtype: Any = None,
     dtypes: Mapping[str, Any] | None = None,
     fill: Mapping[str, Any] | None = None,
@@ -138,6 +139,8 @@ def convert(
             2³¹ edges). Batches then have no ``e_id``, and there can be no edge attributes.
         time_attr: Sort every neighbourhood by this attribute of the edges or, where they have
             none of that name, of their sources; then temporal sampling by it needs no sorting.
+        both_directions: Write the edges sorted by source, too, for walks along them; an undirected
+            graph needs it for none. See :meth:`Store.create_csr`.
         feature_dtype: Dtype of the node attribute ``x``, such as ``"float16"``.
         dtypes: Attribute → dtype, for any attribute.
         fill: Attribute → what stands for a missing value, such as -1 or NaN: an empty cell, a null,
@@ -211,7 +214,7 @@ def convert(
         plan.expand_undirected()
         storage.check(plan)
         if dry_run:
-            found = estimate(plan, target, space, time_attr)
+            found = estimate(plan, target, space, time_attr, both_directions)
             summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
             summary.two_kinds = plan.two_kinds
         else:
@@ -223,6 +226,7 @@ def convert(
                 progress=bars,
                 workspace=space,
                 time_attr=time_attr,
+                both_directions=both_directions,
             )
     if summary.two_kinds is not None:
         told = next(note for note in plan.notes if "two kinds of nodes" in note)

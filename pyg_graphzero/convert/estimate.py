@@ -22,7 +22,11 @@ _SORTED_RECORD = 4 + 32 + 32
 
 
 def estimate(
-    plan: GraphPlan, out: Path, workspace: Workspace, time_attr: str | None
+    plan: GraphPlan,
+    out: Path,
+    workspace: Workspace,
+    time_attr: str | None,
+    both_directions: bool = False,
 ) -> ConvertEstimate:
     """What :func:`.write.write_plan` would do.
 
@@ -41,7 +45,8 @@ def estimate(
             prod(array.shape) * array.dtype.itemsize + 4096 for array in arrays
         )
     for edge_type in plan.edges:
-        found = _estimate_edges(plan, edge_type, BuildRoom(left, Path()), time_attr)
+        room = BuildRoom(left, Path())
+        found = _estimate_edges(plan, edge_type, room, time_attr, both_directions)
         result.edges[edge_type] = found
         result.output_bytes += found.output_bytes
     scratch = [edge.scratch_bytes for edge in result.edges.values()]
@@ -52,7 +57,11 @@ def estimate(
 
 
 def _estimate_edges(
-    plan: GraphPlan, edge_type: EdgeType, room: BuildRoom, time_attr: str | None
+    plan: GraphPlan,
+    edge_type: EdgeType,
+    room: BuildRoom,
+    time_attr: str | None,
+    both_directions: bool,
 ) -> EdgeEstimate:
     edge = plan.edges[edge_type]
     num_src, num_dst = (plan.nodes[end].num_nodes for end in plan.endpoints(edge_type))
@@ -65,8 +74,13 @@ def _estimate_edges(
     num_edges = records + (num_dst if options.self_loops == "add" else 0)
     rows = [prod(row.shape[1:]) * row.element_size() for row in build.dtypes.values()]
     widths = [4 if num_src <= 1 << 32 else 8, *rows]
+    number = 4 if num_edges <= 1 << 31 else 8
+    again = 0
+    if both_directions:
+        both = 4 if num_dst <= 1 << 32 else 8
+        again = num_edges * (both + number * options.edge_ids) + 8 * (num_src + 1) + 2 * 8192
     if options.edge_ids:
-        widths.append(4 if num_edges <= 1 << 31 else 8)
+        widths.append(number)
     numbers = 8 * num_edges if options.coalesce and options.edge_ids else 0
     per_record = build.record_bytes + _SORTED_RECORD
     sorting = min(records * per_record, torch.get_num_threads() * _SORTED_RECORDS * per_record)
@@ -74,7 +88,7 @@ def _estimate_edges(
     return EdgeEstimate(
         edge.num_edges,
         scratch_bytes=(waiting if spills else 0) + numbers,
-        output_bytes=num_edges * sum(widths) + 8 * (num_dst + 1) + 8192 * len(widths),
+        output_bytes=num_edges * sum(widths) + 8 * (num_dst + 1) + 8192 * len(widths) + again,
         memory=room.memory if spills else waiting + min(room.memory // 2, buffers),
         edge_ids=options.edge_ids,
     )

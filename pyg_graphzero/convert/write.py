@@ -30,6 +30,7 @@ def write_plan(
     progress: Progress,
     workspace: Workspace,
     time_attr: str | None = None,
+    both_directions: bool = False,
 ) -> ConvertSummary:
     """Write the store that ``plan`` describes.
 
@@ -41,6 +42,7 @@ def write_plan(
         progress: Where to show slow steps.
         workspace: Memory and temporary files.
         time_attr: Sort neighbourhoods by this attribute of the edges, or of their sources.
+        both_directions: Write edges sorted by source, too.
 
     Raises:
         FileExistsError: ``out`` exists and ``force`` is not given.
@@ -82,7 +84,7 @@ def write_plan(
             marks[node_type] = _core.NodeMarks(node.num_nodes)
         for edge_type in list(plan.edges):
             summary.edges[edge_type] = _write_edges(
-                plan, edge_type, writer, marks, progress, workspace, time_attr
+                plan, edge_type, writer, marks, progress, workspace, time_attr, both_directions
             )
         for attr, value in plan.graph_attrs.items():
             writer.add_graph_attr(attr, value)
@@ -188,6 +190,7 @@ def _write_edges(
     progress: Progress,
     workspace: Workspace,
     time_attr: str | None,
+    both_directions: bool,
 ) -> EdgeSummary:
     options = csc_options(plan, edge_type, time_attr)
     edge = plan.edges.pop(edge_type)  # let go of the input as soon as it is written
@@ -209,7 +212,9 @@ def _write_edges(
             reading.update,
             show,
         )
-        csc = writer.add_edge_type(edge_type, edge.chunks(), edge.num_edges, options, room)
+        csc = writer.add_edge_type(
+            edge_type, edge.chunks(), edge.num_edges, options, room, both_directions
+        )
     for attr, value in edge.others.items():
         writer.add_graph_attr(attr, value, edge_type)
     stats = csc.stats

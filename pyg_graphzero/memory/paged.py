@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,6 +18,12 @@ from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.disk import READER_BYTES, probe
+from pyg_graphzero.util.system import private_rss
+
+# What of neighbours walks read at once.
+_LEAST_WALKED = 4 << 20
+_MOST_WALKED = 256 << 20
 
 
 class PagedFiles:
@@ -114,3 +120,38 @@ class PagedFiles:
             group_bits_of(row_bytes),
             merge_gap=self.merge_gap,
         )
+
+
+def page_topologies(
+    contents: StoreContents, topologies: Sequence[_core.Topology]
+) -> tuple[dict[str, _core.PagedRows], int]:
+    """Neighbours of a store that walks read, where not all fit into its budget.
+
+    On a walk's way every edge is about as likely as any other: whichever are in memory do.
+
+    Returns:
+        The rows by path of the topology; and how many bytes may be read at once.
+    """
+    sizes = {t.path: t.num_edges * t.index_bytes for t in topologies}
+    tables = sum(8 * t.num_dst for t in topologies)
+    left = contents.memory - private_rss() - tables - READER_BYTES
+    if sum(sizes.values()) <= left:
+        return {}, 0
+    disk = probe(contents.path)
+    window = min(max(left // 4, _LEAST_WALKED), _MOST_WALKED)
+    reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+    # What is read at once, and the walks that want it.
+    share = max(0, left - 3 * window) / max(1, sum(sizes.values()))
+    paged: dict[str, _core.PagedRows] = {}
+    for topology in topologies:
+        bits = group_bits_of(topology.index_bytes)
+        paged[topology.path] = _core.PagedRows(
+            topology.num_edges,
+            [_core.ColumnFile.of_indices(topology)],
+            reader,
+            int(share * (topology.num_edges >> bits)),
+            group_bits=bits,
+            merge_gap=disk.merge_gap,
+        )
+        paged[topology.path].preload()
+    return paged, window

@@ -342,6 +342,26 @@ class Store:
         with self.handle.turn:
             return create_column(self.handle, name, width, node_type, dtype, encoding, resume, note)
 
+    def create_csr(self, edge_type: EdgeType | None = None) -> None:
+        """Writes the edges once more, sorted by source, for walks along them.
+
+        A store has the in-neighbours of every node; walks from source to destination need its
+        out-neighbours. An undirected graph needs none for that. As much disk again as the topology
+        takes, and 4 bytes an edge. The store must be open with ``mode="r+"``.
+
+        Args:
+            edge_type: Of which type; None: of all.
+
+        Raises:
+            ReadOnlyStoreError: The store is open for reading.
+            MissingAttributeError: There is no such edge type.
+            OSError: The disk is full or fails; the store is as it was.
+        """
+        names = self.edge_types if edge_type is None else [edge_type]
+        for name in names:
+            self.contents.edge_type(name)
+        self.handle.edit(lambda editor: editor.create_csr(names))
+
     def drafts(self) -> list[Unpublished]:
         """The columns that were begun and are not published."""
         return unpublished.find(self.path, self.contents.schema)

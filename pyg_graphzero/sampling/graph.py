@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -254,10 +254,13 @@ class EdgePermutation:
         return self
 
 
-def graph_of(data: Any, backward: bool = False) -> SampledGraph:
+def graph_of(
+    data: Any, backward: bool = False, only: Collection[EdgeType | None] | None = None
+) -> SampledGraph:
     """The graph of a store's ``.data()``, or of ``Data``/``HeteroData`` in memory.
 
-    In memory, and to walk backwards, the edges are sorted once; features are not touched.
+    In memory, and to walk backwards, the edges are sorted once; features are not touched. ``only``
+    names the edge types that count.
 
     Raises:
         UnsupportedError: An edge type has no ``edge_index``.
@@ -275,6 +278,8 @@ def graph_of(data: Any, backward: bool = False) -> SampledGraph:
                 "an optimized store are in an order of these nodes"
             )
     for name, store in edge_storages(data).items():
+        if only is not None and name not in only:
+            continue
         edge_index = dict(raw_items(store)).get("edge_index")
         if edge_index is None:
             edge_index = _adjacency(store)

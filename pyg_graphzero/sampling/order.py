@@ -45,18 +45,18 @@ def add_order(
             node_times, edge_times = _times_in(graph, data[0], time_attr)
         else:
             node_times = _node_values(data, time_attr)
-            edge_times = _edge_values(graph, data, time_attr, may_be_node_level=True)
+            edge_times = edge_values(graph, data, time_attr, may_be_node_level=True)
         if bool(node_times) == bool(edge_times):
             found, expected = "both node and edge types", "one of the two"
             if not node_times:
-                found, expected = "no node or edge type", _there(data)
+                found, expected = "no node or edge type", attributes_of(data)
             raise ValueError(f"time_attr={time_attr!r}: found it in {found}, expected {expected}")
         values = [*node_times.values(), *edge_times.values()]
         graph.float_times = any(torch.as_tensor(v).dtype.is_floating_point for v in values)
     if weight_attr is not None:
-        weights = _edge_values(graph, data, weight_attr)
+        weights = edge_values(graph, data, weight_attr)
         if not weights:
-            there = _there(data, of_nodes=False)
+            there = attributes_of(data, of_nodes=False)
             raise ValueError(
                 f"weight_attr={weight_attr!r}: found in no edge type, expected {there}"
             )
@@ -146,7 +146,7 @@ def _is_of_edges(graph: SampledGraph, times: Any, time_attr: str) -> bool:
     return len(times) == counts[1]
 
 
-def _there(data: Any, of_nodes: bool = True) -> str:
+def attributes_of(data: Any, of_nodes: bool = True) -> str:
     """The attributes that there are."""
     if isinstance(data, tuple):
         return "one of its feature store's"
@@ -166,7 +166,7 @@ def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
     return found
 
 
-def _edge_values(
+def edge_values(
     graph: SampledGraph, data: Any, attr: str, may_be_node_level: bool = False
 ) -> dict[EdgeType | None, Tensor]:
     """An edge attribute in CSC order, for the edge types that have it."""

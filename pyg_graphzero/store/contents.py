@@ -113,6 +113,8 @@ class StoreContents:
             draft.join(self.schema)
         self._columns: dict[str, _core.Column] = {}
         self._topologies: dict[EdgeType | None, _core.Topology] = {}
+        self._csr: dict[EdgeType | None, _core.Topology] = {}
+        self._prints: dict[EdgeType | None, tuple[int, int]] = {}
         self._views: dict[str, Tensor] = {}
         self._files: Any = WeakTensorKeyDictionary()  # by view, others' than those above too
         self._told: set[str] = set()
@@ -190,19 +192,28 @@ class StoreContents:
                 self._open_column(column, record.num_nodes, "int32", "int64")
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
-        topology = _core.Topology.open(str(self.path / record.topology))
         src = self.node_type(None if record.name is None else record.name[0]).num_nodes
         dst = self.node_type(None if record.name is None else record.name[2]).num_nodes
+        self._topologies[record.name] = self._open_topology(record.topology, src, dst, record)
+        if record.csr is not None:
+            self._csr[record.name] = self._open_topology(record.csr, dst, src, record)
+        if record.csr_slot is not None:
+            self._open_column(record.csr_slot, record.num_edges, "int32", "int64")
+        for file in record.attrs.values():
+            self._open_column(file, record.num_edges)
+        if record.edge_id is not None:
+            self._open_column(record.edge_id, record.num_edges, "int32", "int64")
+
+    def _open_topology(
+        self, file: str, src: int, dst: int, record: EdgeTypeSchema
+    ) -> _core.Topology:
+        topology = _core.Topology.open(str(self.path / file))
         found = (topology.num_src, topology.num_dst, topology.num_edges)
         if found != (src, dst, record.num_edges):
             raise FormatError.of(
                 topology.path, "num_src, num_dst, num_edges", found, (src, dst, record.num_edges)
             )
-        self._topologies[record.name] = topology
-        for file in record.attrs.values():
-            self._open_column(file, record.num_edges)
-        if record.edge_id is not None:
-            self._open_column(record.edge_id, record.num_edges, "int32", "int64")
+        return topology
 
     def _leave_half(self) -> None:
         """Finds the columns that ``keep_half`` is about."""
@@ -259,6 +270,32 @@ class StoreContents:
         """The opened topology of an edge type."""
         self.edge_type(name)
         return self._topologies[name]
+
+    def csr(self, name: EdgeType | None) -> _core.Topology | None:
+        """The topology of the same edges with both ends exchanged, if the store has one."""
+        self.edge_type(name)
+        return self._csr.get(name)
+
+    def csr_slot(self, name: EdgeType | None) -> Tensor | None:
+        """CSC slots by slot of that (``int32`` or ``int64``), None if identical."""
+        file = self.edge_type(name).csr_slot
+        return None if file is None else self.view(file)
+
+    def edge_prints(self, name: EdgeType | None, values: Tensor | None = None) -> tuple[int, int]:
+        """Two numbers: for the edges as they are, and with both ends exchanged.
+
+        Equal where those edges are. By a pass over the topology. ``values``: what else counts,
+        ``int64`` by slot.
+        """
+        if values is not None or name not in self._prints:
+            topology = self.topology(name)
+            builder = _core.SamplerBuilder([topology.num_src, topology.num_dst])
+            builder.add_file(0, 1, topology)
+            found = _core.edge_prints(builder, 0, values)
+            if values is not None:
+                return found
+            self._prints[name] = found
+        return self._prints[name]
 
     def view(self, file: str) -> Tensor:
         """What is stored in ``file``, as a tensor over the mapped file."""

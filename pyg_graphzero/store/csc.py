@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -14,10 +14,14 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.errors import FormatError
 from pyg_graphzero.store.columns import dtype_name
-from pyg_graphzero.store.rows import describe
+from pyg_graphzero.store.rows import FileRows, describe
 
 _ID_DTYPES = ("int64", "int32", "uint64", "uint32")
+# Edges that are read at a time.
+_SLAB_EDGES = 1 << 18
+_DAMAGED = "; run `graphzero verify` on the store"
 # More edges than anybody has, where nobody knows how many there will be.
 _MANY = 1 << 40
 
@@ -87,6 +91,10 @@ class BuildRoom:
     reading: Callable[[int], object] = lambda count: None
     sorting: Callable[[int, int], object] = lambda done, total: None
     num_threads: int = 0
+
+    def again(self) -> BuildRoom:
+        """The same for edges that were counted and shown before."""
+        return BuildRoom(self.memory, self.directory, num_threads=self.num_threads)
 
 
 @dataclass
@@ -288,3 +296,35 @@ def _ids(value: Any) -> np.ndarray:
     ids = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
     ids = ids.astype(ids.dtype.newbyteorder("="), copy=False)
     return ids if ids.dtype.name in _ID_DTYPES else ids.astype(np.int64)
+
+
+def slot_ranges(topology: _core.Topology) -> Iterator[tuple[range, Tensor, Tensor]]:
+    """The edges of a topology in order, some at a time: their slots, sources and destinations.
+
+    Raises:
+        FormatError: The arrays contradict the counts.
+    """
+    path, num_edges = Path(topology.path), topology.num_edges
+    dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
+    indptr = FileRows(path, topology.indptr_offset, (topology.num_dst + 1,), torch.int64)
+    indices = FileRows(path, topology.indices_offset, (num_edges,), dtype)
+    done = 0
+    for first in range(0, topology.num_dst, _SLAB_EDGES):
+        last = min(first + _SLAB_EDGES, topology.num_dst)
+        bounds = indptr.read(first, last + 1)
+        rises = bool((bounds[1:] >= bounds[:-1]).all())
+        if not rises or int(bounds[0]) != done or int(bounds[-1]) > num_edges:
+            expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"
+            raise FormatError.of(path, "indptr", "something else", expected)
+        for begin in range(done, int(bounds[-1]), _SLAB_EDGES):
+            end = min(begin + _SLAB_EDGES, int(bounds[-1]))
+            counts = bounds.clamp(begin, end).diff()
+            sources = indices.read(begin, end).to(torch.int64)
+            if not 0 <= int(sources.min()) <= int(sources.max()) < topology.num_src:
+                expected = f"0 <= node < {topology.num_src}{_DAMAGED}"
+                raise FormatError.of(path, "indices", "something else", expected)
+            yield range(begin, end), sources, torch.arange(first, last).repeat_interleave(counts)
+        done = int(bounds[-1])
+    if done != num_edges:
+        expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"
+        raise FormatError.of(path, "indptr", f"{done} at its end", expected)

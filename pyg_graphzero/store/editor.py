@@ -118,6 +118,15 @@ class StoreEditor:
         self.store.edge_types[:] = [*kept, record]
         self.commit()
 
+    def create_csr(self, names: Iterable[EdgeType | None]) -> None:
+        """Writes the edges of some types once more, by source."""
+        self._lock.check()
+        for name in names:
+            record = self.store.edge_type(name)
+            assert record is not None  # whoever asks has looked it up
+            self.files.csr(record)
+        self.commit()
+
     def remove_attr(self, record: NodeTypeSchema | EdgeTypeSchema, attr: str) -> None:
         """Removes a column."""
         record = self._own(record)

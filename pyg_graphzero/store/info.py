@@ -75,6 +75,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
                 "topology_bytes": contents.schema.files[t.topology].bytes,
                 "has_edge_id": t.edge_id is not None,
                 "edge_ids": t.edge_ids,
+                "has_csr": t.csr is not None,
                 "attrs": columns(t.attrs),
                 "others": loose(t.others),
             }
@@ -114,7 +115,8 @@ def outline(value: Mapping[str, Any]) -> list[str]:
         name = " → ".join(edge["name"]) if edge["name"] else "edges"
         size = format_bytes(edge["topology_bytes"])
         ids = "" if edge["edge_ids"] else ", no edge ids"
-        lines.append(f"  {name}: {edge['num_edges']:,} edges{ids}, topology {size}")
+        both = ", in both directions" if edge["has_csr"] else ""
+        lines.append(f"  {name}: {edge['num_edges']:,} edges{ids}, topology {size}{both}")
         lines += _columns(edge["attrs"])
         lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
     if value["graph_attrs"]:

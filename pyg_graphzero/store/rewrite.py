@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import FormatError
 from pyg_graphzero.store.columns import (
     DTYPES,
     engine_array,
@@ -29,7 +28,7 @@ from pyg_graphzero.store.columns import (
     row_table,
 )
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk
+from pyg_graphzero.store.csc import BuildRoom, CscOptions, EdgeChunk, slot_ranges
 from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, FileRecord
 from pyg_graphzero.store.writer import StoreWriter, edge_folder, node_folder
@@ -44,7 +43,6 @@ _SLAB_SHARE = 16
 _SLAB_ROWS = 1 << 18
 # Positions of a row within its range, while that is put in order.
 _INDEX_BYTES = 32
-_DAMAGED = "; run `graphzero verify` on the store"
 
 
 @dataclass
@@ -173,6 +171,8 @@ class StoreRewriter(StoreWriter):
             new = self._sorted_edges(name, src, dst)
         new.time_order = old.time_order  # neighbourhoods stay as they are
         new.others = self._copy_loose(folder, old.others)
+        if old.csr is not None:
+            self._files.csr(new, BuildRoom(self._space.left(), self._space.folder))
         self._schema.edge_types.append(new)
 
     def _sorted_edges(
@@ -352,35 +352,3 @@ def _write_all(file: FileIO, part: Tensor, at: int) -> None:
     file.seek(at)
     while len(view):
         view = view[file.write(view) :]
-
-
-def slot_ranges(topology: _core.Topology) -> Iterator[tuple[range, Tensor, Tensor]]:
-    """The edges of a topology in order, some at a time: their slots, sources and destinations.
-
-    Raises:
-        FormatError: The arrays contradict the counts.
-    """
-    path, num_edges = Path(topology.path), topology.num_edges
-    dtype = torch.uint32 if topology.index_bytes == 4 else torch.int64
-    indptr = FileRows(path, topology.indptr_offset, (topology.num_dst + 1,), torch.int64)
-    indices = FileRows(path, topology.indices_offset, (num_edges,), dtype)
-    done = 0
-    for first in range(0, topology.num_dst, _SLAB_ROWS):
-        last = min(first + _SLAB_ROWS, topology.num_dst)
-        bounds = indptr.read(first, last + 1)
-        rises = bool((bounds[1:] >= bounds[:-1]).all())
-        if not rises or int(bounds[0]) != done or int(bounds[-1]) > num_edges:
-            expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"
-            raise FormatError.of(path, "indptr", "something else", expected)
-        for begin in range(done, int(bounds[-1]), _SLAB_ROWS):
-            end = min(begin + _SLAB_ROWS, int(bounds[-1]))
-            counts = bounds.clamp(begin, end).diff()
-            sources = indices.read(begin, end).to(torch.int64)
-            if not 0 <= int(sources.min()) <= int(sources.max()) < topology.num_src:
-                expected = f"0 <= node < {topology.num_src}{_DAMAGED}"
-                raise FormatError.of(path, "indices", "something else", expected)
-            yield range(begin, end), sources, torch.arange(first, last).repeat_interleave(counts)
-        done = int(bounds[-1])
-    if done != num_edges:
-        expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"
-        raise FormatError.of(path, "indptr", f"{done} at its end", expected)

@@ -51,8 +51,10 @@ class EdgeTypeSchema:
 
     ``edge_id`` is a column; None: slots are the ids, or there are none, as ``edge_ids`` says.
     ``time_order`` is the attribute that neighbourhoods are sorted by: of the edges if they have one
-    of that name, else of their sources. None: they are in the order of edge ids. ``others`` are as
-    the ``graph_attrs`` of a store.
+    of that name, else of their sources. None: they are in the order of edge ids. ``csr`` is a
+    topology of the same edges with both ends exchanged, for walks along them, and ``csr_slot`` says
+    in which slot of ``topology`` each edge of it is; None: in the same one. ``others`` are as the
+    ``graph_attrs`` of a store.
     """
 
     name: EdgeType | None
@@ -62,6 +64,8 @@ class EdgeTypeSchema:
     edge_ids: bool = True
     attrs: dict[str, str] = field(default_factory=dict)
     time_order: str | None = None
+    csr: str | None = None
+    csr_slot: str | None = None
     others: dict[str, Any] = field(default_factory=dict)
 
 
@@ -169,6 +173,7 @@ def dump(schema: StoreSchema, path: Path) -> None:
                 **({} if t.edge_ids else {"edge_ids": False}),
                 "attrs": t.attrs,
                 **({} if t.time_order is None else {"time_order": t.time_order}),
+                **({} if t.csr is None else {"csr": t.csr, "csr_slot": t.csr_slot}),
                 **({"others": t.others} if t.others else {}),
             }
             for t in schema.edge_types
@@ -311,6 +316,8 @@ def load(directory: Path) -> StoreSchema:
                 time_order=read.take(entry, "time_order", str, where, optional=True)
                 if "time_order" in entry
                 else None,
+                csr=read.optional_file(entry, "csr", where) if "csr" in entry else None,
+                csr_slot=read.optional_file(entry, "csr_slot", where) if "csr" in entry else None,
                 others=read.loose(entry, "others", where) if "others" in entry else {},
             )
         )
@@ -404,7 +411,8 @@ def named_files(schema: StoreSchema) -> list[str]:
         named += [name for name in columns if name is not None]
     for edge_type in schema.edge_types:
         named += [edge_type.topology, *edge_type.attrs.values()]
-        named += [edge_type.edge_id] if edge_type.edge_id is not None else []
+        optional = (edge_type.edge_id, edge_type.csr, edge_type.csr_slot)
+        named += [name for name in optional if name is not None]
     named += [v["file"] for each in schema.loose for v in each.values() if "file" in v]
     return named
 

@@ -15,7 +15,7 @@ from pyg_graphzero.errors import FormatError, StoreInUseError
 from pyg_graphzero.store import schema, unpublished
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
 from pyg_graphzero.store.columns import look_up, view_column
-from pyg_graphzero.store.schema import NodeTypeSchema, StoreSchema
+from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, StoreSchema
 from pyg_graphzero.util.locks import StoreLock
 
 _BLOCKS_PER_STEP = 64
@@ -107,6 +107,9 @@ def verify(
     for node_type in store.node_types:
         if node_type.order is not None and node_type.rank is not None and report.ok:
             report.bad += _bad_orders(path, node_type)
+    for edge_type in store.edge_types:
+        if edge_type.csr is not None and report.ok:
+            report.bad += _bad_csr(path, edge_type)
     for name, adopted in store.adopted.items():
         report.adopted.append(str(adopted_path(path, adopted)))
         try:
@@ -117,6 +120,24 @@ def verify(
     if progress is not None:
         progress(total, total)
     return report
+
+
+def _bad_csr(path: Path, edge_type: EdgeTypeSchema) -> list[str]:
+    """Whether the edges by source are not those by destination."""
+    assert edge_type.csr is not None
+    prints = []
+    for file in (edge_type.topology, edge_type.csr):
+        try:
+            topology = _core.Topology.open(str(path / file))
+            builder = _core.SamplerBuilder([topology.num_src, topology.num_dst])
+            builder.add_file(0, 1, topology)
+            prints.append(_core.edge_prints(builder, 0))
+        except FormatError as error:
+            return [str(error)]
+    if prints[0] == prints[1][::-1]:
+        return []
+    expected = f"those of {edge_type.topology} with both ends exchanged"
+    return [str(FormatError.of(path / edge_type.csr, "edges", "others", expected))]
 
 
 def _swept(path: Path, store: StoreSchema) -> list[str]:

@@ -30,6 +30,7 @@ from pyg_graphzero.store.csc import (
     CscOptions,
     EdgeChunk,
     build_csc,
+    slot_ranges,
 )
 from pyg_graphzero.store.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.store.rows import ArrayRows, FileRows, Rows
@@ -155,6 +156,24 @@ class FileSet:
             time_order=csc.time_order,
         )
         return record, csc
+
+    def csr(self, record: EdgeTypeSchema, room: BuildRoom | None = None) -> None:
+        """Writes and syncs the edges of a type once more, by source; see ``Store.create_csr``."""
+        room = room or BuildRoom(Workspace(self.directory).room, self.directory)
+        topology = _core.Topology.open(str(self.directory / record.topology))
+        chunks = (EdgeChunk(rows, sources) for _, sources, rows in slot_ranges(topology))
+        names = {"topology": "csr", "edge_id": "csr_slot"}
+        with self._placing(edge_folder(record.name)) as place:
+            csc = build_csc(
+                chunks,
+                topology.num_dst,
+                topology.num_src,
+                lambda name, suffix: place(names[name], suffix),
+                room,
+                record.num_edges,
+            )
+        record.csr = self._record(csc.topology)
+        record.csr_slot = None if csc.edge_id is None else self._record(csc.edge_id)
 
     def sync_folders(self) -> None:
         """Has the names of all files on the device."""
@@ -332,6 +351,7 @@ class StoreWriter:
         num_edges: int | None = None,
         options: CscOptions | None = None,
         room: BuildRoom | None = None,
+        both_directions: bool = False,
     ) -> Csc:
         """Writes the topology and the columns of a stream of edges, sorted by destination.
 
@@ -341,6 +361,7 @@ class StoreWriter:
             num_edges: At least as many as the stream has; None if unknown.
             options: What becomes of the edges.
             room: What sorting may use; by default half of the memory that is free.
+            both_directions: Write them sorted by source, too.
 
         Raises:
             IndexError: Names the first edge whose id is not a node.
@@ -357,6 +378,8 @@ class StoreWriter:
         record, csc = self._files.edges(
             edge_type, chunks, src.num_nodes, dst.num_nodes, num_edges, options, room
         )
+        if both_directions:
+            self._files.csr(record, None if room is None else room.again())
         self._schema.edge_types.append(record)
         return csc
 

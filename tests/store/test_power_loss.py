@@ -68,6 +68,8 @@ with gz.open(path, mode="r+") as store:
     features.remove_tensor(None, "age", None)
     mark("put_edge_index")
     graph.put_edge_index(tuple(data.edge_index[:, :500]), None, "coo", size=(300, 300))
+    mark("create_csr")
+    store.create_csr()
     mark("create_column")
     column = store.create_column("h", 1000, dtype=torch.int64)
     column.write(0, rows(1000)[:100])
@@ -271,7 +273,8 @@ def disks_of(events: list[Event], name: str, folder: Path) -> Iterator[Path]:
 
 
 STEPS = ["convert", "replace", "put_tensor", "put_tensor_again", "remove_tensor", "put_edge_index",
-         "create_column", "replace_rows", "publish", "discard", "infer", "optimize"]  # fmt: skip
+         "create_csr", "create_column", "replace_rows", "publish", "discard", "infer",
+         "optimize"]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
