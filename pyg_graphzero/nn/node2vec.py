@@ -1,0 +1,270 @@
+"""PyG's embeddings by random walks, whose walks are the engine's, over a store or in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Embedding
+from torch.utils.data import DataLoader
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.nn import MetaPath2Vec as StockMetaPath2Vec
+from torch_geometric.nn import Node2Vec as StockNode2Vec
+
+from pyg_graphzero.loader.walks import RandomWalker
+from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.keys import random_key
+
+# Batches that are made while the model computes.
+_AHEAD = 2
+
+Sample = Callable[..., tuple[Tensor, Tensor]]
+
+
+class _WalkLoader(DataLoader[Any]):
+    """Batches of walks, made ahead by a thread; with workers, as PyG has them."""
+
+    def __init__(self, num_nodes: int, sample: Sample, **kwargs: Any) -> None:
+        kwargs.pop("dataset", None)
+        kwargs.pop("collate_fn", None)
+        self._sample, self._random = sample, torch.Generator()
+        self._is_seeded = kwargs.get("generator") is None
+        if self._is_seeded:
+            kwargs["generator"] = torch.Generator()  # the thread leaves torch's own alone
+        super().__init__(range(num_nodes), collate_fn=self._collate, **kwargs)  # type: ignore[arg-type]
+
+    def _collate(self, nodes: list[int]) -> tuple[Tensor, Tensor]:
+        is_worker = torch.utils.data.get_worker_info() is not None
+        return self._sample(nodes, None if is_worker else self._random)
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        self._random.manual_seed(random_key())
+        if self._is_seeded:
+            self.generator.manual_seed(random_key())
+        batches = super().__iter__()
+        if self.num_workers > 0:
+            yield from batches
+            return
+        with ThreadPoolExecutor(1, "walks") as thread:
+            made = deque(thread.submit(next, batches, None) for _ in range(_AHEAD))
+            while (batch := made.popleft().result()) is not None:
+                made.append(thread.submit(next, batches, None))
+                yield batch
+
+
+def _windows(walks: Tensor, size: int) -> Tensor:
+    """Every run of ``size`` nodes of each walk, in PyG's order: ``[n * runs, size]``."""
+    return walks.unfold(1, size, 1).transpose(0, 1).reshape(-1, size)
+
+
+class Node2Vec(StockNode2Vec):
+    """``torch_geometric.nn.Node2Vec`` over a store; it needs neither pyg-lib nor torch-cluster.
+
+    All arguments but the first are PyG's.
+
+    Args:
+        source: A store, its ``.data()``, ``Data`` in memory, or an ``edge_index`` as in PyG.
+        embedding_dim: Size of an embedding.
+        walk_length: Nodes of a walk.
+        context_size: Nodes of a positive sample.
+        walks_per_node: Walks from each node of a batch.
+        p: Of node2vec; see :func:`pyg_graphzero.sampler.random_walk`.
+        q: Likewise.
+        num_negative_samples: Negative samples for each positive one.
+        num_nodes: Of an ``edge_index``; a graph knows.
+        sparse: Whether gradients of the embeddings are sparse.
+        reverse: Walk against edges (PyG has none of it).
+
+    Raises:
+        UnsupportedError: The store has directed edges by destination only.
+        ValueError: ``walk_length`` is below ``context_size``.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> store = gz.open(example_store)
+        >>> model = gz.nn.Node2Vec(store, 8, walk_length=4, context_size=3, reverse=True)
+        >>> for positive, negative in model.loader(batch_size=2):
+        ...     loss = model.loss(positive, negative)
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        embedding_dim: int,
+        walk_length: int,
+        context_size: int,
+        walks_per_node: int = 1,
+        p: float = 1.0,
+        q: float = 1.0,
+        num_negative_samples: int = 1,
+        num_nodes: int | None = None,
+        sparse: bool = False,
+        reverse: bool = False,
+    ) -> None:
+        torch.nn.Module.__init__(self)  # PyG's sorts the edges
+        if walk_length < context_size or context_size < 2:
+            raise ValueError(
+                f"walk_length={walk_length}, context_size={context_size}: expected a context of 2 "
+                "nodes or more, and a walk at least as long"
+            )
+        if isinstance(source, Tensor):
+            source = Data(edge_index=source, num_nodes=num_nodes)
+        self.walker = RandomWalker(source, p, q, reverse=reverse)
+        self.num_nodes = self.walker.num_nodes()
+        if num_nodes not in (None, self.num_nodes):
+            raise ValueError(f"num_nodes: found {num_nodes}, expected {self.num_nodes} or none")
+        self.EPS = 1e-15
+        self.embedding_dim = embedding_dim
+        self.walk_length = walk_length - 1
+        self.context_size = context_size
+        self.walks_per_node = walks_per_node
+        self.p = p
+        self.q = q
+        self.num_negative_samples = num_negative_samples
+        self.embedding = Embedding(self.num_nodes, embedding_dim, sparse=sparse)
+        self.reset_parameters()
+
+    def loader(self, **kwargs: Any) -> DataLoader[Any]:
+        """Batches of positive and negative samples, made ahead.
+
+        Args:
+            **kwargs: Of ``torch.utils.data.DataLoader``.
+        """
+        return _WalkLoader(self.num_nodes, self.sample, **kwargs)
+
+    def pos_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Windows of walks from some nodes, ``int64 [n, context_size]``."""
+        start = batch.repeat(self.walks_per_node)
+        walks = self.walker.walk(start, self.walk_length, on_end="stay", generator=generator)
+        return _windows(walks, self.context_size)
+
+    def neg_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Windows of nodes at random behind them, likewise."""
+        start = batch.repeat(self.walks_per_node * self.num_negative_samples)
+        shape = (start.numel(), self.walk_length)
+        nodes = torch.randint(self.num_nodes, shape, generator=generator)
+        return _windows(torch.cat([start.view(-1, 1), nodes], dim=1), self.context_size)
+
+    def sample(
+        self, batch: Tensor | list[int], generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Positive and negative samples of some nodes."""
+        nodes = torch.as_tensor(batch, dtype=torch.int64)
+        return self.pos_sample(nodes, generator), self.neg_sample(nodes, generator)
+
+
+class MetaPath2Vec(StockMetaPath2Vec):
+    """``torch_geometric.nn.MetaPath2Vec`` over a store.
+
+    All arguments but the first are PyG's.
+
+    Args:
+        source: A store, its ``.data()``, ``HeteroData`` in memory, or an ``edge_index_dict`` as in
+            PyG.
+        embedding_dim: Size of an embedding.
+        metapath: The edge types of the steps.
+        walk_length: Steps of a walk.
+        context_size: Nodes of a positive sample.
+        walks_per_node: Walks from each node of a batch.
+        num_negative_samples: Negative samples for each positive one.
+        num_nodes_dict: Of an ``edge_index_dict``; a graph knows.
+        sparse: Whether gradients of the embeddings are sparse.
+
+    Raises:
+        UnsupportedError: The store has directed edges by destination only.
+        ValueError: The metapath does not fit, or is shorter than the walk and no cycle.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        embedding_dim: int,
+        metapath: Sequence[EdgeType],
+        walk_length: int,
+        context_size: int,
+        walks_per_node: int = 1,
+        num_negative_samples: int = 1,
+        num_nodes_dict: dict[str, int] | None = None,
+        sparse: bool = False,
+    ) -> None:
+        torch.nn.Module.__init__(self)
+        if walk_length + 1 < context_size or context_size < 2:
+            raise ValueError(
+                f"walk_length={walk_length}, context_size={context_size}: expected a context of 2 "
+                "nodes or more, and a walk of at least as many"
+            )
+        if isinstance(source, Mapping):
+            source = _graph_of(source, num_nodes_dict or {})
+        self.walker = RandomWalker(source, metapath=metapath)
+        steps = [metapath[i % len(metapath)] for i in range(walk_length)]
+        if walk_length > len(metapath) and metapath[0][0] != metapath[-1][-1]:
+            raise ValueError(
+                f"walk_length={walk_length}: found a metapath of {len(metapath)} edge types that "
+                "does not end where it begins, expected no more steps than that"
+            )
+        self.embedding_dim = embedding_dim
+        self.metapath = list(metapath)
+        self.walk_length = walk_length
+        self.context_size = context_size
+        self.walks_per_node = walks_per_node
+        self.num_negative_samples = num_negative_samples
+        types = sorted({end for name in metapath for end in name[::2]})
+        self.num_nodes_dict = {name: self.walker.num_nodes(name) for name in types}
+        count = 0
+        self.start: dict[str, int] = {}
+        self.end: dict[str, int] = {}
+        for name in types:
+            self.start[name] = count
+            count += self.num_nodes_dict[name]
+            self.end[name] = count
+        self._types = [metapath[0][0], *(name[2] for name in steps)]
+        self.offset = torch.tensor([self.start[name] for name in self._types])
+        # One more embedding stands for what follows on a walk's end.
+        self.embedding = Embedding(count + 1, embedding_dim, sparse=sparse)
+        self.dummy_idx = count
+        self.reset_parameters()
+
+    def loader(self, **kwargs: Any) -> DataLoader[Any]:
+        """Batches of positive and negative samples, made ahead.
+
+        Args:
+            **kwargs: Of ``torch.utils.data.DataLoader``.
+        """
+        return _WalkLoader(self.num_nodes_dict[self._types[0]], self._sample, **kwargs)
+
+    def _pos_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        start = batch.repeat(self.walks_per_node)
+        walks = self.walker.walk(start, self.walk_length, generator=generator)
+        walks = (walks + self.offset).where(walks >= 0, self.dummy_idx)
+        return _windows(walks, self.context_size)
+
+    def _neg_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        start = batch.repeat(self.walks_per_node * self.num_negative_samples)
+        nodes = [start] + [
+            torch.randint(self.num_nodes_dict[name], (start.numel(),), generator=generator)
+            for name in self._types[1:]
+        ]
+        return _windows(torch.stack(nodes, dim=1) + self.offset, self.context_size)
+
+    def _sample(
+        self, batch: Tensor | list[int], generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor]:
+        nodes = torch.as_tensor(batch, dtype=torch.int64)
+        return self._pos_sample(nodes, generator), self._neg_sample(nodes, generator)
+
+
+def _graph_of(edges: Mapping[EdgeType, Tensor], num_nodes: dict[str, int]) -> HeteroData:
+    """The graph of an ``edge_index_dict``, with as many nodes as its ids say, or more."""
+    data, sizes = HeteroData(), dict(num_nodes)
+    for name, edge_index in edges.items():
+        data[name].edge_index = edge_index
+        for end, ids in zip(name[::2], edge_index, strict=True):
+            if end not in num_nodes:
+                sizes[end] = max(sizes.get(end, 0), int(ids.max()) + 1 if ids.numel() else 0)
+    for end, size in sizes.items():
+        data[end].num_nodes = size
+    return data
