@@ -85,6 +85,8 @@ class Walker:
         for name in stored:
             assert self.graph.contents is not None
             self.graph.edge_ids[name] = self.graph.contents.edge_id(name)
+            if return_edge_ids:
+                self.graph.contents.need_edge_ids(name, "edge ids of walks")
             if not reverse and self.graph.contents.csr(name) is None:
                 self._mirrors[name] = _mirror_of(self.graph.contents, name, return_edge_ids)
         if p != 1 or q != 1:
@@ -179,6 +181,7 @@ class Walker:
         contents = self.graph.contents
         if not self.reverse and self.graph.on_disk(name):
             assert contents is not None
+            contents.need_edge_ids(name, "edge ids of walks")
             if name in self._mirrors:
                 raise _one_way(contents, name, "edge ids of walks along edges")
             own = contents.csr_slot(name)

@@ -171,6 +171,7 @@ class FileSet:
                 lambda name, suffix: place(names[name], suffix),
                 room,
                 record.num_edges,
+                CscOptions(edge_ids=record.edge_ids),
             )
         record.csr = self._record(csc.topology)
         record.csr_slot = None if csc.edge_id is None else self._record(csc.edge_id)
