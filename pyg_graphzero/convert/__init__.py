@@ -30,6 +30,7 @@ from .faults import Faults
 from .files import has_edges, plan_files
 from .frames import is_frame
 from .graphs import graph_spec
+from .graphzero import GRAPH, weights_of
 from .options import Dtypes, Selection, edge_options
 from .paths import is_paths
 from .plan import EdgeOptions, GraphPlan
@@ -92,6 +93,7 @@ def convert(
     * a file of arrays (``edges.npy``, ``graph.npz``, ``graph.npz:row,col``, ``.pt``,
       ``.safetensors``, raw ``edges.bin:int64[2]``), or an array or tensor ``[2, E]`` or ``[E, 2]``,
       or a pair of them,
+    * a graph of GraphZero 0.2 (``.gl``; its features, ``.gd``, are a source of an attribute),
     * several such files: a directory, a pattern or a list,
     * the directory of a dataset: OGB, MAG240M, IGB, GraphBolt or PyG's,
     * a PyG ``Data`` or ``HeteroData``, a dataset of one, or a ``.pt`` file with one,
@@ -290,6 +292,8 @@ def _plan(
             "a path, Data, HeteroData, a dataset, array, table, sparse matrix, graph of NetworkX "
             "or DGL, dict or iterator of chunks",
         )
+    if isinstance(source, str | os.PathLike) and Path(source).suffix == GRAPH:
+        flat["edge_attrs"] = flat["edge_attrs"] or weights_of(inputs.file(source))
     spec = flat_spec(source, flat)
     if is_paths(source):
         files = inputs.reference(source, flat["format"]).files

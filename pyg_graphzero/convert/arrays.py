@@ -28,6 +28,7 @@ from pyg_graphzero.store.rows import (
 
 from ..errors import InputError
 from .frames import is_series
+from .graphzero import FEATURES, GRAPH, open_features, open_graph
 from .ids import IdColumn
 from .npz import open_npy, open_npz
 from .options import as_tensor
@@ -44,6 +45,7 @@ _KINDS = {".npy": "npy", ".npz": "npz", ".pt": "pt", ".pth": "pt", ".safetensors
 _KINDS |= {".bin": "bin", ".raw": "bin"}
 _KINDS |= dict.fromkeys(TEXT_SUFFIXES, "text") | dict.fromkeys(TABLE_SUFFIXES, "table")
 _KINDS |= {suffix: suffix[1:] for suffix in LIST_SUFFIXES}
+_KINDS |= dict.fromkeys((GRAPH, FEATURES), "graphzero")
 SUFFIXES = tuple(_KINDS)
 # What files may be said to be, whatever they are called.
 FORMATS = {"text": "text", "parquet": "table", "arrow": "table", "mtx": "mtx", "adjlist": "adjlist"}
@@ -254,6 +256,10 @@ def load_all(path: Path, spool: Spool) -> Table | Mapping[str, Callable[[], Tabl
         return open_npz(path, spool)
     if path.suffix == ".safetensors":
         return open_safetensors(path)
+    if path.suffix == GRAPH:
+        return open_graph(path)
+    if path.suffix == FEATURES:
+        return open_features(path)
     value = load_torch(path, f"a {path.suffix} file of arrays")
     if isinstance(value, Mapping):
         return in_memory(value, str(path), path)

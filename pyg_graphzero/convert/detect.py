@@ -112,4 +112,5 @@ _NAMES = {
     ".feather": "Feather",
     ".mtx": "MatrixMarket",
     ".adjlist": "adjacency list",
+    ".gl": "GraphZero graph",
 }

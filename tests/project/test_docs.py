@@ -54,6 +54,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "docs/convert.md": nothing,
     "docs/errors.md": nothing,
     "docs/format.md": nothing,
+    "docs/from-graphzero.md": nothing,
     "docs/index.md": nothing,
     "docs/inference.md": my_graph,
     "docs/internals.md": nothing,
