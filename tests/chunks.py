@@ -58,6 +58,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "convert.lists": {"_HEAD_BYTES"},
     "convert.dialect": {"MAX_ROW_BYTES", "_HEADER_BYTES", "_SAMPLE_BYTES"},
     "convert.ids": {"_BITS_PER_ID", "_DENSE_FREE"},
+    "convert.graphzero": {"_ALIGNMENT"},
     "convert.igb": {"_WIDTH"},
     "convert.tables": {"_BUFFER_BYTES"},
     "convert.tensors": {"_MAX_HEADER"},

@@ -121,6 +121,10 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         f"{GRAPH} --batches 3 --windows 2",
         ["cache", "measurements/reads_per_batch", "measurements/useful_bytes_per_batch"],
     ),
+    "walks": (
+        "--nodes 3000 --edges 30000 --batch-size 100 --walk-length 5 --rounds 6",
+        ["steps_per_second/uniform: ours, store/median", "settings/threads"],
+    ),
 }  # fmt: skip
 
 

@@ -1,0 +1,137 @@
+"""Random walks: steps a second, beside pyg-lib and GraphZero 0.2.
+
+    python benchmarks/walks.py --graphzero-path SITE_PACKAGES
+
+The graph is that of ``graphzero bench`` with every edge both ways, so that no walk ends. This
+package walks over it in memory and over a store in the page cache; pyg-lib, where it is installed,
+over the same CSR (it has no p and q); GraphZero 0.2, where it is told where to find it, over its
+own file of the same edges, in a process of its own. They take turns, ``--threads`` each.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+import pyg_graphzero as gz
+from harness.record import in_turns, parser, record, sampling_arguments, write
+from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.util.machine import machine
+
+# Walks when a line comes, and answers when it is done.
+_GRAPHZERO = """
+import sys, graphzero, numpy
+graph = graphzero.Graph(sys.argv[1])
+start = numpy.fromfile(sys.argv[2], numpy.int64).tolist()
+length, p, q = int(sys.argv[3]), float(sys.argv[4]), float(sys.argv[5])
+for line in sys.stdin:
+    if p == q == 1:
+        graph.batch_random_walk_uniform(start, length)
+    else:
+        graph.batch_random_walk(start, length, p, q)
+    print("done", flush=True)
+"""
+
+
+def write_graphzero(path: Path, rowptr: Tensor, col: Tensor) -> None:
+    """The CSR as a file of GraphZero 0.2."""
+    sizes = 8 * rowptr.numel(), 8 * col.numel()
+    at = 64 + -(-sizes[0] // 64) * 64
+    header = struct.pack("<8s7Q", b"graphlit", *sizes, 64, at, rowptr.numel() - 1, col.numel(), 0)
+    with path.open("wb") as file:
+        file.write(header)
+        file.write(rowptr.numpy().tobytes())
+        file.write(bytes(at - file.tell()))
+        file.write(col.numpy().tobytes())
+
+
+class GraphZero:
+    """Its walks, in a process that waits between them."""
+
+    def __init__(self, site: str, arguments: list[Any], threads: int) -> None:
+        command = [sys.executable, "-c", _GRAPHZERO, *map(str, arguments)]
+        environment = os.environ | {"PYTHONPATH": site, "OMP_NUM_THREADS": str(threads)}
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def __call__(self) -> None:
+        """Walks once."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        if not self.process.stdout.readline():
+            raise SystemExit("GraphZero ended: is it below --graphzero-path, for this Python?")
+
+    def close(self) -> None:
+        """Ends the process."""
+        self.process.communicate()
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs the comparison."""
+    made = parser("walks", __doc__)
+    sampling_arguments(made, 1_000_000, 10_000_000, [], 100_000)
+    made.add_argument("--walk-length", type=int, default=20, help="steps")
+    made.add_argument("--threads", type=int, default=1)
+    made.add_argument("--rounds", type=int, default=5)
+    made.add_argument("--graphzero-path", help="where GraphZero 0.2 is installed")
+    args = made.parse_args(argv)
+    torch.set_num_threads(args.threads)
+
+    edge_index = power_law(args.nodes, args.edges, 0).edge_index
+    edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    start = torch.randperm(args.nodes)[: args.batch_size]
+    length = args.walk_length
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)
+        gz.convert(edge_index, path / "store", num_nodes=args.nodes, both_directions=True,
+                   progress=False)  # fmt: skip
+        store = gz.open(path / "store")
+        rowptr, col, _ = store.graph_store.csr()
+        write_graphzero(path / "graph.gl", rowptr, col)
+        start.numpy().tofile(path / "start")
+        data = Data(edge_index=edge_index, num_nodes=args.nodes)
+        works: dict[str, Callable[[], Any]] = {}
+        others = []
+        for p, q in ((1.0, 1.0), (0.5, 2.0)):
+            kind = "uniform" if p == q == 1 else f"p={p}, q={q}"
+            for name, source in (("in memory", data), ("store", store)):
+                walker = gz.sampler.RandomWalker(source, p, q)
+                works[f"{kind}: ours, {name}"] = lambda w=walker: w.walk(start, length)
+            if p == q == 1 and hasattr(torch.ops.pyg, "random_walk"):
+                walk = torch.ops.pyg.random_walk
+                works[f"{kind}: pyg-lib"] = lambda w=walk: w(rowptr, col, start, length, 1.0, 1.0)
+            if args.graphzero_path:
+                arguments = [path / "graph.gl", path / "start", length + 1, p, q]
+                others.append(GraphZero(args.graphzero_path, arguments, args.threads))
+                works[f"{kind}: GraphZero 0.2"] = others[-1]
+        try:
+            runs = in_turns(works, args.rounds)
+        finally:
+            for other in others:
+                other.close()
+        store.close()
+    steps = start.numel() * length
+    rates = {name: [steps / each["seconds"] for each in found] for name, found in runs.items()}
+    print(f"{machine()}")
+    print(f"{'':28} {'M steps/s a thread':>20}")
+    for name, rate in rates.items():
+        print(f"{name:28} {statistics.median(rate) / args.threads / 1e6:20.2f}")
+    write(args.json, record(args, argv, steps_per_second=rates))
+
+
+if __name__ == "__main__":
+    main()
