@@ -47,6 +47,7 @@ struct ChunkSizes {
   std::uint64_t run_bytes = 64 << 20;   // at most, and whatever the memory
   std::uint64_t slab_bytes = 32 << 20;  // more would only be slower to cancel
   std::uint64_t segment_bytes = 16 << 10;
+  std::uint64_t part_bytes = 64 << 10;  // of a run in one of its files, or there are fewer files
   std::uint64_t bucket_records = 32 << 10;  // no fewer, or a bucket is not worth it
   std::int64_t slice_edges = 16 << 10;      // below, a thread is not worth it
   std::uint64_t csc_numbers = 8192;         // converted together

@@ -91,6 +91,7 @@ nb::dict to_dict(const CscStatistics& found) {
   dict["ids_are_slots"] = found.ids_are_slots;
   dict["degree_quantiles"] = found.degree_quantiles;
   dict["scratch_bytes"] = found.scratch_bytes;
+  dict["scratch_peak"] = found.scratch_peak;
   return dict;
 }
 

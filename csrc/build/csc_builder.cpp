@@ -51,7 +51,7 @@ CscBuilder::CscBuilder(CscOptions options, const BuildRoom& room,
               options_.columns),
       numbering_(options_),
       times_(layout_, options_),
-      plan_{options_, layout_, numbering_, times_},
+      plan_{options_, layout_, numbering_, times_, {}},
       threads_(num_threads(room.threads)),
       src_marks_(std::move(src_marks)),
       dst_marks_(std::move(dst_marks)) {
@@ -70,25 +70,33 @@ CscBuilder::CscBuilder(CscOptions options, const BuildRoom& room,
   sort_bytes_ = share / threads;
   slab_bytes_ = std::min(share, chunk_sizes.slab_bytes);
   rank_bytes_ = room.memory / 2;
-  const std::uint64_t record =
-      std::max(NeighborhoodSorter::bytes_per_record(plan_), Slab::edge_bytes(layout_, 8) + 8);
+  const std::uint64_t record = std::max(NeighborhoodSorter::bytes_per_record(plan_),
+                                        Slab::edge_bytes(layout_, 8, options_) + 8);
   hub_records_ = std::max<std::uint64_t>(std::min(share, chunk_sizes.slab_bytes) / record, 16);
   for (int t = 0; t < threads_; ++t)
     sorters_.push_back(std::make_unique<NeighborhoodSorter>(plan_));
-  if (options_.num_dst > 0) runs_ = std::make_unique<Runs>(make_runs(0, options_.num_dst - 1));
+  if (options_.num_dst > 0) {
+    const KeyRange range = make_range(0, options_.num_dst - 1);
+    plan_.packed = PackedEdges::of(options_, range.shift);
+    runs_ = std::make_unique<Runs>(space_, range, plan_.waiting_bytes());
+  }
 }
 
-Runs CscBuilder::make_runs(std::uint64_t lo, std::uint64_t hi) {
+KeyRange CscBuilder::make_range(std::uint64_t lo, std::uint64_t hi) const {
   std::uint64_t buckets =
       std::clamp<std::uint64_t>(space_.run_bytes / space_.segment_bytes, 2, kMaxBuckets);
   buckets = std::min(
       buckets, std::max<std::uint64_t>(max_records(options_) / chunk_sizes.bucket_records, 16));
-  return {space_, KeyRange(lo, hi, buckets), layout_.size()};
+  return {lo, hi, buckets};
+}
+
+Runs CscBuilder::make_runs(std::uint64_t lo, std::uint64_t hi) {
+  return {space_, make_range(lo, hi), layout_.size()};
 }
 
 void CscBuilder::append(const EdgeSlab& slab) {
   const auto step =
-      static_cast<std::int64_t>(space_.run_bytes / layout_.size() / (options_.undirected ? 2 : 1));
+      static_cast<std::int64_t>(space_.run_bytes / record_bytes() / (options_.undirected ? 2 : 1));
   for (std::int64_t begin = slab.begin; begin < slab.end; begin += step) {
     EdgeSlab part = slab;
     part.begin = begin;
@@ -100,14 +108,13 @@ void CscBuilder::append(const EdgeSlab& slab) {
     }
     const auto slices = static_cast<int>(
         std::clamp<std::int64_t>(size / chunk_sizes.slice_edges, 1, std::int64_t{threads_}));
-    EdgeSource source(options_, layout_, numbering_, times_, src_marks_.get(), part, counts_,
-                      slices);
+    EdgeSource source(plan_, src_marks_.get(), part, counts_, slices);
     if (runs_ == nullptr) {  // no destination can be right
       std::uint64_t key;
       source.keys(0, 0, 1, &key);
       source.counted();
     }
-    partition(source, slices, layout_.size(), *runs_);
+    partition(source, slices, runs_->record_bytes(), *runs_);
     counts_.input += static_cast<std::uint64_t>(size);
   }
 }
@@ -117,7 +124,7 @@ CscStatistics CscBuilder::finish(const CscPaths& paths, const Checkpoint& checkp
   CscFiles files(options_, layout_, numbering_, paths, counts_.edges, counts_.reverses, space_,
                  dst_marks_.get());
   {
-    Slab slab(layout_, files.index_bytes(), options_.columns.size());
+    Slab slab(layout_, files.index_bytes(), options_);
     if (runs_) write_destinations(*runs_, files, slab);
     runs_.reset();
   }
@@ -133,6 +140,7 @@ CscStatistics CscBuilder::finish(const CscPaths& paths, const Checkpoint& checkp
     found.degree_quantiles.push_back(files.degrees().quantile(share));
   }
   found.scratch_bytes = space_.written;
+  found.scratch_peak = space_.peak;
   return found;
 }
 
@@ -148,10 +156,10 @@ bool CscBuilder::fits(const Runs& runs, const DestinationRange& range) const noe
   return n * NeighborhoodSorter::bytes_per_record(plan_) +
                  num_dst * NeighborhoodSorter::bytes_per_destination(plan_) <=
              sort_bytes_ &&
-         edges * Slab::edge_bytes(layout_, 8) + num_dst * 8 <= slab_bytes_;
+         edges * Slab::edge_bytes(layout_, 8, options_) + num_dst * 8 <= slab_bytes_;
 }
 
-void CscBuilder::write_destinations(const Runs& runs, CscFiles& files, Slab& slab) {
+void CscBuilder::write_destinations(Runs& runs, CscFiles& files, Slab& slab) {
   const bool loops = options_.self_loops == SelfLoops::kAdd;
   std::vector<DestinationRange> batch;
   std::uint64_t bytes = 0;
@@ -161,17 +169,22 @@ void CscBuilder::write_destinations(const Runs& runs, CscFiles& files, Slab& sla
     if (!fits(runs, range)) {
       write_batch(runs, batch, files, slab);
       bytes = 0;
-      if (range.num_dst() == 1) {
-        write_hub(runs, range, files, slab);
-      } else {
-        const Runs finer =
-            split(runs, bucket, &CscBuilder::dst_of, range.first_dst, range.last_dst);
+      if (range.num_dst() > 1) {
+        Runs finer = split(runs, bucket, &CscBuilder::dst_of, range.first_dst, range.last_dst);
+        runs.done_with(bucket + 1);
         write_destinations(finer, files, slab);
+      } else if (plan_.packed) {
+        const Runs records = unpacked(runs, range);
+        runs.done_with(bucket + 1);
+        write_hub(records, {0, range.first_dst, range.last_dst}, files, slab);
+      } else {
+        write_hub(runs, range, files, slab);
+        runs.done_with(bucket + 1);
       }
       continue;
     }
     const std::uint64_t edges = runs.num_records(bucket) + (loops ? range.num_dst() : 0);
-    const std::uint64_t more = edges * Slab::edge_bytes(layout_, 8) + range.num_dst() * 8;
+    const std::uint64_t more = edges * Slab::edge_bytes(layout_, 8, options_) + range.num_dst() * 8;
     if (bytes + more > slab_bytes_) {
       write_batch(runs, batch, files, slab);
       bytes = 0;
@@ -182,8 +195,8 @@ void CscBuilder::write_destinations(const Runs& runs, CscFiles& files, Slab& sla
   write_batch(runs, batch, files, slab);
 }
 
-void CscBuilder::write_batch(const Runs& runs, std::vector<DestinationRange>& ranges,
-                             CscFiles& files, Slab& slab) {
+void CscBuilder::write_batch(Runs& runs, std::vector<DestinationRange>& ranges, CscFiles& files,
+                             Slab& slab) {
   if (ranges.empty()) return;
   const bool loops = options_.self_loops == SelfLoops::kAdd;
   const std::uint64_t first_dst = ranges.front().first_dst;
@@ -210,6 +223,7 @@ void CscBuilder::write_batch(const Runs& runs, std::vector<DestinationRange>& ra
       slab.parts[i] = {at[i], sorter.sort(runs, ranges[i], at[i], degrees_at, &slab)};
     }
   });
+  runs.done_with(last_bucket + 1);
   files.write(slab, threads_);
   ranges.clear();
   advance(records);
@@ -218,37 +232,45 @@ void CscBuilder::write_batch(const Runs& runs, std::vector<DestinationRange>& ra
 // Records that lie one after another, as a source for partition().
 class CscBuilder::RecordBlock final : public RecordSource {
  public:
-  RecordBlock(const CscBuilder& builder, Key key, const Byte* records, std::uint64_t count)
-      : builder_(builder), key_(key), records_(records), count_(count) {}
+  RecordBlock(const CscBuilder& builder, Key key, const Byte* records, std::uint64_t count,
+              const Runs& runs)
+      : builder_(builder),
+        key_(key),
+        least_(runs.range().lo),
+        records_(records),
+        record_bytes_(runs.record_bytes()),
+        count_(count) {}
   std::int64_t num_items() const override { return static_cast<std::int64_t>(count_); }
   std::int64_t keys(int, std::int64_t begin, std::int64_t end, std::uint64_t* keys) override {
-    for (std::int64_t i = begin; i < end; ++i) *keys++ = (builder_.*key_)(at(i));
+    for (std::int64_t i = begin; i < end; ++i) *keys++ = (builder_.*key_)(at(i), least_);
     return end - begin;
   }
   const Byte* records(int, std::int64_t begin, std::int64_t, Byte*) override { return at(begin); }
 
  private:
-  const Byte* at(std::int64_t i) const noexcept { return records_ + i * builder_.layout_.size(); }
+  const Byte* at(std::int64_t i) const noexcept { return records_ + i * record_bytes_; }
 
   const CscBuilder& builder_;
   Key key_;
+  std::uint64_t least_;
   const Byte* records_;
+  std::int64_t record_bytes_;
   std::uint64_t count_;
 };
 
 void CscBuilder::add_block(const Byte* records, std::uint64_t count, Key key, Runs* runs) {
-  RecordBlock source(*this, key, records, count);
+  RecordBlock source(*this, key, records, count, *runs);
   const auto slices =
       std::clamp<std::uint64_t>(count / static_cast<std::uint64_t>(chunk_sizes.slice_edges), 1,
                                 static_cast<std::uint64_t>(threads_));
-  partition(source, static_cast<int>(slices), layout_.size(), *runs);
+  partition(source, static_cast<int>(slices), runs->record_bytes(), *runs);
 }
 
 template <class Body>
 void CscBuilder::each_block(const Runs& runs, std::uint64_t bucket, std::uint64_t max_records,
                             const Body& body) {
   const std::uint64_t size = std::min(max_records, runs.num_records(bucket));
-  Buffer<Byte> block(static_cast<std::int64_t>(size * layout_.size()));
+  Buffer<Byte> block(static_cast<std::int64_t>(size * runs.record_bytes()) + PackedEdges::kSlack);
   Runs::Reader reader(runs, bucket);
   while (const std::uint64_t n = reader.next(block.data(), size)) {
     body(block.data(), n);
@@ -261,7 +283,7 @@ Runs CscBuilder::split(const Runs& runs, std::uint64_t bucket, Key key) {
   each_block(runs, bucket, space_.run_bytes / layout_.size(),
              [&](const Byte* records, std::uint64_t count) {
                for (std::uint64_t i = 0; i < count; ++i) {
-                 const std::uint64_t value = (this->*key)(records + i * layout_.size());
+                 const std::uint64_t value = (this->*key)(records + i * layout_.size(), 0);
                  lo = std::min(lo, value);
                  hi = std::max(hi, value);
                }
@@ -271,19 +293,35 @@ Runs CscBuilder::split(const Runs& runs, std::uint64_t bucket, Key key) {
 
 Runs CscBuilder::split(const Runs& runs, std::uint64_t bucket, Key key, std::uint64_t lo,
                        std::uint64_t hi) {
-  Runs finer = make_runs(lo, hi);
+  Runs finer(space_, make_range(lo, hi), runs.record_bytes());
   each_block(
       runs, bucket, space_.run_bytes / layout_.size(),
       [&](const Byte* records, std::uint64_t count) { add_block(records, count, key, &finer); });
   return finer;
 }
 
+Runs CscBuilder::unpacked(const Runs& runs, const DestinationRange& range) {
+  Runs records = make_runs(0, 0);
+  Unpacker unpack(*plan_.packed, layout_, numbering_, range.first_dst);
+  Buffer<Byte> block;
+  each_block(runs, range.bucket, space_.run_bytes / layout_.size(),
+             [&](const Byte* edges, std::uint64_t count) {
+               block.resize(static_cast<std::int64_t>(count * layout_.size()));
+               unpack(edges, count, block.data());
+               records.add(std::move(block), {0, static_cast<std::uint32_t>(count)});
+               block = records.make_records(0);
+             });
+  return records;
+}
+
 template <class Body>
-void CscBuilder::each_sources(const Runs& by_source, const Body& body) {
+void CscBuilder::each_sources(Runs& by_source, const Body& body) {
   for (std::uint64_t bucket = 0; bucket < by_source.range().num_buckets(); ++bucket) {
     const std::uint64_t total = by_source.num_records(bucket);
     if (total > hub_records_ && by_source.range().shift > 0) {
-      each_sources(split(by_source, bucket, &CscBuilder::src_of), body);
+      Runs finer = split(by_source, bucket, &CscBuilder::src_of);
+      by_source.done_with(bucket + 1);
+      each_sources(finer, body);
       continue;
     }
     std::uint64_t done = 0;
@@ -292,6 +330,7 @@ void CscBuilder::each_sources(const Runs& by_source, const Body& body) {
       done += count;
       body(records, count, is_first, done == total);
     });
+    by_source.done_with(bucket + 1);
   }
 }
 
@@ -304,7 +343,7 @@ void CscBuilder::write_hub(const Runs& runs, const DestinationRange& range, CscF
   // Merging leaves edges by source, and reverses lie between the edges of the input.
   if (options_.coalesce || options_.undirected) keys.push_back(&CscBuilder::number_of);
 
-  const Runs by_source = split(runs, range.bucket, &CscBuilder::src_of);
+  Runs by_source = split(runs, range.bucket, &CscBuilder::src_of);
   Runs merged = keys.empty() || keys[0] == &CscBuilder::time_of
                     ? make_runs(0, ~0ULL)
                     : make_runs(0, numbering_.end() - 1);
@@ -367,18 +406,17 @@ void CscBuilder::write_hub(const Runs& runs, const DestinationRange& range, CscF
   advance(runs.num_records(range.bucket));
 }
 
-void CscBuilder::write_ordered(const Runs& runs, const std::vector<Key>& keys, std::size_t level,
+void CscBuilder::write_ordered(Runs& runs, const std::vector<Key>& keys, std::size_t level,
                                CscFiles& files, Slab& slab) {
   const std::uint32_t size = layout_.size();
   std::vector<const Byte*> order;
   for (std::uint64_t bucket = 0; bucket < runs.range().num_buckets(); ++bucket) {
     const bool fits = runs.num_records(bucket) <= hub_records_;
-    if (!fits && runs.range().shift > 0) {
-      write_ordered(split(runs, bucket, keys[level]), keys, level, files, slab);
-      continue;
-    }
-    if (!fits && level + 1 < keys.size()) {
-      write_ordered(split(runs, bucket, keys[level + 1]), keys, level + 1, files, slab);
+    if (!fits && (runs.range().shift > 0 || level + 1 < keys.size())) {
+      const std::size_t next = runs.range().shift > 0 ? level : level + 1;
+      Runs finer = split(runs, bucket, keys[next]);
+      runs.done_with(bucket + 1);
+      write_ordered(finer, keys, next, files, slab);
       continue;
     }
     each_block(runs, bucket, hub_records_, [&](const Byte* records, std::uint64_t count) {
@@ -386,13 +424,14 @@ void CscBuilder::write_ordered(const Runs& runs, const std::vector<Key>& keys, s
       for (std::uint64_t i = 0; i < count; ++i) order.push_back(records + i * size);
       std::stable_sort(order.begin(), order.end(), [&](const Byte* a, const Byte* b) {
         for (std::size_t k = level; k < keys.size(); ++k) {
-          const std::uint64_t left = (this->*keys[k])(a), right = (this->*keys[k])(b);
+          const std::uint64_t left = (this->*keys[k])(a, 0), right = (this->*keys[k])(b, 0);
           if (left != right) return left < right;
         }
         return false;
       });
       write_block(order, files, slab);
     });
+    runs.done_with(bucket + 1);
   }
 }
 

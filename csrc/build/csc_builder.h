@@ -1,7 +1,7 @@
 // Edges in any order to the CSC files of a store, in as much memory as is given.
 //
 // Edges are split into buckets of destinations as they come in; buckets that do not fit into memory
-// wait in a scratch file. Then bucket after bucket is sorted in memory and written. A bucket that
+// wait in scratch files. Then bucket after bucket is sorted in memory and written. A bucket that
 // is too large is split further, and the edges of a single node that are too many are sorted by
 // what orders them within its neighbourhood in the same way.
 #pragma once
@@ -31,7 +31,8 @@ struct CscStatistics {
   std::uint64_t num_edges = 0;
   bool ids_are_slots = false;
   std::vector<std::uint64_t> degree_quantiles;
-  std::uint64_t scratch_bytes = 0;
+  std::uint64_t scratch_bytes = 0;  // written to scratch files
+  std::uint64_t scratch_peak = 0;   // the most that lay in them
 };
 
 class CscBuilder {
@@ -47,7 +48,7 @@ class CscBuilder {
 
   const CscOptions& options() const noexcept { return options_; }
   // What one edge takes while it waits, and how much of that may wait in memory.
-  std::uint64_t record_bytes() const noexcept { return layout_.size(); }
+  std::uint64_t record_bytes() const noexcept { return plan_.waiting_bytes(); }
   std::uint64_t keep_bytes() const noexcept { return space_.keep_bytes; }
   // Raises std::out_of_range naming the first edge whose id is no node, counted over all slabs;
   // std::invalid_argument if there are more edges than were declared. Nothing may follow an error.
@@ -57,19 +58,24 @@ class CscBuilder {
 
  private:
   // All destinations of `runs`, in order.
-  void write_destinations(const Runs& runs, CscFiles& files, Slab& slab);
+  void write_destinations(Runs& runs, CscFiles& files, Slab& slab);
   bool fits(const Runs& runs, const DestinationRange& range) const noexcept;
-  void write_batch(const Runs& runs, std::vector<DestinationRange>& ranges, CscFiles& files,
-                   Slab& slab);
+  void write_batch(Runs& runs, std::vector<DestinationRange>& ranges, CscFiles& files, Slab& slab);
   void advance(std::uint64_t records);
 
-  using Key = std::uint64_t (CscBuilder::*)(const Byte*) const;
-  std::uint64_t dst_of(const Byte* record) const { return layout_.dst(record); }
-  std::uint64_t src_of(const Byte* record) const { return layout_.src(record); }
-  std::uint64_t number_of(const Byte* record) const { return layout_.number(record); }
-  std::uint64_t time_of(const Byte* record) const { return times_(record); }
+  // Of a record; but that of a waiting edge, of which it is known what it is at least.
+  using Key = std::uint64_t (CscBuilder::*)(const Byte*, std::uint64_t) const;
+  std::uint64_t dst_of(const Byte* edge, std::uint64_t least) const {
+    return plan_.packed ? plan_.packed->dst(edge, least) : layout_.dst(edge);
+  }
+  std::uint64_t src_of(const Byte* record, std::uint64_t) const { return layout_.src(record); }
+  std::uint64_t number_of(const Byte* record, std::uint64_t) const {
+    return layout_.number(record);
+  }
+  std::uint64_t time_of(const Byte* record, std::uint64_t) const { return times_(record); }
   class RecordBlock;
-  Runs make_runs(std::uint64_t lo, std::uint64_t hi);
+  KeyRange make_range(std::uint64_t lo, std::uint64_t hi) const;
+  Runs make_runs(std::uint64_t lo, std::uint64_t hi);  // of records
   void add_block(const Byte* records, std::uint64_t count, Key key, Runs* runs);
   // The records of a bucket in their order, in blocks of at most `max_records`:
   // body(records, count).
@@ -79,17 +85,19 @@ class CscBuilder {
   // A bucket split by `key`; by default as finely as the keys that occur allow.
   Runs split(const Runs& runs, std::uint64_t bucket, Key key);
   Runs split(const Runs& runs, std::uint64_t bucket, Key key, std::uint64_t lo, std::uint64_t hi);
+  // The waiting edges of one node as records.
+  Runs unpacked(const Runs& runs, const DestinationRange& range);
 
-  // One node with more edges than can be sorted at once.
+  // One node with more edges than can be sorted at once; `runs` are of records.
   void write_hub(const Runs& runs, const DestinationRange& range, CscFiles& files, Slab& slab);
   // Calls body(records, count, is_first, is_last) with the edges of some sources at a time, or, in
   // several blocks, of one source that has too many.
   template <class Body>
-  void each_sources(const Runs& by_source, const Body& body);
+  void each_sources(Runs& by_source, const Body& body);
   // Hands the records on, ordered by keys[level], keys[level + 1] …; those are in order already
   // that agree in all of them.
-  void write_ordered(const Runs& runs, const std::vector<Key>& keys, std::size_t level,
-                     CscFiles& files, Slab& slab);
+  void write_ordered(Runs& runs, const std::vector<Key>& keys, std::size_t level, CscFiles& files,
+                     Slab& slab);
   void write_block(const std::vector<const Byte*>& records, CscFiles& files, Slab& slab);
 
   CscOptions options_;

@@ -39,13 +39,13 @@ void check_end(std::uint64_t edge, const char* end, std::int64_t id, std::uint64
                           std::to_string(id) + ", expected 0 <= id < " + std::to_string(num_nodes));
 }
 
-EdgeSource::EdgeSource(const CscOptions& options, const RecordLayout& layout,
-                       const Numbering& numbering, const EdgeTimes& times, NodeMarks* marks,
-                       const EdgeSlab& slab, EdgeCounts& counts, int slices)
-    : options_(options),
-      layout_(layout),
-      numbering_(numbering),
-      times_(times),
+EdgeSource::EdgeSource(const BuildPlan& plan, NodeMarks* marks, const EdgeSlab& slab,
+                       EdgeCounts& counts, int slices)
+    : options_(plan.options),
+      layout_(plan.layout),
+      numbering_(plan.numbering),
+      times_(plan.times),
+      packed_(plan.packed),
       marks_(marks),
       slab_(slab),
       counts_(counts),
@@ -145,6 +145,7 @@ void EdgeSource::counted() {
 const Byte* EdgeSource::records(int slice_number, std::int64_t begin, std::int64_t end,
                                 Byte* space) {
   Slice& slice = slices_[static_cast<std::size_t>(slice_number)];
+  if (packed_) return packed(slice, end - begin, space);
   const std::uint32_t size = layout_.size();
   const bool drop = options_.self_loops == SelfLoops::kRemove;
   Byte* record = space;
@@ -165,6 +166,22 @@ const Byte* EdgeSource::records(int slice_number, std::int64_t begin, std::int64
     layout_.set_ends(record, dst, src);
     layout_.set_number(record, slice.reverses++);
     record += size;
+  }
+  return space;
+}
+
+const Byte* EdgeSource::packed(Slice& slice, std::int64_t count, Byte* space) const noexcept {
+  const bool drop = options_.self_loops == SelfLoops::kRemove;
+  Byte* edge = space;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t src = slice.src[i], dst = slice.dst[i];
+    const bool loop = is_loop(src, dst);
+    if (loop && drop) continue;
+    packed_->put(edge, src, dst, false);
+    edge += packed_->size();
+    if (!options_.undirected || loop) continue;
+    packed_->put(edge, dst, src, true);
+    edge += packed_->size();
   }
   return space;
 }

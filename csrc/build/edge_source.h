@@ -5,10 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "build/build_plan.h"
 #include "build/node_marks.h"
-#include "build/options.h"
 #include "build/partition.h"
-#include "build/times.h"
 
 namespace gz {
 
@@ -47,8 +46,7 @@ class EdgeSource final : public RecordSource {
  public:
   // `marks` are those of the sources, or null. Raises std::out_of_range, from partition(), naming
   // the first edge whose id is no node, and std::invalid_argument for a time that is NaN.
-  EdgeSource(const CscOptions& options, const RecordLayout& layout, const Numbering& numbering,
-             const EdgeTimes& times, NodeMarks* marks, const EdgeSlab& slab, EdgeCounts& counts,
+  EdgeSource(const BuildPlan& plan, NodeMarks* marks, const EdgeSlab& slab, EdgeCounts& counts,
              int slices);
 
   std::int64_t num_items() const override { return slab_.end - slab_.begin; }
@@ -68,6 +66,7 @@ class EdgeSource final : public RecordSource {
   bool is_loop(std::uint64_t src, std::uint64_t dst) const noexcept {
     return !options_.bipartite && src == dst;
   }
+  const Byte* packed(Slice& slice, std::int64_t count, Byte* space) const noexcept;
   void check(Slice& slice, std::int64_t begin, std::int64_t end) const noexcept;
   [[noreturn]] void refuse(std::int64_t edge) const;
 
@@ -75,6 +74,7 @@ class EdgeSource final : public RecordSource {
   const RecordLayout& layout_;
   const Numbering& numbering_;
   const EdgeTimes& times_;
+  const std::optional<PackedEdges>& packed_;
   NodeMarks* marks_;
   const EdgeSlab& slab_;
   EdgeCounts& counts_;

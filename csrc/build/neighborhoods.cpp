@@ -47,9 +47,7 @@ void NeighborhoodSorter::make_loop(const BuildPlan& plan, std::uint64_t node, By
 std::uint64_t NeighborhoodSorter::sort(const Runs& runs, const DestinationRange& range,
                                        std::uint64_t at, std::uint64_t degrees_at, Slab* slab) {
   const RecordLayout& layout = plan_.layout;
-  num_records_ = static_cast<std::uint32_t>(runs.num_records(range.bucket));
-  records_.resize(std::int64_t{num_records_} * layout.size());
-  Runs::Reader(runs, range.bucket).next(records_.data(), num_records_);
+  read(runs, range);
   if (plan_.options.self_loops == SelfLoops::kAdd) add_loops(range);
 
   // Reverses come behind all edges of the input, but lie between them in the records.
@@ -85,6 +83,24 @@ std::uint64_t NeighborhoodSorter::sort(const Runs& runs, const DestinationRange&
   slab->put(at, done,
             [&](std::uint64_t i) { return record(order_[static_cast<std::int64_t>(i)]); });
   return done;
+}
+
+void NeighborhoodSorter::read(const Runs& runs, const DestinationRange& range) {
+  num_records_ = static_cast<std::uint32_t>(runs.num_records(range.bucket));
+  records_.resize(std::int64_t{num_records_} * plan_.layout.size());
+  Runs::Reader reader(runs, range.bucket);
+  if (!plan_.packed) {
+    reader.next(records_.data(), num_records_);
+    return;
+  }
+  const std::uint64_t most = std::min<std::uint64_t>(chunk_sizes.csc_numbers, num_records_);
+  packed_.resize(static_cast<std::int64_t>(most * plan_.packed->size()) + PackedEdges::kSlack);
+  Unpacker unpack(*plan_.packed, plan_.layout, plan_.numbering, range.first_dst);
+  std::uint32_t done = 0;
+  while (const std::uint64_t count = reader.next(packed_.data(), most)) {
+    unpack(packed_.data(), count, record(done));
+    done += static_cast<std::uint32_t>(count);
+  }
 }
 
 void NeighborhoodSorter::add_loops(const DestinationRange& range) {

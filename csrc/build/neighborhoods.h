@@ -5,21 +5,12 @@
 #include <vector>
 
 #include "arrays/buffer.h"
-#include "build/options.h"
+#include "build/build_plan.h"
 #include "build/parallel_edges.h"
 #include "build/runs.h"
 #include "build/slab.h"
-#include "build/times.h"
 
 namespace gz {
-
-// What is the same for every step of a build.
-struct BuildPlan {
-  const CscOptions& options;
-  const RecordLayout& layout;
-  const Numbering& numbering;
-  const EdgeTimes& times;
-};
 
 // What the options did, and what the result is like.
 struct NeighborhoodCounts {
@@ -60,6 +51,8 @@ class NeighborhoodSorter {
   Byte* record(std::uint32_t i) noexcept {
     return records_.data() + std::int64_t{i} * plan_.layout.size();
   }
+  // All records of the range, in the order of the input.
+  void read(const Runs& runs, const DestinationRange& range);
   void add_loops(const DestinationRange& range);
   // Of one destination's edges order_[begin … end): merges or counts duplicates, then sorts by
   // time. Returns the new end.
@@ -72,6 +65,7 @@ class NeighborhoodSorter {
   EdgeMerger merger_;
   SourceTable table_;
   Buffer<Byte> records_;
+  Buffer<Byte> packed_;  // some of them as they waited
   std::uint32_t num_records_ = 0;
   Buffer<std::uint32_t> ends_;
   Buffer<std::uint32_t> order_;

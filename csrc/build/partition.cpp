@@ -21,6 +21,14 @@ void scatter(const Byte* records, const std::uint64_t* keys, std::int64_t count,
 
 auto scatter_for(std::uint32_t record_bytes) {
   switch (record_bytes) {
+    case 5:
+      return &scatter<5>;
+    case 6:
+      return &scatter<6>;
+    case 7:
+      return &scatter<7>;
+    case 8:
+      return &scatter<8>;
     case 12:
       return &scatter<12>;
     case 16:
@@ -80,7 +88,7 @@ void partition(RecordSource& source, int slices, std::uint32_t record_bytes, Run
   parallel_for(slices, 1, slices, [&](std::int64_t slice, std::int64_t) {
     std::uint32_t* const places = next.data() + static_cast<std::size_t>(slice) * num_buckets;
     std::vector<std::uint64_t> keys(kMaxRecords);
-    Buffer<Byte> space(kMaxRecords * record_bytes);
+    Buffer<Byte> space(kMaxRecords * record_bytes + PackedEdges::kSlack);
     each_piece(slice, [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t count = source.keys(static_cast<int>(slice), begin, end, keys.data());
       const Byte* const records = source.records(static_cast<int>(slice), begin, end, space.data());

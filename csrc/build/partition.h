@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "build/packed_edges.h"
 #include "build/records.h"
 #include "build/runs.h"
 
@@ -25,7 +26,8 @@ class RecordSource {
   // Called once between the two rounds.
   virtual void counted() {}
   // The records themselves, either in memory of the source's or made in `space`. They are as many,
-  // and in the same order, as the keys were.
+  // and in the same order, as the keys were; what is made may reach PackedEdges::kSlack bytes
+  // further.
   virtual const Byte* records(int slice, std::int64_t begin, std::int64_t end, Byte* space) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Records split into buckets by a range of keys: what does not fit into memory goes to a file.
+// Records split into buckets by a range of keys: what does not fit into memory goes to files.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,12 @@ struct ScratchSpace {
   std::uint64_t segment_bytes;  // buckets are so few that a run has this much for each
   std::uint64_t kept = 0;
   std::uint64_t written = 0;  // to files, over all
+  std::uint64_t on_disk = 0;  // of that, not given back yet
+  std::uint64_t peak = 0;     // the most that ever was
   std::uint64_t files = 0;
   Buffer<Byte> spare;  // of a run that was written: memory for the next one
+
+  void wrote(std::uint64_t bytes) noexcept;
 };
 
 // Keys lo … hi, both included, in buckets of 2^shift keys.
@@ -48,11 +52,15 @@ class Runs {
   ~Runs();
 
   const KeyRange& range() const noexcept { return range_; }
+  std::uint32_t record_bytes() const noexcept { return record_bytes_; }
   // Memory for a run's records.
   Buffer<Byte> make_records(std::int64_t bytes) const;
   // `starts` [num_buckets + 1] says, in records, where each bucket begins in `records`.
   void add(Buffer<Byte> records, std::vector<std::uint32_t> starts);
   std::uint64_t num_records(std::uint64_t bucket) const noexcept;
+  // The first `buckets` buckets are not read again: gives the files back that hold no others.
+  // Thread safety: no reader.
+  void done_with(std::uint64_t buckets) noexcept;
 
   // The records of one bucket, front to back. Thread safety: several readers at once.
   class Reader {
@@ -72,19 +80,28 @@ class Runs {
 
  private:
   struct Run {
-    Buffer<Byte> records;      // in memory, or
-    std::uint64_t offset = 0;  // in the file
+    Buffer<Byte> records;                // in memory, or
+    std::vector<std::uint64_t> offsets;  // in the file of each part
     std::vector<std::uint32_t> starts;
   };
+  // Some buckets have a file together, which goes when they have been read.
+  struct Part {
+    std::unique_ptr<File> file;
+    std::uint64_t bytes = 0;
+  };
+  static constexpr std::uint64_t kMaxParts = 32;
+  std::uint64_t first_bucket(std::uint64_t part) const noexcept;
   void write(Run& run);
+  void give_back(Part& part) noexcept;
 
   ScratchSpace* space_;
   KeyRange range_;
   std::uint32_t record_bytes_;
   std::vector<Run> runs_;
   std::vector<std::uint64_t> bucket_records_;
-  std::unique_ptr<File> file_;
-  std::uint64_t file_bytes_ = 0;
+  std::uint64_t part_buckets_;
+  std::vector<Part> parts_;      // none: all is in memory
+  std::uint64_t num_given_ = 0;  // parts that were given back
   std::uint64_t kept_ = 0;
 };
 

@@ -12,8 +12,11 @@ namespace gz {
 // Consecutive destinations. Several threads fill different parts of it.
 class Slab {
  public:
-  Slab(const RecordLayout& layout, std::uint32_t index_bytes, std::size_t num_columns)
-      : layout_(layout), index_bytes_(index_bytes), columns_(num_columns) {}
+  Slab(const RecordLayout& layout, std::uint32_t index_bytes, const CscOptions& options)
+      : layout_(layout),
+        index_bytes_(index_bytes),
+        number_bytes_(number_bytes(layout, options)),
+        columns_(options.columns.size()) {}
 
   // Some of its edges: `count` of them, from position `at` of the arrays on.
   struct Part {
@@ -27,15 +30,16 @@ class Slab {
   void put(std::uint64_t at, std::uint64_t count, const RecordAt& record_at);
 
   // Bytes of one edge in here.
-  static std::uint64_t edge_bytes(const RecordLayout& layout, std::uint32_t index_bytes) noexcept {
-    return index_bytes + layout.number_bytes() + layout.payload_bytes();
+  static std::uint64_t edge_bytes(const RecordLayout& layout, std::uint32_t index_bytes,
+                                  const CscOptions& options) noexcept {
+    return index_bytes + number_bytes(layout, options) + layout.payload_bytes();
   }
 
   const Byte* indices(const Part& part) const noexcept {
     return indices_.data() + part.at * index_bytes_;
   }
   const Byte* numbers(const Part& part) const noexcept {
-    return numbers_.data() + part.at * layout_.number_bytes();
+    return numbers_.data() + part.at * number_bytes_;
   }
   const Byte* column(std::size_t c, const Part& part) const noexcept {
     return columns_[c].data() + part.at * layout_.column_bytes(c);
@@ -46,8 +50,15 @@ class Slab {
   std::uint64_t first_dst = 0;
 
  private:
+  // Of an edge's number in here, which is there for its id.
+  static std::uint32_t number_bytes(const RecordLayout& layout,
+                                    const CscOptions& options) noexcept {
+    return options.edge_ids ? layout.number_bytes() : 0;
+  }
+
   const RecordLayout& layout_;
   std::uint32_t index_bytes_;
+  std::uint32_t number_bytes_;
   Buffer<Byte> indices_;  // sources
   Buffer<Byte> numbers_;  // as in the records
   std::vector<Buffer<Byte>> columns_;
@@ -61,7 +72,7 @@ inline void Slab::reset(std::uint64_t max_edges, std::uint64_t num_dst) {
   degrees.reserve(static_cast<std::int64_t>(num_dst));
   degrees.resize(static_cast<std::int64_t>(num_dst));
   make_room(indices_, index_bytes_);
-  make_room(numbers_, layout_.number_bytes());
+  make_room(numbers_, number_bytes_);
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     make_room(columns_[c], layout_.column_bytes(c));
   }
@@ -69,17 +80,17 @@ inline void Slab::reset(std::uint64_t max_edges, std::uint64_t num_dst) {
 
 template <class RecordAt>
 void Slab::put(std::uint64_t at, std::uint64_t count, const RecordAt& record_at) {
-  const std::uint32_t number_bytes = layout_.number_bytes();
   Byte* index = indices_.data() + at * index_bytes_;
-  Byte* number = numbers_.data() + at * number_bytes;
+  Byte* number = numbers_.data() + at * number_bytes_;
   for (std::uint64_t i = 0; i < count; ++i) {
     const Byte* const record = record_at(i);
     const std::uint64_t src = layout_.src(record);
     std::memcpy(index, &src, index_bytes_ == 4 ? 4 : 8);
     index += index_bytes_;
+    if (number_bytes_ == 0) continue;
     const std::uint64_t value = layout_.number(record);
-    std::memcpy(number, &value, number_bytes == 4 ? 4 : 8);
-    number += number_bytes;
+    std::memcpy(number, &value, number_bytes_ == 4 ? 4 : 8);
+    number += number_bytes_;
   }
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     const std::uint32_t bytes = layout_.column_bytes(c);

@@ -216,7 +216,7 @@ def convert(
         plan.expand_undirected()
         storage.check(plan)
         if dry_run:
-            found = estimate(plan, target, space, time_attr, both_directions)
+            found = estimate(plan, target, storage, space, time_attr, both_directions)
             summary = ConvertSummary(target, notes=list(plan.notes), estimate=found)
             summary.two_kinds = plan.two_kinds
         else:

@@ -12,6 +12,7 @@ from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import READ_ROOM, Workspace
 
 from .plan import EdgeType, GraphPlan
+from .storage import Storage
 from .summary import ConvertEstimate, EdgeEstimate
 from .write import check_edge_ids, check_time_attr, csc_options, first_chunk, marks_bytes
 
@@ -19,11 +20,13 @@ from .write import check_edge_ids, check_time_attr, csc_options, first_chunk, ma
 _SLAB_BYTES = 32 << 20
 _SORTED_RECORDS = _SLAB_BYTES // 12
 _SORTED_RECORD = 4 + 32 + 32
+_PARTS = 32  # files that edges wait in
 
 
 def estimate(
     plan: GraphPlan,
     out: Path,
+    storage: Storage,
     workspace: Workspace,
     time_attr: str | None,
     both_directions: bool = False,
@@ -40,14 +43,16 @@ def estimate(
     result = ConvertEstimate(out, notes=list(plan.notes))
     for node_type, node in plan.nodes.items():
         result.num_nodes[node_type] = node.num_nodes
-        arrays = [*node.attrs.values(), *node.index_sets.values()]
-        result.output_bytes += sum(
-            prod(array.shape) * array.dtype.itemsize + 4096 for array in arrays
-        )
+        for attr, rows in node.attrs.items():
+            result.output_bytes += storage.num_bytes(node_type or "", attr, rows) + 4096
+        for index in node.index_sets.values():
+            result.output_bytes += prod(index.shape) * index.dtype.itemsize + 4096
+    result.disk_bytes = result.output_bytes
     for edge_type in plan.edges:
         room = BuildRoom(left, Path())
         found = _estimate_edges(plan, edge_type, room, time_attr, both_directions)
         result.edges[edge_type] = found
+        result.disk_bytes = max(result.disk_bytes, result.output_bytes + found.disk_bytes)
         result.output_bytes += found.output_bytes
     scratch = [edge.scratch_bytes for edge in result.edges.values()]
     memory = [edge.memory for edge in result.edges.values()]
@@ -85,10 +90,15 @@ def _estimate_edges(
     per_record = build.record_bytes + _SORTED_RECORD
     sorting = min(records * per_record, torch.get_num_threads() * _SORTED_RECORDS * per_record)
     buffers = READ_ROOM + min(num_edges * sum(widths), _SLAB_BYTES) + sorting
+    scratch = waiting if spills else 0
+    output = num_edges * sum(widths) + 8 * (num_dst + 1) + 8192 * len(widths)
+    most = max(scratch, output + numbers, output + max(scratch, again) if again else 0)
     return EdgeEstimate(
         edge.num_edges,
-        scratch_bytes=(waiting if spills else 0) + numbers,
-        output_bytes=num_edges * sum(widths) + 8 * (num_dst + 1) + 8192 * len(widths) + again,
+        scratch_bytes=scratch + numbers,
+        output_bytes=output + again,
+        # What waits goes part by part while the topology is written.
+        disk_bytes=most + scratch // _PARTS,
         memory=room.memory if spills else waiting + min(room.memory // 2, buffers),
         edge_ids=options.edge_ids,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import prod
 
 import torch
 
@@ -22,6 +23,7 @@ from .options import cast_rows
 from .plan import GraphPlan
 
 _PLAIN = "float32"  # no encoding
+_ITEM_BYTES = {"int8": 1, "float16": 2, "bfloat16": 2}
 
 
 class Storage:
@@ -102,6 +104,13 @@ class Storage:
             "rows in C order and this machine's byte order, one after another in a file",
             "Name other attributes to adopt, and this one is copied.",
         )
+
+    def num_bytes(self, owner: str, attr: str, rows: Rows) -> int:
+        """What the rows of an attribute take in the store."""
+        if self.adopted(owner, attr, rows) is not None:
+            return 0
+        item = _ITEM_BYTES.get(self.encoding(owner, attr) or "", rows.dtype.itemsize)
+        return prod(rows.shape) * item
 
 
 def _as_plain(attr: str, rows: Rows) -> Rows:

@@ -49,7 +49,8 @@ class EdgeSummary:
         time_order: The attribute that neighbourhoods are sorted by.
         edge_ids: Whether it is kept which edge of the input is which.
         stats: What the options did: edges ``reversed``, ``merged``, ``input_self_loops`` found,
-            ``self_loops_added``; ``scratch_bytes`` written to temporary files.
+            ``self_loops_added``; ``scratch_bytes`` of edges written to temporary files, of which
+            ``scratch_peak`` lay there at a time.
         others: Attributes of the type as a whole.
     """
 
@@ -74,6 +75,7 @@ class EdgeEstimate:
         scratch_bytes: What waits in temporary files until it is sorted; 0 where memory is enough.
             A node that has nearly all edges to itself can take four times that.
         output_bytes: Size of its files, at most.
+        disk_bytes: Its files and the temporary ones, at most at any time.
         memory: Bytes for buffers.
         edge_ids: Whether it is kept which edge of the input is which.
     """
@@ -81,6 +83,7 @@ class EdgeEstimate:
     num_edges: int
     scratch_bytes: int
     output_bytes: int
+    disk_bytes: int
     memory: int
     edge_ids: bool = True
 
@@ -95,6 +98,7 @@ class ConvertEstimate:
         edges: By edge type.
         output_bytes: Size of the store, at most.
         scratch_bytes: Temporary files, at most at any time.
+        disk_bytes: Both together, at most at any time.
         peak_memory: Bytes of the whole process, at most.
         notes: What the user should know and could not see from the result.
     """
@@ -104,6 +108,7 @@ class ConvertEstimate:
     edges: dict[EdgeType, EdgeEstimate] = field(default_factory=dict)
     output_bytes: int = 0
     scratch_bytes: int = 0
+    disk_bytes: int = 0
     peak_memory: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -115,6 +120,7 @@ class ConvertEstimate:
             "edges": {edge_label(name): vars(edge) for name, edge in self.edges.items()},
             "output_bytes": self.output_bytes,
             "scratch_bytes": self.scratch_bytes,
+            "disk_bytes": self.disk_bytes,
             "peak_memory": self.peak_memory,
             "notes": self.notes,
         }
@@ -131,6 +137,7 @@ class ConvertEstimate:
             lines.append(f"  {label}: {edge.num_edges:,} edges, read once, sorted {how}{ids}")
         lines.append(f"  store: {format_bytes(self.output_bytes)} at most")
         lines.append(f"  temporary files: {format_bytes(self.scratch_bytes)} at most")
+        lines.append(f"  disk: {format_bytes(self.disk_bytes)} at most at a time, of both")
         lines.append(f"  memory: {format_bytes(self.peak_memory)} at most")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)

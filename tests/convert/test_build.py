@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
@@ -343,3 +345,60 @@ def test_scratch_that_is_full_is_named(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.filename == str(tmp_path / "1-edges")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("memory", ROOMS)
+@pytest.mark.parametrize("undirected", [False, True])
+def test_without_edge_ids_it_is_the_same(tmp_path: Path, memory: int, undirected: bool) -> None:
+    rng = np.random.default_rng(4)
+    src, dst = rng.integers(0, 300, (2, 4000))
+    dst[rng.random(4000) < 0.3] = 7
+    options = CscOptions(undirected=undirected, coalesce="first")
+    found = []
+    for edge_ids in (True, False):
+        path = tmp_path / str(edge_ids)
+        path.mkdir()
+        options.edge_ids = edge_ids
+        chunks = chunked(src, dst, {}, [7, 2000])
+        found.append(build(path, chunks, 300, 300, memory, options, 4000))
+    assert (found[0].indptr, found[0].indices) == (found[1].indptr, found[1].indices)
+    assert len(list((tmp_path / "False").iterdir())) == 1  # the topology
+
+
+def deleted_bytes() -> int:
+    """What files without a name that this process has open take on the disk."""
+    total = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if "(deleted)" in os.readlink(each):
+                total += each.stat().st_size
+    return total
+
+
+def test_scratch_is_bounded_and_given_back(tmp_path: Path) -> None:
+    """At most 8 bytes an edge wait, and what is read goes while the topology grows."""
+    src, dst = np.random.default_rng(0).integers(0, 100_000, (2, 1_000_000))
+    before, seen = deleted_bytes(), []
+
+    def sorting(done: int, total: int) -> None:
+        seen.append((done, total, deleted_bytes() - before))
+
+    found = build(
+        tmp_path,
+        chunked(src, dst, {}, [400_000]),
+        100_000,
+        100_000,
+        4 << 20,
+        CscOptions(undirected=True, edge_ids=False),
+        len(src),
+        sorting=sorting,
+    )
+    num_edges = 2 * len(src) - int((src == dst).sum())
+    assert len(found.indices) == num_edges
+    written = found.stats["scratch_bytes"]
+    assert 0 < written <= 8 * num_edges
+    assert found.stats["scratch_peak"] == written  # no range was split into files again
+    assert len(seen) > 30
+    for done, total, held in seen:
+        left = written * (total - done) / total
+        assert held <= left + written / 4  # a part of those there are in so little memory

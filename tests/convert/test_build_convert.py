@@ -20,7 +20,7 @@ from store_files import edit_schema
 from torch_geometric.data import HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.convert.plan import EdgePlan, GraphPlan, NodePlan
+from pyg_graphzero.convert.plan import EdgeOptions, EdgePlan, GraphPlan, NodePlan
 from pyg_graphzero.convert.storage import Storage
 from pyg_graphzero.convert.write import write_plan
 from pyg_graphzero.store import edge_order
@@ -162,7 +162,7 @@ def test_dry_run(tmp_path: Path) -> None:
     assert found.peak_memory < rss() + (200 << 20)
 
 
-def plan_of(chunks: int, fail_at: int | None = None) -> GraphPlan:
+def plan_of(chunks: int, fail_at: int | None = None, edge_ids: bool = True) -> GraphPlan:
     """A stream of ``chunks`` × 100,000 random edges among 50,000 nodes that may fail on the way."""
 
     def stream() -> Iterator[EdgeChunk]:
@@ -173,11 +173,12 @@ def plan_of(chunks: int, fail_at: int | None = None) -> GraphPlan:
             yield EdgeChunk(*rng.integers(0, 50_000, (2, 100_000)))
 
     plan = GraphPlan(False, {None: NodePlan(50_000)})
-    plan.edges[None] = EdgePlan(stream, chunks * 100_000)
+    plan.edges[None] = EdgePlan(stream, chunks * 100_000, EdgeOptions(edge_ids=edge_ids))
     return plan
 
 
-def test_an_error_at_the_last_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edge_ids", [True, False])
+def test_an_error_at_the_last_row(tmp_path: Path, edge_ids: bool) -> None:
     gz.convert(EDGES, tmp_path / "s")
     with Workspace(tmp_path / "s", rss() + MIN_ROOM + (1 << 20)) as workspace:
         options = {
@@ -187,18 +188,20 @@ def test_an_error_at_the_last_row(tmp_path: Path) -> None:
             "workspace": workspace,
         }
         with pytest.raises(gz.InputError, match="row 4"):
-            write_plan(plan_of(5, fail_at=4), tmp_path / "s", **options)
+            write_plan(plan_of(5, fail_at=4, edge_ids=edge_ids), tmp_path / "s", **options)
     assert os.listdir(tmp_path) == ["s"]
     assert gz.open(tmp_path / "s").data().num_edges == 3000
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edge_ids", [True, False])
+def test_a_full_disk(tmp_path: Path, edge_ids: bool) -> None:
     gz.convert(EDGES, tmp_path / "s")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
+        edges = RNG.integers(0, 1000, (2, 100_000))
         with pytest.raises(OSError) as caught:
-            gz.convert(RNG.integers(0, 1000, (2, 100_000)), tmp_path / "s", force=True)
+            gz.convert(edges, tmp_path / "s", edge_ids=edge_ids, force=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "topology.gl" in str(caught.value.filename) or "edge_id" in str(caught.value.filename)
@@ -208,7 +211,8 @@ def test_a_full_disk(tmp_path: Path) -> None:
 KILLED = textwrap.dedent("""
     import sys
     from pathlib import Path
-    sys.path[:0] = sys.argv[2:]
+    edge_ids = sys.argv[2] == "ids"
+    sys.path[:0] = sys.argv[3:]
     from test_build_convert import plan_of
     from pyg_graphzero.util.progress import Progress
     from pyg_graphzero.convert.storage import Storage
@@ -220,19 +224,20 @@ KILLED = textwrap.dedent("""
     print("ready", flush=True)
     with Workspace(out, rss() + MIN_ROOM + (4 << 20), out.parent) as workspace:
         workspace.left = lambda reserved=0: 1 << 20
-        write_plan(plan_of(12), out, storage=Storage(None, False), force=True,
+        write_plan(plan_of(12, edge_ids=edge_ids), out, storage=Storage(None, False), force=True,
                    progress=Progress(False), workspace=workspace)
     print("done", flush=True)
 """)
 
 
 @pytest.mark.long
-def test_kill_at_random_instants(tmp_path: Path) -> None:
+@pytest.mark.parametrize("edges", ["ids", "no ids"])
+def test_kill_at_random_instants(tmp_path: Path, edges: str) -> None:
     target = tmp_path / "s"
     gz.convert(EDGES, target)
     rng, killed = random.Random(0), 0
     here = Path(__file__).parent  # and where what tests share lies
-    command = (KILLED, target, here, here.parent)
+    command = (KILLED, target, edges, here, here.parent)
     for _ in range(5):
         child = pythons.Python(*command)
         assert child.stdout.readline() == "ready\n"

@@ -109,6 +109,89 @@ TEST(build_with_every_option_in_little_memory) {
   }
 }
 
+TEST(without_ids_the_topology_is_the_same_through_less_scratch) {
+  const Edges edges = random_edges(500, 4'000, 0.4);
+  for (const bool undirected : {false, true}) {
+    for (const bool coalesced : {false, true}) {
+      for (const SelfLoops loops : {SelfLoops::kKeep, SelfLoops::kRemove, SelfLoops::kAdd}) {
+        for (const std::uint64_t memory : {1ULL << 14, 1ULL << 18}) {
+          const Scratch dir;
+          CscOptions options;
+          options.num_src = options.num_dst = 500;
+          options.undirected = undirected;
+          options.self_loops = loops;
+          if (coalesced) options.coalesce = Coalesce::kFirst;
+          const CscStatistics with = build(dir, edges, options, memory, 2, "with");
+          options.edge_ids = false;
+          const CscStatistics found = build(dir, edges, options, memory, 3, "without");
+          CHECK(found.num_edges == with.num_edges);
+          CHECK(found.result.merged == with.result.merged);
+          CHECK(found.result.duplicates == with.result.duplicates);
+          CHECK(found.result.loops == with.result.loops);
+          CHECK(found.result.loops_added == with.result.loops_added);
+          CHECK(found.degree_quantiles == with.degree_quantiles);
+          const auto a = Topology::open(dir / "with.gl"), b = Topology::open(dir / "without.gl");
+          CHECK(std::equal(a->indptr(), a->indptr() + 501, b->indptr()));
+          const auto* const sources = static_cast<const std::uint32_t*>(a->indices());
+          CHECK(std::equal(sources, sources + a->num_edges(),
+                           static_cast<const std::uint32_t*>(b->indices())));
+        }
+      }
+    }
+  }
+}
+
+TEST(edges_without_ids_wait_in_few_bytes) {
+  CscOptions options;
+  options.num_src = options.num_dst = 111'059'956;
+  options.edge_ids = false;
+  CHECK(PackedEdges::of(options, 16)->size() == 6);
+  options.num_src = 1ULL << 40;
+  CHECK(PackedEdges::of(options, 22)->size() == 8 && !PackedEdges::of(options, 23));
+  const auto packed = PackedEdges::of(options, 5);
+  Byte edge[2 * PackedEdges::kSlack];
+  for (const std::uint64_t first : {0ULL, 40ULL, 1ULL << 40}) {
+    for (const std::uint64_t dst : {first, first + 17, first + 31}) {
+      packed->put(edge, (1ULL << 40) - 1 - dst % 3, dst, dst % 2 == 0);
+      std::fill(edge + packed->size(), std::end(edge), Byte{0xFF});
+      CHECK(packed->src(edge) == (1ULL << 40) - 1 - dst % 3);
+      CHECK(packed->dst(edge, first) == dst);
+      CHECK(packed->is_reverse(edge) == (dst % 2 == 0));
+    }
+  }
+}
+
+TEST(what_was_read_is_given_back_to_the_disk) {
+  const Scratch dir;
+  ScratchSpace space{dir / "", 0, 1 << 20, 64};
+  constexpr std::uint64_t kKeys = 1000, kBytes = 8;
+  {
+    Runs runs(space, KeyRange(0, kKeys - 1, 100), kBytes);
+    const std::uint64_t buckets = runs.range().num_buckets();
+    for (int run = 0; run < 3; ++run) {
+      std::vector<std::uint32_t> starts{0};
+      for (std::uint64_t b = 0; b < buckets; ++b) starts.push_back(starts.back() + 5);
+      Buffer<Byte> records = runs.make_records(std::int64_t{starts.back()} * 8);
+      std::fill_n(records.data(), records.size(), static_cast<Byte>(run));
+      runs.add(std::move(records), std::move(starts));
+    }
+    const std::uint64_t all = 3 * 5 * buckets * kBytes;
+    CHECK(space.written == all && space.on_disk == all && space.peak == all);
+    for (std::uint64_t bucket = 0; bucket < buckets; ++bucket) {
+      Byte found[3 * 5 * kBytes];
+      CHECK(Runs::Reader(runs, bucket).next(found, 100) == 15);
+      CHECK(found[0] == 0 && found[5 * kBytes] == 1 && found[15 * kBytes - 1] == 2);
+      runs.done_with(bucket + 1);
+      // A part of 16 is what may lie there beside what is still to be read.
+      const std::uint64_t left = 15 * (buckets - bucket - 1) * kBytes;
+      CHECK(space.on_disk >= left && space.on_disk <= left + all / 8);
+    }
+    CHECK(space.on_disk == 0);
+    runs.done_with(buckets);
+  }
+  CHECK(space.on_disk == 0 && space.peak == space.written);
+}
+
 TEST(an_end_that_is_no_node_is_named) {
   for (const bool of_source : {true, false}) {
     Edges edges = random_edges(100, 5'000, 0.5);

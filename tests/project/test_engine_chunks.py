@@ -26,7 +26,7 @@ OTHERS = {
     "results": "kNarrowNodes kMaxNeighbors kUnrolled kSampledRows kTileColumns kSpreadBins "
     "kBinShift kOctavesBelow kExponentShift kLanes kParts",
     # How much there is at most, where nothing goes on after it.
-    "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxPoolThreads kMaxIdle kLarge kTasks "
+    "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxParts kMaxPoolThreads kMaxIdle kLarge kTasks "
     "kMostRejected kWalkBytes",
     # Reads that measure a disk, and how many are under way.
     "reads": "kRandomRead kSequentialRead kSequentialDepth kRandomAdviceBytes kDepth",
