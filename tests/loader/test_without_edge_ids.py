@@ -18,7 +18,7 @@ from torch_geometric.loader import NeighborLoader as StockLoader
 
 import graphs
 import pyg_graphzero as gz
-from pyg_graphzero.cli import main
+from pyg_graphzero_cli import main
 
 EDGE_ATTRS = ("edge_attr",)
 
