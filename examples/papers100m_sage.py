@@ -151,7 +151,7 @@ def make_data(store: gz.Store) -> Data:
 def make_generator(args: argparse.Namespace, rank: int, purpose: int) -> torch.Generator:
     """Randomness of its own for each rank and purpose: shuffles and neighbours follow from it."""
     entropy = np.random.SeedSequence((args.seed, rank, purpose)).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(entropy >> 1))
+    return torch.Generator().manual_seed(int(entropy) >> 1)
 
 
 def make_loader(

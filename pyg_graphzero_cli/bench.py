@@ -23,7 +23,7 @@ MODELS = ("stock", "trimmed", "accelerated")
     show_default=True,
     help="What is not given otherwise.",
 )
-@click.option("--quick", "preset", flag_value="quick", help="The preset that takes seconds.")
+@click.option("--quick", is_flag=True, help="The preset that takes seconds.")
 @click.option("--data", help="A store, synthetic:NODES,EDGES,DIM[,EDGE_TYPES], or a PyG dataset.")
 @click.option(
     "--workload",
@@ -71,7 +71,7 @@ MODELS = ("stock", "trimmed", "accelerated")
     show_default=True,
     help="Folder for the report, and for the stores that are made.",
 )
-def bench(preset: str, datasets: Path, out: Path, **options: Any) -> None:
+def bench(preset: str, quick: bool, datasets: Path, out: Path, **options: Any) -> None:
     """Compare sampling, loading and training with stock PyG, side by side.
 
     Both get the same graph, seeds, fan-out and batch size, each in a process of its own, in turn.
@@ -83,7 +83,7 @@ def bench(preset: str, datasets: Path, out: Path, **options: Any) -> None:
     from pyg_graphzero.bench.run import run
 
     given = {name: value for name, value in options.items() if value is not None}
-    chosen = settings.Settings(**(settings.PRESETS[preset] | given))
+    chosen = settings.Settings(**(settings.PRESETS["quick" if quick else preset] | given))
 
     def say(line: str) -> None:
         click.echo(line, err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import warnings
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -71,6 +72,7 @@ _SAFE = [
     np.ndarray,
     np.dtype,
     *(type(np.dtype(kind)) for kind in "?bBhHiIlLqQefd"),
+    codecs.encode,  # of bytes, such as those of a scalar; torch 2.4 has it not allowed yet
     *_NUMPY,
     *(_as_named_by(each, package) for each in _NUMPY for package in ("numpy.core", "numpy._core")),
 ]
