@@ -55,7 +55,9 @@ test-newest:
 versions:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q --upgrade --upgrade-strategy eager \
-	  -c $(ALLOWED) -C build-dir=$(VENV)/engine -e '.[test]'
+	  -c $(ALLOWED) --config-settings=build-dir=$(VENV)/engine -e '.[test]'
+	$(BIN)/python -V; $(BIN)/python -m pip freeze | \
+	  grep -iE "^($$(sed -n 's/==.*//p' constraints-oldest.txt | tr _ . | paste -sd '|'))=="
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "$(TESTS)"
 
 lint: $(VENV)/.tools
