@@ -23,6 +23,9 @@ enum class Stage { kToSample, kToRead, kReading, kToGather, kDone };
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
+// The first window is of one batch, so that the consumer has it soon; each is at most so many times
+// as long as the one before.
+constexpr int kGrowth = 4;
 // Of the consumer's time for a batch, how much one more says.
 constexpr int kSmooth = 4;
 
@@ -54,6 +57,7 @@ struct Pipeline::State {
       if (closing) return;
       for (Entry* entry : work) entry->running = true;
       if (is_window(*work.front())) {
+        longest_sampled = std::max<std::int64_t>(longest_sampled, kGrowth * std::ssize(work));
         sample(work, lock);
         continue;
       }
@@ -104,7 +108,8 @@ struct Pipeline::State {
       if (entry->running) continue;
       if (is_window(*entry)) {
         if (!may_sample) continue;
-        const std::int64_t most = waits ? recipe.sampled.max_batches : room_for(recipe, begun, i);
+        const std::int64_t most = std::min(
+            longest_sampled, waits ? recipe.sampled.max_batches : room_for(recipe, begun, i));
         if (most == 0) {
           waits_for_room = true;
           return {};
@@ -221,6 +226,7 @@ struct Pipeline::State {
         continue;
       }
       in_window += errors.size();
+      longest_read = std::max<std::size_t>(longest_read, kGrowth * errors.size());
       for (std::size_t k = 0; k < window.size(); ++k) {
         Entry& entry = *window[k];
         if (k >= errors.size()) {
@@ -252,8 +258,8 @@ struct Pipeline::State {
       if (window.empty() && in_window > 0 && !may_overlap(*entry)) return {};
       if (!window.empty() && window.front()->recipe->plan != entry->recipe->plan) return window;
       window.push_back(entry.get());
-      const bool is_full = window.size() >= entry->recipe->max_window(at_once(*entry));
-      if (is_full || entry->is_last) return window;
+      const std::size_t most = entry->recipe->max_window(at_once(*entry));
+      if (window.size() >= std::min(most, longest_read) || entry->is_last) return window;
     }
     const bool is_wanted = awaited && !window.empty() && window.front() == entries.front().get();
     return is_wanted ? window : std::vector<Entry*>{};
@@ -327,20 +333,22 @@ struct Pipeline::State {
   std::deque<std::unique_ptr<Entry>> entries;  // the oldest first
   std::vector<std::thread> threads;
   const std::int64_t max_bytes;
-  std::int64_t held_bytes = 0;   // of the batches that are done
-  std::int64_t largest = 0;      // of the batches so far
-  bool waits_for_room = false;   // some thread found work that would take too much
-  std::size_t in_window = 0;     // entries that were read for and are not gathered
-  bool gives_up = false;         // what is being read is not to be kept
-  bool waits_for_more = false;   // some thread found too few entries to sample together
-  int sampling = 0;              // windows that are being sampled
-  bool awaited = false;          // the consumer waits
-  Clock::time_point returned;    // when the consumer last got a batch
-  Clock::duration own_time{0};   // that it takes for one, on average of the last ones
-  Clock::duration read_time{0};  // of a batch, in the last window
-  std::thread reader;            // begun with the first batch that reads
-  std::stop_source stop;         // of what it reads
-  std::uint64_t newest = 0;      // ticket
+  std::int64_t held_bytes = 0;       // of the batches that are done
+  std::int64_t largest = 0;          // of the batches so far
+  bool waits_for_room = false;       // some thread found work that would take too much
+  std::size_t in_window = 0;         // entries that were read for and are not gathered
+  bool gives_up = false;             // what is being read is not to be kept
+  bool waits_for_more = false;       // some thread found too few entries to sample together
+  int sampling = 0;                  // windows that are being sampled
+  std::int64_t longest_sampled = 1;  // batches that may be sampled together so far
+  std::size_t longest_read = 1;      // the same of those that are read for together
+  bool awaited = false;              // the consumer waits
+  Clock::time_point returned;        // when the consumer last got a batch
+  Clock::duration own_time{0};       // that it takes for one, on average of the last ones
+  Clock::duration read_time{0};      // of a batch, in the last window
+  std::thread reader;                // begun with the first batch that reads
+  std::stop_source stop;             // of what it reads
+  std::uint64_t newest = 0;          // ticket
   bool closing = false;
   std::mutex joining;  // of the threads; taken before `mutex`
 };

@@ -28,6 +28,9 @@ MOST_READY = 3 + CONSUMER_BATCHES
 WINDOWS_AHEAD = 2
 # Batches are read for at most so many at once. More hardly unites more rows.
 MAX_WINDOW = 64
+# The first window of an epoch is of one batch, the next ones of at most so many times the last: as
+# kGrowth of csrc/pipeline/pipeline.cpp.
+WINDOW_GROWTH = 4
 # For each row of each batch of a window, while it is worked out what to read: sort keys, places.
 WINDOW_ROW = 24
 # Rows of at most so many bytes cost less to hold in memory than to read one by one; a file of them

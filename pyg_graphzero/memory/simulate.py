@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.hot_rows import choose_hot_rows, group_bits_of
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
@@ -100,6 +101,7 @@ def simulate(
     files: Sequence[FileSize],
     order: Mapping[str | None, Tensor] | None = None,
     with_first: bool = False,
+    is_epoch: bool = False,
 ) -> Simulation:
     """Plans the reads of the batches at hand, and reads nothing.
 
@@ -110,6 +112,8 @@ def simulate(
         order: By node type, where every row would lie (``[num_nodes]``) if the store were ordered
             by how often rows are used; the first ones then stay in memory.
         with_first: Rehearse the first epoch, too.
+        is_epoch: Windows grow as they do at the beginning of an epoch, if the batches at hand are
+            all of one; else they are those in its middle.
     """
     found = Simulation(plan)
     if plan.is_whole:
@@ -126,7 +130,8 @@ def simulate(
             for _, rows in parts:
                 rows.fill()
         most = plan.window_of(case.profile.epoch)
-        windows = _windows(batches, parts, plan, most, case.profile.is_whole)
+        growth = costs.WINDOW_GROWTH if is_epoch and case.profile.is_whole else most
+        windows = _windows(batches, parts, plan, most, case.profile.is_whole, growth)
         if is_first:
             found.first = windows
         else:
@@ -197,13 +202,14 @@ def _windows(
     plan: MemoryPlan,
     most: int,
     is_whole: bool,
+    growth: int,
 ) -> list[Window]:
     """Reads for window after window, as the pipeline does."""
     windows: list[Window] = []
-    at = 0
+    at, longest = 0, 1 if growth < most else most
     while at < len(batches):
         begun = perf_counter()
-        window = Window(min(most, len(batches) - at))
+        window = Window(min(most, longest, len(batches) - at))
         room = plan.windows
         for by, rows in parts:
             lists = [batch[by] for batch in batches[at : at + window.count]]
@@ -213,7 +219,7 @@ def _windows(
             window.num_bytes += planned.num_bytes
             window.read += planned.stats
         window.planning = perf_counter() - begun
-        at += window.count
+        at, longest = at + window.count, max(longest, growth * window.count)
         windows.append(window)
     # The last window is shorter than in an epoch if batches end within it.
     is_cut = not is_whole and len(windows) > 1 and windows[-1].count < windows[0].count

@@ -18,7 +18,7 @@ from torch import Tensor
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import bytes_of_rows, files_of
+from pyg_graphzero.memory.files import bytes_of_batches, bytes_of_rows, files_of
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, AccessCounts, profile
@@ -140,7 +140,7 @@ class _Examination:
             contents,
             loader.graph_sampler.graph,
             found,
-            found.accesses.batch_size(bytes_of_rows(loader.data)),
+            found.accesses.batch_size(*bytes_of_batches(loader)),
             baseline,
             disk,
         )
@@ -149,7 +149,7 @@ class _Examination:
         """Everything, in words and numbers."""
         memory = self.contents.memory
         division = choose_plan(self.case, memory, self.files)
-        simulation = simulate(self.case, division, self.files, with_first=True)
+        simulation = simulate(self.case, division, self.files, with_first=True, is_epoch=True)
         epoch = forecast(self.case, simulation, self.pace)
         profile = self.case.profile
         found = Diagnosis(
@@ -207,7 +207,7 @@ class _Examination:
             num_workers: int = self.num_workers,
         ) -> None:
             division = choose_plan(self.case, memory, files, order)
-            simulation = simulate(self.case, division, files, order)
+            simulation = simulate(self.case, division, files, order, is_epoch=True)
             after = forecast(self.case, simulation, replace(self.pace, num_workers=num_workers))
             speedup = now.elapsed / after.elapsed if after.elapsed > 0 else 1.0
             if speedup >= _WORTH:

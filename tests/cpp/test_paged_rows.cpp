@@ -153,6 +153,8 @@ TEST(a_flushed_window_does_not_wait_for_its_consumer) {
   const Table table(scratch / "rows", 300);
   const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
   Pipeline pipeline(2, 1 << 30);
+  pipeline.submit(loading.recipe, batch_request(9));
+  CHECK(pipeline.next(60s) != nullptr);  // the first window is of one batch
   for (std::uint64_t key = 0; key < 3; ++key) pipeline.submit(loading.recipe, batch_request(key));
   pipeline.flush();
   for (int i = 0; i < 6000 && !pipeline.is_ready(); ++i) std::this_thread::sleep_for(10ms);

@@ -299,24 +299,38 @@ TEST(a_window_is_sampled_when_it_is_full_or_wanted_or_the_last) {
       pipeline.submit(loading.windowed, batch_request(key));
     }
   };
-  submit(0, 3);
+  submit(0, 4);  // the first one alone
+  CHECK(wait(pipeline)->topology_read.rows > 0);
   std::this_thread::sleep_for(20ms);
-  CHECK(loading.begun.load() == 0 && !pipeline.is_ready());
-  submit(3, 1);  // full
-  CHECK(comes_to(loading.begun, 4));
+  CHECK(loading.begun.load() == 1 && !pipeline.is_ready());
+  submit(4, 1);  // full
+  CHECK(comes_to(loading.begun, 5));
   std::vector<std::int64_t> rows;
   for (int i = 0; i < 4; ++i) rows.push_back(wait(pipeline)->topology_read.rows);
   CHECK(rows[0] > 0 && rows[1] == 0 && rows[2] == 0 && rows[3] == 0);
-  submit(4, 2);
+  submit(5, 2);
   CHECK(wait(pipeline)->topology_read.rows > 0);  // wanted
-  CHECK(wait(pipeline)->topology_read.rows == 0 && loading.begun.load() == 6);
-  submit(6, 3);
+  CHECK(wait(pipeline)->topology_read.rows == 0 && loading.begun.load() == 7);
+  submit(7, 3);
   pipeline.flush();  // the last
-  CHECK(comes_to(loading.begun, 9));
-  submit(9, 6);
-  CHECK(comes_to(loading.begun, 13));  // a full one, and two that wait
+  CHECK(comes_to(loading.begun, 10));
+  submit(10, 6);
+  CHECK(comes_to(loading.begun, 14));  // a full one, and two that wait
   for (int i = 0; i < 9; ++i) wait(pipeline);
-  CHECK(loading.begun.load() == 15);
+  CHECK(loading.begun.load() == 16);
+}
+
+TEST(windows_grow_from_one_batch) {
+  const PagedLoading loading(64);
+  Pipeline pipeline(1, kPlenty);
+  for (std::uint64_t key = 0; key < 40; ++key)
+    pipeline.submit(loading.windowed, batch_request(key));
+  pipeline.flush();
+  std::vector<std::uint64_t> firsts;
+  for (std::uint64_t key = 0; key < 40; ++key) {
+    if (wait(pipeline)->topology_read.rows > 0) firsts.push_back(key);
+  }
+  CHECK((firsts == std::vector<std::uint64_t>{0, 1, 5, 21}));
 }
 
 TEST(errors_in_a_window_come_in_place_of_their_batches) {

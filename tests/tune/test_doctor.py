@@ -82,6 +82,15 @@ def epochs(path, memory, count=2, **options):
     return found
 
 
+def number_of_windows(batches, most):
+    """Of an epoch: 1, 4, 16 … batches, and no more than ``most``."""
+    count, longest = 0, 1
+    while batches > 0:
+        batches -= min(most, longest)
+        count, longest = count + 1, 4 * longest
+    return count
+
+
 def plan_of_window(window, *args):
     return replace(choose_plan(*args), window=window)
 
@@ -108,10 +117,12 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered, monkeypatch
     facts = epochs(skewed, private_rss() + spare, edge_ids=edge_ids)
     for which, fact in zip(("first_epoch", "epoch"), facts, strict=True):
         predicted = getattr(found, which)
-        if fact.windows > -(-fact.batches // found.division.window_of(fact.batches)):
+        window = found.division.window_of(fact.batches)
+        if fact.windows > number_of_windows(fact.batches, window):
             # A consumer that is kept from the processor is one that takes its time: the loader
             # makes windows smaller for it. What it reads is predicted for these.
-            window = -(-fact.batches // fact.windows)
+            while fact.windows > number_of_windows(fact.batches, window):
+                window -= 1
             choose = partial(plan_of_window, window)
             with monkeypatch.context() as patch:
                 patch.setattr("pyg_graphzero.tune.doctor.choose_plan", choose)
