@@ -157,7 +157,10 @@ def make_generator(args: argparse.Namespace, rank: int, purpose: int) -> torch.G
 def make_loader(
     args: argparse.Namespace, data: Data, nodes: Tensor, **options: Any
 ) -> gz.loader.NeighborLoader:
-    """Batches around some nodes, without edge ids: nobody here uses them."""
+    """Batches around some nodes, without edge ids: nobody here uses them.
+
+    The first layer's means are taken by the loader: batches are a third as large by that.
+    """
     return gz.loader.NeighborLoader(
         data,
         num_neighbors=args.fan_out,
@@ -166,6 +169,7 @@ def make_loader(
         num_workers=args.num_workers,
         device=args.device,
         edge_ids=False,
+        ahead=None if args.use_gat else "mean",
         **options,
     )
 

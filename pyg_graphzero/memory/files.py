@@ -68,12 +68,32 @@ def file_of(contents: StoreContents, value: Any) -> str | None:
     return contents.file_of(stored)
 
 
-def bytes_of_rows(data: Any) -> dict[str | None, int]:
-    """What the attributes of one node take in a batch, with its id, by node type."""
+def bytes_of_rows(data: Any, *, but: str | None = None) -> dict[str | None, int]:
+    """What the attributes of one node take in a batch, with its id, by node type.
+
+    Args:
+        data: The graph.
+        but: An attribute that does not count.
+    """
     found: dict[str | None, int] = {}
     for name, store in node_storages(data).items():
         found[name] = costs.NODE
         for key, value in raw_items(store):
-            if isinstance(value, Tensor | EncodedRows | OnDemand) and store.is_node_attr(key):
+            is_rows = isinstance(value, Tensor | EncodedRows | OnDemand)
+            if is_rows and key != but and store.is_node_attr(key):
                 found[name] += prod(value.shape[1:]) * value.dtype.itemsize
     return found
+
+
+def bytes_of_batches(loader: BatchSource) -> tuple[dict[str | None, int], dict[str | None, int]]:
+    """What a node takes in a loader's batches, and what more where it is not of the last hop.
+
+    With ``ahead`` these alone have features, and a sum for each edge type that leads to them.
+    """
+    every = bytes_of_rows(loader.data)
+    if loader.ahead is None:
+        return every, dict.fromkeys(every, 0)
+    others = bytes_of_rows(loader.data, but="x")
+    ends = [name if name is None else name[2] for name in loader.graph_sampler.graph.edge_types]
+    inner = {name: (every[name] - others[name]) * (1 + ends.count(name)) for name in every}
+    return others, inner

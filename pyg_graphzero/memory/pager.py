@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import bytes_of_rows, files_of
+from pyg_graphzero.memory.files import bytes_of_batches, files_of
 from pyg_graphzero.memory.hot_rows import choose_hot_rows
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.plan import (
@@ -143,7 +143,7 @@ class Pager:
         if loader not in self._sizes:
             reading = None if self.files is None else self.files.reading(loader.graph_sampler)
             found = profile(loader, reading, most=_FEW_BATCHES, counts=False)
-            self._sizes[loader] = found.accesses.batch_size(bytes_of_rows(loader.data))
+            self._sizes[loader] = found.accesses.batch_size(*bytes_of_batches(loader))
         return self._sizes[loader]
 
     def decide(self, loader: BatchSource, least: BatchSize) -> PagedFiles:
@@ -169,7 +169,7 @@ class Pager:
                 keeps_edges=any(file.kind == "edge" for file in files),
                 num_threads=_core.num_threads(0),
             )
-            size = found.accesses.batch_size(bytes_of_rows(loader.data))
+            size = found.accesses.batch_size(*bytes_of_batches(loader))
             batch = larger(least, size)
             prefetch_files(contents, divide(self.memory, files, baseline, batch).held)
             case = Case(contents, loader.graph_sampler.graph, found, batch, baseline, disk)

@@ -50,6 +50,7 @@ class AccessCounts:
         num_nodes: Of all batches together, by node type.
         num_edges: Likewise, by edge type.
         max_nodes: The most nodes that one had, by node type.
+        max_inner: The same, without those of the last hop.
         max_edges: The most edges that one had, of all types together.
         seconds: How long it took.
     """
@@ -59,6 +60,7 @@ class AccessCounts:
     num_nodes: dict[str | None, int] = field(default_factory=dict)
     num_edges: dict[EdgeType | None, int] = field(default_factory=dict)
     max_nodes: dict[str | None, int] = field(default_factory=dict)
+    max_inner: dict[str | None, int] = field(default_factory=dict)
     max_edges: int = 0
     seconds: float = 0.0
 
@@ -68,7 +70,8 @@ class AccessCounts:
         types = graph.node_types
         counts = {} if dtype is None else {n: torch.zeros(k, dtype=dtype) for n, k in types.items()}
         none = dict.fromkeys(types, 0)
-        return cls(counts, 0, none, dict.fromkeys(graph.edge_types, 0), dict(none))
+        edges = dict.fromkeys(graph.edge_types, 0)
+        return cls(counts, 0, none, edges, dict(none), dict(none))
 
     def add(self, batch: _core.Batch) -> None:
         """Counts a batch."""
@@ -80,6 +83,8 @@ class AccessCounts:
                 _core.count_rows(engine_array(nodes), engine_array(counts))
             elif counts is not None:
                 counts[nodes] = (counts[nodes] + 1).clamp_(max=torch.iinfo(counts.dtype).max - 1)
+        for name, hops in zip(self.max_inner, batch.num_sampled_nodes, strict=True):
+            self.max_inner[name] = max(self.max_inner[name], sum(hops[:-1]))
         for (edge_type, total), slots in zip(self.num_edges.items(), batch.slots, strict=True):
             self.num_edges[edge_type] = total + slots.numel()
         self.max_edges = max(self.max_edges, batch.num_edges)
@@ -113,11 +118,19 @@ class AccessCounts:
             counts = groups.sum(1)
         return top_rows(counts, size)
 
-    def batch_size(self, row_bytes: Mapping[str | None, int]) -> BatchSize:
-        """What the largest batch takes, with some slack; ``row_bytes``: of a node's attributes."""
+    def batch_size(
+        self, row_bytes: Mapping[str | None, int], inner_bytes: Mapping[str | None, int]
+    ) -> BatchSize:
+        """What the largest batch takes, with some slack.
+
+        Args:
+            row_bytes: Of a node's attributes.
+            inner_bytes: Of what else it has where it is not of the last hop.
+        """
         nodes = sum(self.max_nodes.values())
         sampled = costs.NODE * nodes + costs.EDGE * self.max_edges
         whole = sampled + sum(row_bytes[name] * count for name, count in self.max_nodes.items())
+        whole += sum(inner_bytes[name] * count for name, count in self.max_inner.items())
         waits = int(costs.SLACK * costs.PACKED * sampled)
         return BatchSize(waits, int(costs.SLACK * whole), nodes)
 

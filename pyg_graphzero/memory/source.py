@@ -17,12 +17,14 @@ class BatchSource(Protocol):
         data: The graph.
         dataset: Its seeds.
         edge_ids: Batches have the ids of their edges.
+        ahead: Features of neighbours are added up while they are gathered, or None.
         node_ids: Their nodes are numbered as the user numbers them, not as rows are.
     """
 
     data: Any
     dataset: Sized
     edge_ids: bool
+    ahead: str | None
     node_ids: bool
 
     @property

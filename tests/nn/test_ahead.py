@@ -16,6 +16,8 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from fuzz.paging import paged
+from pyg_graphzero.memory.files import bytes_of_batches
+from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import SampledEdgeIndex
 
@@ -75,6 +77,32 @@ def test_batches(options, reduction):
         assert torch.equal(batch.edge_index.plain(), plain.edge_index)
         for key in ("n_id", "e_id", "y", "input_id"):
             assert torch.equal(batch[key], plain[key])
+
+
+def test_budgets_count_what_is_delivered():
+    """Rows of inner nodes and their sums; not those of the last hop."""
+    data = Data(x=torch.randn(5000, 64), edge_index=torch.randint(5000, (2, 100_000)))
+    options = {"data": data, "num_neighbors": [4, 10], "input_nodes": torch.arange(64)}
+    sizes = []
+    for ahead in (None, "mean"):
+        batches = loader(ahead=ahead, **options)
+        found = profile(batches, most=8).accesses.batch_size(*bytes_of_batches(batches))
+        sizes.append(found.whole)
+    plain, fast = pairs(1, **options)[0]
+    ids = [plain.edge_index, plain.n_id, plain.e_id]
+    delivered = [[plain.x, *ids], [fast.x.rows, *fast.x.sums.values(), *ids]]
+    for size, arrays in zip(sizes, delivered, strict=True):
+        assert sum(each.nbytes for each in arrays) == pytest.approx(size / 1.15, rel=0.15)
+    assert sizes[1] < 0.7 * sizes[0]
+
+
+def test_budgets_of_several_types_count_a_sum_for_each_edge_type():
+    batches = loader(PAPERS, ahead="mean", input_nodes=("paper", torch.arange(5)))
+    every, inner = bytes_of_batches(batches)
+    into = sum(name[2] == "paper" for name in PAPERS.edge_types)
+    row = 4 * PAPERS["paper"].x.size(1)
+    assert inner["paper"] == row * (1 + into)
+    assert every["paper"] == bytes_of_batches(loader(PAPERS, input_nodes="paper"))[0]["paper"] - row
 
 
 @pytest.mark.parametrize("encoding", [None, "float16", "bfloat16", "int8"])
