@@ -117,3 +117,11 @@ def test_hashing_is_the_same_everywhere(wordnet):
     assert [row.nonzero().flatten().tolist() for row in x] == [[0, 5], [], [5]]
     assert x[0, 0] > x[0, 5]
     assert x[2, 5] == 1
+
+
+def test_node2vec_learns_as_pygs_does(tmp_path):
+    output = run_example(tmp_path, "node2vec.py")
+    area = number("pyg_graphzero Node2Vec  seed 0  AUC", output)
+    assert area > 0.54
+    if "stock PyG: left out" not in output:
+        assert number("stock PyG Node2Vec  seed 0  AUC", output) == pytest.approx(area, abs=0.03)
