@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -96,8 +97,11 @@ class Stepper {
         checkpoint_();
         left = reject_paged(group, open, left);
       } else {
-        guarded([&] { left = reject(group, open, left, round >= kMostRejected); });
+        guarded([&] { left = reject(group, open, left); });
       }
+      if (round < kMostRejected) continue;
+      for (std::int64_t j = 0; j < left; ++j) weigh_all(group, open[j]);
+      return check(group, open, left);
     }
     return true;
   }
@@ -193,7 +197,7 @@ class Stepper {
   }
 
   // Leaves the walks whose candidate is rejected; returns how many. REQUIRES as choose().
-  std::int64_t reject(Group& group, std::int64_t* walks, std::int64_t count, bool is_last) {
+  std::int64_t reject(const Group& group, std::int64_t* walks, std::int64_t count) const {
     std::int64_t left = 0;
     for (std::int64_t j = 0; j < count; ++j) {
       const std::int64_t i = walks[j];
@@ -203,11 +207,7 @@ class Stepper {
           is_taken(group, i, has_neighbor(group.before.data()[i], group.source.data()[i]))) {
         continue;
       }
-      if (is_last) {
-        weigh_all(group, i);
-      } else {
-        walks[left++] = i;
-      }
+      walks[left++] = i;
     }
     return left;
   }
@@ -233,33 +233,8 @@ class Stepper {
     return low < end && csc_.source(low) == x;
   }
 
-  // Draws among all neighbours by what each weighs.
-  void weigh_all(Group& group, std::int64_t i) const {
-    const EdgeOrder& order = type_.order;
-    const std::int64_t v = group.node.data()[i], t = group.before.data()[i];
-    const std::int64_t first = csc_.indptr[v], last = csc_.indptr[v + 1];
-    const auto weight = [&](std::int64_t rank) {
-      const std::int64_t x = csc_.source(order.slot(rank));
-      const double alpha = x == t ? bias_.back : has_neighbor(t, x) ? bias_.near : bias_.far;
-      if (order.cumulative == nullptr) return alpha;
-      return alpha * static_cast<double>(order.cumulative[rank] - order.weight_before(rank));
-    };
-    double total = 0;
-    for (std::int64_t rank = first; rank < last; ++rank) total += weight(rank);
-    double at = fraction(group.rng[static_cast<std::size_t>(i)]) * total;
-    std::int64_t taken = first;
-    for (std::int64_t rank = first; rank < last; ++rank) {
-      const double own = weight(rank);
-      if (own > 0) taken = rank;
-      if (at < own) break;
-      at -= own;
-    }
-    group.slot.data()[i] = order.slot(taken);
-    group.source.data()[i] = csc_.source(group.slot.data()[i]);
-  }
-
-  // The same where neighbours are read: all searches take each step together.
-  // REQUIRES that neighbours ascend.
+  // As reject() where neighbours are read: all searches take each step together. REQUIRES that
+  // neighbours ascend.
   std::int64_t reject_paged(Group& group, std::int64_t* walks, std::int64_t count) {
     std::int64_t left = 0, searching = 0;
     std::int64_t* const low = group.low.data();
@@ -303,6 +278,64 @@ class Stepper {
       if (!is_taken(group, i, is_near[static_cast<std::size_t>(i)])) walks[left++] = i;
     }
     return left;
+  }
+
+  // Draws among all neighbours by what each weighs.
+  void weigh_all(Group& group, std::int64_t i) {
+    const EdgeOrder& order = type_.order;
+    const std::int64_t t = group.before.data()[i];
+    const std::vector<std::int64_t> slots = slots_of(group.node.data()[i], &order);
+    const std::vector<std::int64_t> sources = sources_of(slots);
+    std::vector<std::int64_t> near = sources_of(slots_of(t, nullptr));
+    std::sort(near.begin(), near.end());
+    std::vector<double> weights;
+    for (std::size_t k = 0; k < slots.size(); ++k) {
+      const std::int64_t x = sources[k];
+      const bool is_near = std::binary_search(near.begin(), near.end(), x);
+      weights.push_back(x == t ? bias_.back : is_near ? bias_.near : bias_.far);
+    }
+    guarded([&] {
+      const std::int64_t first = csc_.indptr[group.node.data()[i]];
+      if (order.cumulative == nullptr) return;
+      for (std::size_t k = 0; k < weights.size(); ++k) {
+        const std::int64_t rank = first + static_cast<std::int64_t>(k);
+        weights[k] *= static_cast<double>(order.cumulative[rank] - order.weight_before(rank));
+      }
+    });
+    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+    double at = fraction(group.rng[static_cast<std::size_t>(i)]) * total;
+    std::size_t taken = 0;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      if (weights[k] > 0) taken = k;
+      if (at < weights[k]) break;
+      at -= weights[k];
+    }
+    group.slot.data()[i] = slots[taken];
+    group.source.data()[i] = sources[taken];
+  }
+
+  // Those of a node's edges, in an order or in their own. REQUIRES that a walk was there.
+  std::vector<std::int64_t> slots_of(std::int64_t v, const EdgeOrder* order) const {
+    std::int64_t first = 0, last = 0;
+    guarded([&] {
+      first = csc_.indptr[v];
+      last = csc_.indptr[v + 1];
+    });
+    std::vector<std::int64_t> slots(static_cast<std::size_t>(last - first));
+    std::iota(slots.begin(), slots.end(), first);
+    if (order != nullptr) {
+      guarded([&] {
+        for (std::int64_t& slot : slots) slot = order->slot(slot);
+      });
+    }
+    return slots;
+  }
+
+  std::vector<std::int64_t> sources_of(const std::vector<std::int64_t>& slots) {
+    std::vector<std::int64_t> sources(slots.size()), all(slots.size());
+    std::iota(all.begin(), all.end(), std::int64_t{0});
+    fetch(slots.data(), sources.data(), all.data(), std::ssize(all));
+    return sources;
   }
 
   const SampledEdgeType& type_;

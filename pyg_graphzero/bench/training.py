@@ -28,6 +28,8 @@ class Trainer:
         model: One of ``MODELS``: the same result, with less and less memory and time. The last
             two need batches that count their nodes and edges by hop.
         hidden_channels: Width of the layers between.
+        in_channels: Width of the features; -1: that of the first batch's, which has those of all
+            nodes.
         dropout: Share of what these pass on that is left out in training.
 
     Attributes:
@@ -45,6 +47,7 @@ class Trainer:
         num_classes: int,
         model: str = "stock",
         hidden_channels: int = _HIDDEN_CHANNELS,
+        in_channels: int = -1,
         dropout: float = 0.0,
     ) -> None:
         self._node_type = node_type
@@ -54,7 +57,11 @@ class Trainer:
             raise ValueError(f"model={model!r}: {why_not}")
         self._is_trimmed = model == "trimmed"
         self.model: torch.nn.Module = GraphSAGE(
-            (-1, -1) if hetero else -1, hidden_channels, num_layers, num_classes, dropout=dropout
+            (in_channels, in_channels) if hetero else in_channels,
+            hidden_channels,
+            num_layers,
+            num_classes,
+            dropout=dropout,
         )
         if hetero:
             self.model = to_hetero(self.model, data.metadata())

@@ -21,7 +21,7 @@ from pyg_graphzero.store.schema import EdgeType
 REDUCTIONS = ("sum", "mean")
 
 # Whose result is the same rows, elsewhere; their sums go along.
-_KEEPING = KEEPING | {Tensor.record_stream}
+_KEEPING = KEEPING | {Tensor.record_stream, Tensor.float}
 # What can be told of a tensor without a look at its numbers.
 _FACTS = (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout, type(None))
 

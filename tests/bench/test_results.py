@@ -74,7 +74,17 @@ def out_of_core() -> list[str]:
 
 def papers100m() -> list[str]:
     """Phases and the steady state of each record."""
-    found = []
+    both = [run("papers100m", "papers100m_both", f"train, {limit} GB") for limit in (16, 8)]
+    seconds = [each["seconds_per_batch"] for each in both]
+    epochs = [each["epoch_seconds"] / 60 for each in both]
+    converted = run("papers100m", "papers100m_both_convert", "convert, 12 GB")
+    found = [
+        f"an epoch {epochs[0]:.0f} min | {both[0]['peak']['anon'] / 1e9:.1f}, 9.7 GB |",
+        f"| {seconds[1]:.2f} s a batch, the first two",
+        f"an epoch {epochs[1]:.0f} min | {both[1]['peak']['anon'] / 1e9:.1f}, 5.8 GB |",
+        f"| {seconds[0]:.2f} s a batch in the last windows",
+        f"| {converted['seconds']:.0f} s | 5.0, 5.2 GB |",
+    ]
     for record, limits in (("papers100m", (12, 8)), ("papers100m_float16", (12, 8))):
         runs = [run("papers100m", record, f"train, {limit} GB") for limit in limits]
         for each in runs:

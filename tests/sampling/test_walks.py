@@ -149,14 +149,26 @@ def test_weights_and_p_and_q_go_together():
 @pytest.mark.parametrize(
     ("p", "q", "least", "most"), [(1e9, 1e9, 0, 0), (1e-9, 1.0, 1, 1), (1.0, 1e-9, 0.4, 0.6)]
 )
-def test_extreme_p_and_q_come_to_an_end(p, q, least, most):
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_extreme_p_and_q_come_to_an_end(tmp_path, p, q, least, most, is_paged):
     """In a triangle the last has hardly a candidate taken: all neighbours are weighed at once."""
     pair = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
     data = Data(edge_index=pair, num_nodes=3)
-    walks = gz.sampler.random_walk(data, [0, 1, 2] * 20, 20, p=p, q=q)
+    source = kept(data, tmp_path / "s", both_directions=True) if is_paged else data
+    walker = Walker(source, p, q, page=paged if is_paged else None)
+    walks = walker.walk(torch.tensor([0, 1, 2] * 20), 20)
     check_steps(walks, pair)
     back = (walks[:, 2:] == walks[:, :-2]).double().mean()
     assert least <= back <= most
+
+
+@pytest.mark.parametrize("is_paged", [False, True])
+def test_a_step_back_is_taken_where_there_is_no_other(tmp_path, is_paged):
+    """Candidates are rejected by the million: it must not take as long."""
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+    source = kept(data, tmp_path / "s", both_directions=True) if is_paged else data
+    walks = Walker(source, 1e12, 1.0, page=paged if is_paged else None).walk(torch.tensor([0]), 5)
+    assert walks.tolist() == [[0, 1, 0, 1, 0, 1]]
 
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.5, 2.0)])
