@@ -112,6 +112,8 @@ class Node2Vec(StockNode2Vec):
                 "nodes or more, and a walk at least as long"
             )
         if isinstance(source, Tensor):
+            if num_nodes is None:  # as PyG's counts them
+                num_nodes = int(source.max()) + 1 if source.numel() > 0 else 0
             source = Data(edge_index=source, num_nodes=num_nodes)
         self.walker = RandomWalker(source, p, q, reverse=reverse)
         self.num_nodes = self.walker.num_nodes()

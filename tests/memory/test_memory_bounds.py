@@ -19,7 +19,7 @@ from pyg_graphzero.inference.passes import Task
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import bytes_of_rows, files_of
+from pyg_graphzero.memory.files import bytes_of_batches, files_of
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.memory.simulate import Case, simulate
@@ -53,7 +53,7 @@ def case(several):
     )
     contents = loader.graph_sampler.graph.contents
     found = profile(loader, seconds=60, keep=costs.MAX_WINDOW, keep_seconds=60, keep_bytes=1 << 30)
-    batch = found.accesses.batch_size(bytes_of_rows(loader.data))
+    batch = found.accesses.batch_size(*bytes_of_batches(loader))
     files = files_of(loader)
     made = Case(contents, loader.graph_sampler.graph, found, batch, 0, DISK)
     return made, files, loader

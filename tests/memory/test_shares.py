@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import pyg_graphzero as gz
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import bytes_of_rows, files_of
+from pyg_graphzero.memory.files import bytes_of_batches, files_of
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
@@ -47,7 +47,7 @@ def loader(tmp_path_factory):
 def case_of(loader, most):
     contents = loader.graph_sampler.graph.contents
     found = profile(loader, seconds=60, keep=most, keep_seconds=60, keep_bytes=1 << 30)
-    batch = found.accesses.batch_size(bytes_of_rows(loader.data))
+    batch = found.accesses.batch_size(*bytes_of_batches(loader))
     files = files_of(loader)
     return Case(contents, loader.graph_sampler.graph, found, batch, 0, DISK), files
 
