@@ -190,9 +190,9 @@ void init_pipeline(nb::module_& m) {
       .def_static(
           "neighbors",
           [](std::shared_ptr<const NeighborSampler> sampler, Fanouts num_neighbors, bool replace,
-             bool disjoint, bool last, bool induced, std::shared_ptr<const GatherPlan> plan,
-             bool backward, std::optional<Labor> labor, const Window& window,
-             std::vector<std::vector<std::size_t>> earliest) {
+             bool disjoint, bool last, bool induced, bool whole_frontier,
+             std::shared_ptr<const GatherPlan> plan, bool backward, std::optional<Labor> labor,
+             const Window& window, std::vector<std::vector<std::size_t>> earliest) {
             SampleRequest request;
             request.num_neighbors = std::move(num_neighbors);
             request.earliest = std::move(earliest);
@@ -200,6 +200,7 @@ void init_pipeline(nb::module_& m) {
             request.disjoint = disjoint;
             request.last = last;
             request.induced = induced;
+            request.whole_frontier = whole_frontier;
             request.labor = labor;
             auto ask = [request = std::move(request)](std::vector<Seeds> seeds, BatchKey key,
                                                       int threads) {
@@ -212,9 +213,9 @@ void init_pipeline(nb::module_& m) {
             return recipe_of(std::move(sampler), std::move(ask), std::move(plan), backward, window);
           },
           "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
-          "last"_a = false, "induced"_a = false, "plan"_a.none() = nb::none(), "backward"_a = false,
-          "labor"_a.none() = nb::none(), "window"_a = kWindow,
-          "earliest"_a = std::vector<std::vector<std::size_t>>(),
+          "last"_a = false, "induced"_a = false, "whole_frontier"_a = false,
+          "plan"_a.none() = nb::none(), "backward"_a = false, "labor"_a.none() = nb::none(),
+          "window"_a = kWindow, "earliest"_a = std::vector<std::vector<std::size_t>>(),
           "`window`: of a topology that is not all in memory, for how many batches neighbours are "
           "read at once, and how many bytes. `earliest`: for each edge type and hop the row of the "
           "seeds' times that has the earliest time to draw; 0: any.")

@@ -115,8 +115,9 @@ class NeighborSampler::Run {
   void relabel_rest() {
     for (; relabelled_ < base_.size(); ++relabelled_) relabel(relabelled_);
     for (std::size_t t = 0; t < end_.size(); ++t) {
-      begin_[t] = std::exchange(end_[t], out_.nodes[t].size());
-      out_.num_sampled_nodes[t].push_back(end_[t] - begin_[t]);
+      const std::int64_t before = std::exchange(end_[t], out_.nodes[t].size());
+      begin_[t] = request_.whole_frontier ? 0 : before;
+      out_.num_sampled_nodes[t].push_back(end_[t] - before);
     }
   }
 

@@ -24,6 +24,7 @@ struct SampleRequest {
   bool disjoint = false;  // every seed grows a tree of its own; trees share no node
   bool last = false;      // where edges have times: the newest instead of any
   bool induced = false;   // afterwards: all edges among the sampled nodes instead of those drawn
+  bool whole_frontier = false;      // in each hop all nodes of the sample draw, not only the newest
   std::optional<Labor> labor = {};  // draw by variates that destinations share
   BatchKey key;                     // the same key gives the same sample
   int threads = 0;

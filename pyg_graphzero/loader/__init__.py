@@ -1,9 +1,16 @@
 """PyG's loaders over a store: the same arguments, the same batches, another engine."""
 
 from pyg_graphzero.loader import stock  # noqa: F401 - PyG's own loaders
+from pyg_graphzero.loader.adjs import NeighborSampler
 from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.link import LinkNeighborLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 
-__all__ = ["HGTLoader", "LinkNeighborLoader", "NeighborLoader", "ShaDowKHopSampler"]
+__all__ = [
+    "HGTLoader",
+    "LinkNeighborLoader",
+    "NeighborLoader",
+    "NeighborSampler",
+    "ShaDowKHopSampler",
+]

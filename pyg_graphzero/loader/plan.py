@@ -414,7 +414,7 @@ def _seen(data: Data | HeteroData) -> list[tuple[str, int, int, int]]:
                 value = value.value()
             at = state = 0
             if isinstance(value, Tensor):
-                at = value.data_ptr() if value.is_cpu else 0
+                at = value.data_ptr() if value.is_cpu and value.layout == torch.strided else 0
                 state = 2 * value.requires_grad + is_written(value)
             seen.append((key, id(value), at, state))
     return seen

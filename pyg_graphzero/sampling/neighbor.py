@@ -192,6 +192,7 @@ class NeighborSampler(GraphSampler):
             disjoint=options.disjoint,
             last=options.temporal_strategy == "last",
             induced=options.subgraph_type == SubgraphType.induced,
+            whole_frontier=options.whole_frontier,
             plan=plan,
             # Walked backwards, messages still go along the edges.
             backward=self.graph.backward,

@@ -39,6 +39,7 @@ class SamplingOptions:
     method: str = "uniform"
     layer_dependency: bool = False
     batch_dependency: int = 1
+    whole_frontier: bool = False  # in each hop all nodes of a sample draw, not only the newest
 
     def __post_init__(self) -> None:
         one_of("temporal_strategy", self.temporal_strategy, ("uniform", "last"))

@@ -1,0 +1,228 @@
+"""The older NeighborSampler: bipartite graphs by hop, against their definition."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.loader
+from read_neighbours import in_pages
+from scipy.stats import chisquare
+from torch_geometric.data import Data
+from torch_geometric.nn import SAGEConv
+
+import pyg_graphzero as gz
+from graphs import write_store
+from pyg_graphzero.loader import NeighborSampler
+
+SOURCES = {
+    "store": lambda data, store: store,
+    "data on disk": lambda data, store: store.data(),
+    "memory": lambda data, store: data,
+    "edge_index": lambda data, store: data.edge_index,
+}
+
+
+def check(batch, edge_index, seeds, sizes):
+    """Every node known in a hop has as many distinct in-edges as there are, or as were asked."""
+    batch_size, n_id, adjs = batch
+    assert batch_size == len(seeds)
+    assert torch.equal(n_id[:batch_size], seeds)
+    assert n_id.unique().numel() == n_id.numel()
+    degree = torch.bincount(edge_index[1], minlength=300)
+    adjs = adjs if isinstance(adjs, list) else [adjs]
+    known = batch_size
+    for (edges, e_id, size), k in zip(adjs[::-1], sizes, strict=True):
+        num_src, num_dst = size
+        assert num_dst == known
+        assert torch.equal(n_id[edges], edge_index[:, e_id])
+        assert e_id.unique().numel() == e_id.numel()
+        counts = torch.bincount(edges[1], minlength=num_dst)
+        available = degree[n_id[:num_dst]]
+        assert torch.equal(counts, available if k < 0 else available.clamp(max=k))
+        assert set(range(num_dst, num_src)) <= set(edges[0].tolist())  # all others were drawn
+        known = num_src
+    assert known == n_id.numel()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("source", SOURCES)
+def test_batches_are_what_the_definition_says(homo, source, workers):
+    data, store = homo
+    sizes = [4, -1, 2]
+    loader = NeighborSampler(
+        SOURCES[source](data, store), sizes=sizes, node_idx=data.train_mask, num_nodes=300,
+        batch_size=16, num_workers=workers,
+    )  # fmt: skip
+    assert isinstance(loader, torch_geometric.loader.NeighborSampler)
+    assert repr(loader) == "NeighborSampler(sizes=[4, -1, 2])"
+    seeds = data.train_mask.nonzero().view(-1).split(16)
+    batches = list(loader)
+    assert len(batches) == len(loader) == len(seeds)
+    for batch, nodes in zip(batches, seeds, strict=True):
+        check(batch, data.edge_index, nodes, sizes)
+
+
+def test_memory_disk_and_read_neighbours_are_the_same(homo):
+    data, store = homo
+    epochs = []
+    for source in (data, store, in_pages):
+        if source is in_pages:
+            loader = in_pages(NeighborSampler(store.data(), [3, 2], batch_size=30, shuffle=True))
+        else:
+            loader = NeighborSampler(source, [3, 2], batch_size=30, shuffle=True)
+        torch.manual_seed(4)
+        epochs.append(list(pickle.loads(pickle.dumps(loader)) if source is data else loader))
+    for memory, disk, read in zip(*epochs, strict=True):
+        for other in (disk, read):
+            assert torch.equal(memory[1], other[1])
+            for one, two in zip(memory[2], other[2], strict=True):
+                assert torch.equal(one.edge_index, two.edge_index)
+                assert one.size == two.size
+                assert torch.equal(one.e_id, two.e_id)
+
+
+def test_of_an_optimized_store_nodes_and_edges_are_the_users(homo, tmp_path):
+    data, store = homo
+    gz.optimize(
+        store.path, tmp_path / "optimized", seeds="train_mask", num_neighbors=[5, 3], progress=False
+    )
+    loader = NeighborSampler(gz.open(tmp_path / "optimized"), [5, 3], batch_size=50)
+    for batch, nodes in zip(loader, torch.arange(300).split(50), strict=True):
+        check(batch, data.edge_index, nodes, [5, 3])
+
+
+def test_targets_draw_anew_in_each_hop_and_every_neighbour_alike():
+    star = torch.stack([torch.arange(1, 7), torch.zeros(6, dtype=torch.int64)])
+    loader = NeighborSampler(star, [1, 1], node_idx=torch.zeros(3000, dtype=torch.int64))
+    pairs = torch.zeros(6, 6)
+    for _, n_id, (second, first) in loader:
+        drawn = [int(n_id[adj.edge_index[0, 0]]) - 1 for adj in (first, second)]
+        pairs[drawn[0], drawn[1]] += 1
+    assert chisquare(pairs.flatten().tolist()).pvalue > 1e-4
+
+
+class SparseTensor(SimpleNamespace):
+    """What is used of torch_sparse's."""
+
+    def __init__(self, row, col, value, sparse_sizes):
+        super().__init__(row=row, col=col, sizes=sparse_sizes)
+        self.storage = SimpleNamespace(value=lambda: value)
+
+    def coo(self):
+        return self.row, self.col, self.storage.value()
+
+    def size(self, dim):
+        return self.sizes[dim]
+
+
+def test_adj_t(homo):
+    data, _ = homo
+    row, col = data.edge_index
+    weight = torch.rand(row.numel())
+    adj_t = SparseTensor(col, row, weight, (300, 300))
+    _, n_id, adjs = next(iter(NeighborSampler(adj_t, [3, 2], batch_size=20)))
+    for adj, e_id, size in adjs:
+        assert type(adj) is SparseTensor
+        assert adj.sizes == size[::-1]
+        assert torch.equal(n_id[torch.stack([adj.col, adj.row])], data.edge_index[:, e_id])
+        assert torch.equal(adj.storage.value(), weight[e_id])
+    with torch.sparse.check_sparse_tensor_invariants():
+        sparse = torch.sparse_coo_tensor(torch.stack([col, row]), weight, (300, 300)).coalesce()
+        edges = sparse.indices().flip(0)
+        check(next(iter(NeighborSampler(sparse, [2], batch_size=9))), edges, torch.arange(9), [2])
+
+
+def test_one_size_transform_and_no_e_id(homo):
+    data, store = homo
+    loader = NeighborSampler(store, [2], return_e_id=False, batch_size=10)
+    _, _, adj = next(iter(loader))
+    assert adj.e_id is None
+    assert adj.to("cpu").size == adj.size
+    check(NeighborSampler(store, [2]).sample([7, 3]), data.edge_index, torch.tensor([7, 3]), [2])
+    loader = NeighborSampler(store, [2], transform=lambda *batch: batch[0], batch_size=100)
+    assert list(loader) == [100, 100, 100]
+
+
+def test_bad_input(homo, hetero):
+    _, store = homo
+    with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
+        NeighborSampler(hetero[1], [2])
+    with pytest.raises(TypeError, match="edge_index: found str, expected a store"):
+        NeighborSampler("store", [2])
+    with pytest.raises(ValueError, match=r"edge_index: found torch.int64 of shape \[3\]"):
+        NeighborSampler(torch.arange(3), [2])
+    with pytest.raises(ValueError, match="num_nodes: found 7, expected 300"):
+        NeighborSampler(store, [2], num_nodes=7)
+    with pytest.raises(IndexError, match=r"input_nodes\[0\]: found node 300"):
+        NeighborSampler(store, [2], node_idx=torch.tensor([300]))
+
+
+def test_edges_without_numbers(homo, tmp_path):
+    data, _ = homo
+    bare = Data(x=data.x, edge_index=data.edge_index)
+    gz.convert(bare, tmp_path / "bare", edge_ids=False, progress=False)
+    with pytest.raises(gz.errors.MissingEdgeIdsError, match="return_e_id=False"):
+        NeighborSampler(gz.open(tmp_path / "bare"), [2])
+    loader = NeighborSampler(gz.open(tmp_path / "bare"), [2], return_e_id=False, batch_size=50)
+    pairs = {tuple(pair) for pair in data.edge_index.t().tolist()}
+    for _, n_id, adj in loader:
+        assert {tuple(pair) for pair in n_id[adj.edge_index].t().tolist()} <= pairs
+
+
+class SAGE(torch.nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(channels))
+
+    def forward(self, x, adjs):
+        for i, (edge_index, _, size) in enumerate(adjs):
+            x = self.convs[i]((x, x[: size[1]]), edge_index)
+            x = x.relu() if i + 1 < len(self.convs) else x
+        return x
+
+    @torch.no_grad()
+    def inference(self, x_all, loader):
+        for i, conv in enumerate(self.convs):
+            xs = []
+            for _, n_id, (edge_index, _, size) in loader:
+                x = x_all[n_id]
+                x = conv((x, x[: size[1]]), edge_index)
+                xs.append(x.relu() if i + 1 < len(self.convs) else x)
+            x_all = torch.cat(xs)
+        return x_all
+
+
+def test_ogbn_products_sage(tmp_path):
+    """PyG's older script: the loader is given the store, x is looked up by n_id."""
+    torch.manual_seed(0)
+    y = torch.randint(0, 3, (400,))
+    src, dst = torch.randint(0, 400, (2, 12000))
+    keep = (y[src] == y[dst]) | (torch.rand(12000) < 0.1)
+    x = F.one_hot(y, 3).float() + torch.randn(400, 3)
+    whole = Data(x=x, y=y, edge_index=torch.stack([src, dst])[:, keep])
+    store = gz.open(write_store(whole, tmp_path / "store"))
+    data, train_idx = store.data(), torch.arange(200)
+    train_loader = NeighborSampler(
+        store, node_idx=train_idx, sizes=[10, 5], batch_size=50, shuffle=True, num_workers=2
+    )
+    subgraph_loader = NeighborSampler(store, node_idx=None, sizes=[-1], batch_size=128)
+    x, y = data.x, data.y
+    model = SAGE([3, 16, 3])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(25):
+        for batch_size, n_id, adjs in train_loader:
+            optimizer.zero_grad()
+            out = model(x[n_id], [adj.to("cpu") for adj in adjs])
+            F.cross_entropy(out, y[n_id[:batch_size]]).backward()
+            optimizer.step()
+    out = model.inference(x, subgraph_loader)
+    h = copy.deepcopy(model.convs)
+    want = h[1](h[0](whole.x, whole.edge_index).relu(), whole.edge_index)
+    assert torch.allclose(out, want, atol=1e-4)
+    assert (out.argmax(-1) == y)[200:].float().mean() > 0.9
