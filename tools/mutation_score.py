@@ -27,6 +27,7 @@ TESTS = {
     "store/edge_order": "test_modes test_edits",
     "loader/plan": "test_loader test_link_loader test_views test_stock_loaders",
     "loader/keyed": "test_loader test_independence",
+    "store/opened": "test_stores test_views test_damage",
     "store/contents": "test_stores test_edits test_views test_optimize test_strict",
     "store/columns": "test_encodings test_gather test_views test_format",
     "store/writer": "test_writer test_edits test_create_column test_rewrite",

@@ -1,6 +1,6 @@
-"""The opened files of a store, checked against its schema; what every view and sampler holds on to.
+"""What is in a store, in rows and as its user numbers nodes and edges; all else holds on to it.
 
-Opening reads headers only. An object here outlives the ``Store`` it came from, and pickles by path.
+An object here outlives the ``Store`` it came from, and pickles by path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import (
@@ -22,26 +21,19 @@ from pyg_graphzero.errors import (
     FormatError,
     MemoryBudgetError,
     MemoryUseWarning,
-    MissingAttributeError,
     MissingEdgeIdsError,
 )
-from pyg_graphzero.store import schema
-from pyg_graphzero.store.adopted import open_adopted
 from pyg_graphzero.store.columns import (
-    EncodedRows,
-    column_rows,
-    copy_changed_rows,
     decoded,
     gather,
     in_memory,
     inverse,
-    is_written,
     look_up,
     permuted,
-    view_column,
     view_topology,
 )
-from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
+from pyg_graphzero.store.opened import OpenedFiles
+from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.store.unpublished import Unpublished
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import parse_size
@@ -62,20 +54,17 @@ def _frames_to_script() -> int:
     return count
 
 
-class StoreContents:
-    """Columns and topologies of one store directory.
-
-    Views are made once per column and shared, so that what one sees another sees.
+class StoreContents(OpenedFiles):
+    """The opened files of a store, what they mean, and what of it may be in memory.
 
     Args:
-        path: The store's directory.
-        keep_half: Attributes (``"x"``, ``"paper.x"``) that are float16 or bfloat16 for float32 and
-            are to be left so; True for all.
+        path: As ``keep_half`` and ``drafts`` those of :class:`~.opened.OpenedFiles`.
+        keep_half: Likewise.
         memory: What the process may keep in memory, in bytes or such as ``"8GB"``; None takes most
             of what the machine and its cgroups leave.
         processes: How many share that memory, and have the store open.
         strict: To bring a large part of the store into memory is an error, not a warning.
-        drafts: Columns that are complete and not published, to be attributes here all the same.
+        drafts: Likewise.
 
     Attributes:
         memory: The budget of this process in bytes.
@@ -83,7 +72,7 @@ class StoreContents:
         pager: What keeps loaders within it, once one is needed; see :mod:`.memory.pager`.
 
     Raises:
-        ValueError: ``keep_half`` names what is no such attribute, or ``memory`` is no size.
+        ValueError: ``memory`` is no size, or as :class:`~.opened.OpenedFiles`.
         FileNotFoundError: No store at ``path``.
         FormatError: A file contradicts the format or the schema.
     """
@@ -99,40 +88,19 @@ class StoreContents:
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes: found {processes}, expected 1 or more")
-        self.path = path
+        super().__init__(path, keep_half, drafts)
         self.processes = processes
-        self.keep_half = keep_half
         self.strict = strict
         self.is_memory_given = memory is not None
         self._given_memory = memory
         self.pager: Any = None
-        self.schema = schema.load(path)
-        schema.check_files(path, self.schema)
-        self._drafts = tuple(drafts)
-        for draft in drafts:
-            draft.join(self.schema)
-        self._columns: dict[str, _core.Column] = {}
-        self._topologies: dict[EdgeType | None, _core.Topology] = {}
-        self._csr: dict[EdgeType | None, _core.Topology] = {}
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}
-        self._views: dict[str, Tensor] = {}
-        self._files: Any = WeakTensorKeyDictionary()  # by view, others' than those above too
         self._told: set[str] = set()
-        self._left_half: set[str] = set()
         self._positions: dict[EdgeType | None, Tensor] = {}
-        for node_type in self.schema.node_types:
-            self._open_node_type(node_type)
-        for edge_type in self.schema.edge_types:
-            self._open_edge_type(edge_type)
-        for entries in self.schema.loose:
-            for entry in entries.values():
-                if "file" in entry:
-                    self._open_column(entry["file"], None)
-        self._leave_half()
         self._set_budget(memory)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = self.keep_half, self._given_memory, self.processes, self.strict, self._drafts
+        options = self.keep_half, self._given_memory, self.processes, self.strict, self.drafts
         return StoreContents, (self.path, *options)
 
     def __deepcopy__(self, memo: object) -> StoreContents:
@@ -151,7 +119,9 @@ class StoreContents:
         Raises:
             MemoryBudgetError: Not even the tables that are always in memory fit.
         """
-        tables = sum(8 * t.num_dst for t in self._topologies.values()) // self.processes
+        tables = (
+            sum(8 * self.topology(t.name).num_dst for t in self.schema.edge_types) // self.processes
+        )
         used = private_rss()
         least = used + tables + READER_BYTES
         if self.is_memory_given and self.memory < least:
@@ -161,120 +131,6 @@ class StoreContents:
                 f"more than {least / 1e6:,.0f} MB: the process takes {used / 1e6:,.0f} MB already, "
                 f"and the neighbourhoods' bounds of {self.path} {tables / 1e6:,.0f} MB"
             )
-
-    def _open_column(self, file: str, rows: int | None, *numbers: str) -> None:
-        """Opens a column of ``rows`` rows (None: any); ``numbers``: 1-D of one of these dtypes."""
-        if file in self.schema.adopted:
-            column = open_adopted(self.path, file, self.schema.adopted[file])
-        else:
-            column = _core.Column.open(str(self.path / file))
-        if rows is not None and list(column.shape[:1]) != [rows]:
-            raise FormatError.of(column.path, "shape", list(column.shape), f"{rows} rows")
-        if numbers and (len(column.shape) != 1 or column.dtype not in numbers):
-            found = f"{column.dtype} {list(column.shape)}"
-            expected = f"{' or '.join(numbers)} [any]"
-            raise FormatError.of(column.path, "dtype, shape", found, expected)
-        self._columns[file] = column
-
-    def _open_node_type(self, record: NodeTypeSchema) -> None:
-        for file in record.attrs.values():
-            self._open_column(file, record.num_nodes)
-        for file in record.index_sets.values():
-            self._open_column(file, None, "int64")
-        if record.id_offsets is not None:
-            self._open_column(record.id_offsets, record.num_nodes + 1, "int64")
-        if record.ids is not None:
-            text = record.id_offsets is not None
-            rows, dtype = (None, "uint8") if text else (record.num_nodes, "int64")
-            self._open_column(record.ids, rows, dtype)
-        for column in (record.order, record.rank):
-            if column is not None:
-                self._open_column(column, record.num_nodes, "int32", "int64")
-
-    def _open_edge_type(self, record: EdgeTypeSchema) -> None:
-        src = self.node_type(None if record.name is None else record.name[0]).num_nodes
-        dst = self.node_type(None if record.name is None else record.name[2]).num_nodes
-        self._topologies[record.name] = self._open_topology(record.topology, src, dst, record)
-        if record.csr is not None:
-            self._csr[record.name] = self._open_topology(record.csr, dst, src, record)
-        if record.csr_slot is not None:
-            self._open_column(record.csr_slot, record.num_edges, "int32", "int64")
-        for file in record.attrs.values():
-            self._open_column(file, record.num_edges)
-        if record.edge_id is not None:
-            self._open_column(record.edge_id, record.num_edges, "int32", "int64")
-
-    def _open_topology(
-        self, file: str, src: int, dst: int, record: EdgeTypeSchema
-    ) -> _core.Topology:
-        topology = _core.Topology.open(str(self.path / file))
-        found = (topology.num_src, topology.num_dst, topology.num_edges)
-        if found != (src, dst, record.num_edges):
-            raise FormatError.of(
-                topology.path, "num_src, num_dst, num_edges", found, (src, dst, record.num_edges)
-            )
-        return topology
-
-    def _leave_half(self) -> None:
-        """Finds the columns that ``keep_half`` is about."""
-        half: dict[str, set[str]] = {}
-        types: list[NodeTypeSchema | EdgeTypeSchema] = []
-        types += self.schema.node_types
-        types += self.schema.edge_types
-        for t in types:
-            owner = ",".join(t.name) if isinstance(t.name, tuple) else t.name
-            for attr, file in t.attrs.items():
-                encoding = self._columns[file].encoding
-                if encoding is not None and not encoding.has_scales:
-                    half[file] = {attr, f"{owner}.{attr}"}
-        if isinstance(self.keep_half, bool):
-            self._left_half = set(half) if self.keep_half else set()
-            return
-        if isinstance(self.keep_half, str):
-            raise ValueError(f"keep_half={self.keep_half!r}: expected True or a list of names")
-        wanted = set(self.keep_half)
-        self._left_half = {file for file, names in half.items() if names & wanted}
-        missing = sorted(wanted.difference(*half.values()))
-        if missing:
-            raise ValueError(
-                f"keep_half names {missing[0]!r}, which {self.path} has not in half precision "
-                f"for float32"
-            )
-
-    def node_type(self, name: str | None) -> NodeTypeSchema:
-        """The node type called ``name``; MissingAttributeError if there is none."""
-        record = self.schema.node_type(name)
-        if record is None:
-            names = [t.name for t in self.schema.node_types]
-            raise MissingAttributeError(f"{self.path}: node type {name!r}: expected one of {names}")
-        return record
-
-    def edge_type(self, name: EdgeType | None) -> EdgeTypeSchema:
-        """The edge type called ``name``; MissingAttributeError if there is none."""
-        record = self.schema.edge_type(name)
-        if record is None:
-            names = [t.name for t in self.schema.edge_types]
-            raise MissingAttributeError(f"{self.path}: edge type {name!r}: expected one of {names}")
-        return record
-
-    @property
-    def columns(self) -> list[str]:
-        """The files of all columns."""
-        return list(self._columns)
-
-    def column(self, file: str) -> _core.Column:
-        """The opened column in ``file``, a name from the schema."""
-        return self._columns[file]
-
-    def topology(self, name: EdgeType | None) -> _core.Topology:
-        """The opened topology of an edge type."""
-        self.edge_type(name)
-        return self._topologies[name]
-
-    def csr(self, name: EdgeType | None) -> _core.Topology | None:
-        """The topology of the same edges with both ends exchanged, if the store has one."""
-        self.edge_type(name)
-        return self._csr.get(name)
 
     def csr_slot(self, name: EdgeType | None) -> Tensor | None:
         """CSC slots by slot of that (``int32`` or ``int64``), None if identical."""
@@ -296,36 +152,6 @@ class StoreContents:
                 return found
             self._prints[name] = found
         return self._prints[name]
-
-    def view(self, file: str) -> Tensor:
-        """What is stored in ``file``, as a tensor over the mapped file."""
-        if file not in self._views:
-            self._views[file] = self._new_view(file)
-        return self._views[file]
-
-    def _new_view(self, file: str) -> Tensor:
-        view = view_column(self._columns[file])
-        self._files[view] = file
-        return view
-
-    def file_of(self, stored: Tensor) -> str | None:
-        """The file that a tensor is a view of and as good as; None where it was written to."""
-        if stored.requires_grad or is_written(stored):
-            return None
-        file: str | None = self._files.get(stored)
-        return file
-
-    def copy_of(self, view: Tensor) -> Tensor | None:
-        """Another view of a view's file, with what was written to that; None if it is no view.
-
-        From then on, writes to the one do not show in the other. In memory is what was written.
-        """
-        if view not in self._files or view.requires_grad:
-            return None
-        copy = self._new_view(self._files[view])
-        if is_written(view):
-            copy_changed_rows(view, copy)
-        return copy
 
     def tell_use(self, what: str, num_bytes: int, instead: str) -> None:
         """Says that so much is about to be in memory, if it is a large part of the budget.
@@ -349,12 +175,6 @@ class StoreContents:
         self._told.add(what)
         hint = "gz.open(strict=True) makes this an error"
         warnings.warn(f"{message} ({hint})", MemoryUseWarning, stacklevel=_frames_to_script())
-
-    def rows(self, file: str) -> Tensor | EncodedRows:
-        """The column in ``file`` as it was meant: its view, or rows to be decoded."""
-        if file in self._left_half:
-            return self.view(file)
-        return column_rows(self._columns[file], self.view(file))
 
     def order(self, name: str | None) -> Tensor | None:
         """The node of every row (``int32`` or ``int64``), None if rows are numbered as nodes."""
