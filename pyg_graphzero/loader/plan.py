@@ -74,9 +74,20 @@ class _Storage:
 class _WithoutIds(BaseStorage):
     """Edges without ids in a batch: who asks for ``e_id`` is told why there is none."""
 
+    why_no_ids: str
+
+    @staticmethod
+    def become(storage: BaseStorage, why: str) -> None:
+        """Makes a storage of a batch one of these; one of a class of somebody's own stays it."""
+        cls = _WITHOUT_IDS.get(type(storage))
+        if cls is not None:
+            # Not by setattr: PyG's storages take what is set on them for attributes of the graph.
+            object.__setattr__(storage, "__class__", cls)
+            object.__setattr__(storage, "why_no_ids", why)
+
     def __getattr__(self, key: str) -> Any:
         if key == "e_id" and key not in self._mapping:
-            raise MissingEdgeIdsError(self.__dict__["_no_edge_ids"])
+            raise MissingEdgeIdsError(self.why_no_ids)
         return super().__getattr__(key)
 
 
@@ -89,7 +100,10 @@ class _GraphWithoutIds(_WithoutIds, GlobalStorage):
 
 
 # What a storage of a batch becomes.
-_WITHOUT_IDS: dict[type, type] = {EdgeStorage: _EdgesWithoutIds, GlobalStorage: _GraphWithoutIds}
+_WITHOUT_IDS: dict[type, type[_WithoutIds]] = {
+    EdgeStorage: _EdgesWithoutIds,
+    GlobalStorage: _GraphWithoutIds,
+}
 
 
 class RowsOfFiles(Protocol):
@@ -226,9 +240,7 @@ class BatchPlan:
             e_id = ids[storage.edge_ids] if by_id else slots  # type: ignore[index]
             storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id))
             if edge_type in self._no_ids:
-                out._no_edge_ids = self._no_ids[edge_type]
-                # PyG's storages take what is set on them for attributes.
-                object.__setattr__(out, "__class__", _WITHOUT_IDS.get(type(out), type(out)))
+                _WithoutIds.become(out, self._no_ids[edge_type])
         for key, stores, values in (
             ("batch", nodes, sampled.trees),
             ("num_sampled_nodes", nodes, sampled.num_sampled_nodes),
