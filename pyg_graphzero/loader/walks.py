@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+from pyg_graphzero import _core
 from pyg_graphzero.memory.paged import page_topologies
 from pyg_graphzero.sampling.walks import Walker
+from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
 
@@ -31,19 +33,11 @@ class RandomWalker(Walker):
         torch.Size([2, 4])
     """
 
-    def __init__(
-        self,
-        source: Any,
-        p: float = 1.0,
-        q: float = 1.0,
-        weight_attr: str | None = None,
-        metapath: Sequence[EdgeType] | None = None,
-        reverse: bool = False,
-        return_edge_ids: bool = False,
-    ) -> None:
-        super().__init__(
-            source, p, q, weight_attr, metapath, reverse, return_edge_ids, page_topologies
-        )
+    def page(
+        self, contents: StoreContents, topologies: Sequence[_core.Topology]
+    ) -> tuple[dict[str, _core.PagedRows], int]:
+        """Those that do not fit in memory."""
+        return page_topologies(contents, topologies)
 
 
 def random_walk(

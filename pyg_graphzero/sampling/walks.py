@@ -23,25 +23,11 @@ from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import as_row_index
 from pyg_graphzero.util.keys import random_key
 
-#: Says which topologies are read, as rows by path, and how many bytes at once.
-Page = Callable[[StoreContents, Sequence[_core.Topology]], tuple[dict[str, _core.PagedRows], int]]
-
 _ENDS = ("-1", "stay")
 
 
 class Walker:
-    """Random walks over one graph; see :func:`~pyg_graphzero.loader.walks.random_walk`.
-
-    Args:
-        source: A store, its ``.data()``, or ``Data`` or ``HeteroData`` in memory.
-        p: Of node2vec.
-        q: Likewise.
-        weight_attr: An edge attribute.
-        metapath: The edge types of the steps, in a heterogeneous graph.
-        reverse: Walk from destination to source.
-        return_edge_ids: The walks' edges are asked for.
-        page: Says which topologies are read.
-    """
+    """Random walks over one graph; see :class:`~pyg_graphzero.loader.walks.RandomWalker`."""
 
     def __init__(
         self,
@@ -52,7 +38,6 @@ class Walker:
         metapath: Sequence[EdgeType] | None = None,
         reverse: bool = False,
         return_edge_ids: bool = False,
-        page: Page | None = None,
     ) -> None:
         for what, value in (("p", p), ("q", q)):
             if not (isfinite(value) and value > 0):
@@ -95,7 +80,6 @@ class Walker:
         self._cumulative: dict[EdgeType | None, Tensor] = {}
         if weight_attr is not None:
             self._weigh(data, weight_attr)
-        self._page = page
         self._max_bytes, self._engine_of = 0, -1
         self._engine = self._build()
 
@@ -105,6 +89,12 @@ class Walker:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._engine_of = -1
+
+    def page(
+        self, contents: StoreContents, topologies: Sequence[_core.Topology]
+    ) -> tuple[dict[str, _core.PagedRows], int]:
+        """Which topologies are read, as rows by path, and how many bytes at once; here none."""
+        return {}, 0
 
     def num_nodes(self, name: str | None = None) -> int:
         """How many nodes of a type there are."""
@@ -261,9 +251,9 @@ class Walker:
         graph, paged = self.graph, dict[str, _core.PagedRows]()
         is_biased = self.p != 1 or self.q != 1
         files = {name: self._topology(name) for name in graph.edge_types if graph.on_disk(name)}
-        if files and self._page is not None:
+        if files:
             assert graph.contents is not None
-            paged, self._max_bytes = self._page(graph.contents, list(files.values()))
+            paged, self._max_bytes = self.page(graph.contents, list(files.values()))
         position = {name: i for i, name in enumerate(graph.node_types)}
         builder = _core.SamplerBuilder(list(graph.node_types.values()))
         is_sorted = []
