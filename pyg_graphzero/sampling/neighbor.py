@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -237,6 +238,16 @@ class NeighborSampler(GraphSampler):
             times = self._seed_times(times, nodes.numel())
         seeds = [self._typed_seeds(inputs.input_type, nodes, times, windows)]
         return Prepared(seeds, lambda sampled: (inputs.input_id, inputs.time))
+
+    def prepare_induced(self, nodes: Mapping[str | None, Tensor]) -> Prepared:
+        """What to sample of some nodes by type: just them, where there are no hops."""
+        seeds = [self._typed_seeds(name, of_type, None, None) for name, of_type in nodes.items()]
+
+        def finish(sampled: Sampled) -> Any:
+            sampled.num_sampled_nodes = None  # there was no hop
+            return sampled.nodes, sampled.slots
+
+        return Prepared(seeds, finish)
 
     def output(self, sampled: Sampled, metadata: Any) -> Any:
         """A sample as PyG has it."""

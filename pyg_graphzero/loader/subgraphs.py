@@ -1,0 +1,115 @@
+"""Loaders of induced subgraphs: nodes are chosen, and all edges among them come along."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import ceil
+from typing import Any
+
+import torch_geometric.loader
+from torch import Tensor
+from torch.utils.data import DataLoader
+from torch_geometric.data import Data, HeteroData
+
+from pyg_graphzero.loader.engine import EngineLoader
+from pyg_graphzero.loader.keyed import Graph_co, Positions
+from pyg_graphzero.sampling.base import Prepared
+from pyg_graphzero.sampling.graph import resolve
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+
+
+class SubgraphLoader(EngineLoader[Graph_co]):
+    """Mixed into PyG's loaders of induced subgraphs, in front of them.
+
+    It is the case of neighbour sampling without hops. A subclass says which nodes a batch has.
+    """
+
+    filter_per_worker = True  # collate_fn makes whole batches
+    node_sampler: NeighborSampler
+
+    def _start(
+        self, data: Any, size: int, sampler: NeighborSampler, device: Any, kwargs: dict[str, Any]
+    ) -> None:
+        """In place of PyG's constructors, which sort or copy the edges."""
+        self._keep(device, None, kwargs)
+        self.data, self.node_sampler = data, sampler
+        self.filter_per_worker = True
+        kwargs.pop("dataset", None)
+        kwargs.pop("collate_fn", None)
+        positions: Any = Positions(size)
+        DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)  # type: ignore[arg-type]
+
+    @abstractmethod
+    def _nodes(self, index: Tensor, key: int) -> dict[str | None, Tensor]:
+        """The nodes of a batch by type, each once."""
+
+    @property
+    def graph_sampler(self) -> Any:
+        """The sampler in use."""
+        return self.node_sampler
+
+    def _prepare(self, index: Any, key: int) -> Prepared:
+        return self.node_sampler.prepare_induced(self._nodes(index, key))
+
+    def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
+        pass
+
+
+def induced(data: Data | HeteroData) -> NeighborSampler:
+    """What samples the edges among given nodes."""
+    return NeighborSampler(data, [], subgraph_type="induced")
+
+
+def homogeneous(data: Any, name: str) -> Data:
+    """What was given as a graph, as ``Data``.
+
+    Raises:
+        TypeError: It is heterogeneous, or no graph that a store or ``Data`` stands for.
+    """
+    data = resolve(data)
+    if not isinstance(data, Data):
+        raise TypeError(f"{name}: found a heterogeneous graph, expected a homogeneous one")
+    return data
+
+
+class RandomNodeLoader(SubgraphLoader[Graph_co], torch_geometric.loader.RandomNodeLoader):
+    """Subgraphs of random nodes; see PyG's class of the same name.
+
+    Args:
+        data: A store, its ``.data()``, or ``Data`` or ``HeteroData`` in memory.
+        num_parts: Into how many parts the nodes are split in each epoch.
+        device: Where batches are delivered; see ``NeighborLoader``.
+        **kwargs: Arguments of ``torch.utils.data.DataLoader``: ``shuffle=True`` splits at random.
+
+    Batches have the nodes, all edges among them, and what is known of both; ``n_id`` and ``e_id``
+    are the original ids.
+
+    Raises:
+        ValueError: ``num_parts`` is not 1 or more.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> loader = gz.loader.RandomNodeLoader(gz.open(example_store), num_parts=2)
+        >>> [batch.num_nodes for batch in loader]
+        [2, 2]
+    """
+
+    def __init__(self, data: Any, num_parts: int, *, device: Any = None, **kwargs: Any) -> None:
+        data = resolve(data)
+        if isinstance(data, tuple):
+            raise TypeError("data: found two stores of another package, expected a store or Data")
+        if isinstance(num_parts, bool) or not isinstance(num_parts, int) or num_parts < 1:
+            raise ValueError(f"num_parts: found {num_parts!r}, expected 1 or more")
+        sampler = induced(data)
+        self.num_parts = num_parts
+        self.num_nodes = sum(sampler.graph.node_types.values())
+        kwargs["batch_size"] = max(1, ceil(self.num_nodes / num_parts))
+        self._start(data, self.num_nodes, sampler, device, kwargs)
+
+    def _nodes(self, index: Tensor, key: int) -> dict[str | None, Tensor]:
+        nodes, first = {}, 0
+        for name, count in self.node_sampler.graph.node_types.items():
+            mine = (index >= first) & (index < first + count)
+            nodes[name] = index[mine] - first
+            first += count
+        return nodes

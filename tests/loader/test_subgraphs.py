@@ -1,0 +1,269 @@
+"""Loaders of induced subgraphs: random nodes, and parts of a graph, against PyG's definitions."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.loader
+from read_neighbours import in_pages
+from torch_geometric.data import Data
+from torch_geometric.nn import SAGEConv
+from torch_geometric.utils import subgraph, to_undirected
+
+import pyg_graphzero as gz
+from graphs import write_store
+from pyg_graphzero.loader import ClusterData, ClusterLoader, RandomNodeLoader
+
+
+def check(batch, data):
+    """All edges among the nodes, each once, and the attributes of both."""
+    assert torch.equal(batch.x, data.x[batch.n_id])
+    assert torch.equal(batch.y, data.y[batch.n_id])
+    assert torch.equal(batch.train_mask, data.train_mask[batch.n_id])
+    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    _, _, mask = subgraph(batch.n_id, data.edge_index, num_nodes=300, return_edge_mask=True)
+    assert sorted(batch.e_id.tolist()) == mask.nonzero().view(-1).tolist()
+    assert batch.num_nodes == batch.n_id.numel()
+
+
+def as_edges(batch):
+    """What a batch says, whatever the order of its edges."""
+    rows = torch.cat([batch.edge_index.t().double(), batch.edge_attr.double()], dim=1)
+    return sorted(map(tuple, rows.tolist()))
+
+
+def optimized(store, path):
+    gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[5, 3], progress=False)
+    return gz.open(path)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
+def test_random_nodes(homo, source, workers, tmp_path):
+    data, store = homo
+    given = {"memory": data, "store": store}.get(source)
+    given = optimized(store, tmp_path / "optimized") if given is None else given
+    loader = RandomNodeLoader(given, num_parts=7, shuffle=True, num_workers=workers)
+    assert isinstance(loader, torch_geometric.loader.RandomNodeLoader)
+    batches = list(loader)
+    assert len(batches) == len(loader) == 7
+    for batch in batches:
+        check(batch, data)
+    assert sorted(torch.cat([b.n_id for b in batches]).tolist()) == list(range(300))
+
+
+def test_random_nodes_are_pygs(homo):
+    data, store = homo
+    torch.manual_seed(5)
+    mine = list(RandomNodeLoader(store, num_parts=4, shuffle=True))
+    torch.manual_seed(5)
+    theirs = list(torch_geometric.loader.RandomNodeLoader(data, num_parts=4, shuffle=True))
+    for a, b in zip(mine, theirs, strict=True):
+        assert set(a.keys()) - set(b.keys()) == {"n_id", "e_id"}
+        assert set(b.keys()) <= set(a.keys())
+        assert torch.equal(a.x, b.x)
+        assert torch.equal(a.train_idx, b.train_idx)
+        assert as_edges(a) == as_edges(b)
+
+
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_random_nodes_of_types(hetero, source):
+    data, store = hetero
+    loader = RandomNodeLoader(data if source == "memory" else store, num_parts=3, shuffle=True)
+    for batch in loader:
+        chosen = {name: batch[name].n_id for name in data.node_types}
+        want = data.subgraph(chosen)
+        for name in data.node_types:
+            assert batch[name].num_nodes == want[name].num_nodes
+        assert torch.equal(batch["paper"].x, want["paper"].x)
+        for name in data.edge_types:
+            found, expected = (each[name].edge_index.t().tolist() for each in (batch, want))
+            assert sorted(found) == sorted(expected)
+
+
+def test_read_neighbours(homo):
+    _, store = homo
+
+    def epochs(read):
+        clusters = ClusterData(store.data(), 9, partition="ranges")
+        for loader in (
+            RandomNodeLoader(store.data(), 4, shuffle=True),
+            ClusterLoader(clusters, batch_size=2, shuffle=True),
+        ):
+            torch.manual_seed(1)
+            yield list(in_pages(loader) if read else loader)
+
+    for mapped, read in zip(epochs(False), epochs(True), strict=True):
+        for one, other in zip(mapped, read, strict=True):
+            assert torch.equal(one.edge_index, other.edge_index)
+            assert torch.equal(one.x, other.x)
+
+
+def test_within_a_budget(homo):
+    data, store = homo
+    with gz.open(store.path, memory="2GB") as small:
+        for batch in ClusterLoader(ClusterData(small, 5, partition="ranges"), batch_size=2):
+            check(batch, data)
+
+
+@pytest.mark.parametrize("sparse_format", ["csr", "csc"])
+@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
+def test_clusters_are_pygs(homo, source, sparse_format, monkeypatch, tmp_path):
+    """Of one partition: nodes in PyG's order, and the same edges."""
+    data, store = homo
+    part = torch.randint(0, 8, (300,), generator=torch.Generator().manual_seed(2))
+    stock = torch_geometric.loader.ClusterData
+    known = copy.copy(data)
+    known.n_id = torch.arange(300)
+    with monkeypatch.context() as patch:
+        patch.setattr(stock, "_metis", lambda *_: part)
+        theirs = stock(known, 8, sparse_format=sparse_format, log=False)
+    given = {"memory": data, "store": store}.get(source)
+    given = optimized(store, tmp_path / "optimized") if given is None else given
+    mine = ClusterData(given, 8, sparse_format=sparse_format, partition=part)
+    assert isinstance(mine, stock)
+    assert len(mine) == len(theirs) == 8
+    assert torch.equal(mine.partition.partptr, theirs.partition.partptr)
+
+    def same(a, b):  # PyG's order of nodes within a part is any
+        assert set(a.keys()) - set(b.keys()) == {"e_id"}
+        assert set(b.keys()) <= set(a.keys())
+        here, there = a.n_id.argsort(), b.n_id.argsort()
+        for key in ("n_id", "x", "y", "train_mask"):
+            assert torch.equal(a[key][here], b[key][there])
+        for each in (a, b):
+            each.edge_index = each.n_id[each.edge_index]
+        assert as_edges(a) == as_edges(b)
+
+    for i in range(8):
+        assert torch.equal(mine[i].n_id, (part == i).nonzero().view(-1))
+        check(mine[i], data)
+        same(mine[i], theirs[i])
+    assert torch.equal(mine[-1].n_id, mine[7].n_id)
+    torch.manual_seed(3)
+    ours = list(ClusterLoader(mine, batch_size=3, shuffle=True))
+    torch.manual_seed(3)
+    stocks = torch_geometric.loader.ClusterLoader(theirs, batch_size=3, shuffle=True)
+    for a, b in zip(ours, stocks, strict=True):
+        check(a, data)
+        same(a, b)
+
+
+def cliques(count=6, size=20):
+    """A ring of cliques, edges one way; and their nodes, clique by clique."""
+    pairs = torch.combinations(torch.arange(size)).t()
+    edges = torch.cat([pairs + size * i for i in range(count)], dim=1)
+    bridges = torch.arange(count) * size
+    edges = torch.cat([edges, torch.stack([bridges, bridges.roll(1)])], dim=1)
+    place = torch.randperm(count * size, generator=torch.Generator().manual_seed(0))
+    return Data(edge_index=place[edges], x=torch.randn(count * size, 4)), place
+
+
+@pytest.mark.parametrize("recursive", [False, True])
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_metis_finds_communities(source, recursive, tmp_path):
+    pytest.importorskip("pymetis", reason="pymetis is not installed")
+    data, place = cliques()
+    given = data if source == "memory" else gz.open(write_store(data, tmp_path / "store"))
+    parts = ClusterData(given, 6, recursive=recursive, save_dir=str(tmp_path))
+    for clique in place.view(6, 20):
+        assert parts.cluster[clique].unique().numel() == 1
+    folder = "part_6_recursive" if recursive else "part_6"
+    kept = torch.load(tmp_path / folder / "clusters.pt")
+    assert torch.equal(kept, parts.cluster)
+    torch.save(kept.roll(1), tmp_path / folder / "clusters.pt")
+    again = ClusterData(given, 6, recursive=recursive, save_dir=str(tmp_path))
+    assert torch.equal(again.cluster, kept.roll(1))
+
+
+def test_without_metis(homo, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(ImportError, match=r"found no METIS, expected pymetis \(pip install"):
+        ClusterData(homo[1], 4)
+
+
+def test_a_partition_is_a_column(homo):
+    _, store = homo
+    part = ClusterData(store, 5, partition="ranges").cluster
+    store.close()
+    with gz.open(store.path, mode="r+") as writable:
+        writable.feature_store.put_tensor(part, group_name=None, attr_name="part", index=None)
+    clusters = ClusterData(gz.open(store.path), 5, partition="part")
+    assert torch.equal(clusters.cluster, part)
+    assert (clusters[2].part == 2).all()
+
+
+def test_bad_partitions(homo, hetero):
+    _, store = homo
+    with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
+        ClusterData(hetero[1], 2)
+    with pytest.raises(ValueError, match=r"partition\[1\]: found part 4, expected 0 <= part < 4"):
+        ClusterData(store, 4, partition=torch.tensor([0, 4] * 150))
+    with pytest.raises(ValueError, match="expected an integer for each of 300 nodes"):
+        ClusterData(store, 4, partition=torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(KeyError, match="partition='nothing': found no such attribute"):
+        ClusterData(store, 4, partition="nothing")
+    with pytest.raises(gz.errors.UnsupportedError, match="keep_inter_cluster_edges: found True"):
+        ClusterData(store, 4, keep_inter_cluster_edges=True)
+    with pytest.raises(ValueError, match="num_parts: found 0, expected 1 or more"):
+        ClusterData(store, 0)
+    with pytest.raises(ValueError, match="num_parts: found 0, expected 1 or more"):
+        RandomNodeLoader(store, 0)
+    with pytest.raises(TypeError, match=r"expected gz\.loader\.ClusterData"):
+        ClusterLoader(store)
+    with pytest.raises(IndexError, match="part: found 4, expected 0 <= part < 4"):
+        ClusterData(store, 4, partition="ranges")[4]
+
+
+class Net(torch.nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.convs = torch.nn.ModuleList(SAGEConv(a, b) for a, b in itertools.pairwise(channels))
+
+    def forward(self, x, edge_index):
+        h = self.convs[0](x, edge_index).relu()
+        return self.convs[1](F.dropout(h, p=0.2, training=self.training), edge_index)
+
+
+def test_cluster_gcn_reddit(tmp_path):
+    """PyG's script: parts to train, all neighbours a layer at a time to infer."""
+    torch.manual_seed(0)
+    y = torch.randint(0, 3, (600,))
+    src, dst = torch.randint(0, 600, (2, 12000))
+    keep = (y[src] == y[dst]) | (torch.rand(12000) < 0.1)
+    edges = to_undirected(torch.stack([src, dst])[:, keep], num_nodes=600)
+    x = F.one_hot(y, 3).float() + torch.randn(600, 3)
+    whole = Data(x=x, y=y, edge_index=edges, train_mask=torch.rand(600) < 0.5)
+    store = gz.open(write_store(whole, tmp_path / "store"))
+    data = store.data()
+    cluster_data = ClusterData(data, num_parts=12, partition="ranges")
+    train_loader = ClusterLoader(cluster_data, batch_size=3, shuffle=True, num_workers=2)
+    subgraph_loader = gz.loader.NeighborSampler(data, sizes=[-1], batch_size=128, shuffle=False)
+    model = Net([3, 16, 3])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(25):
+        for batch in train_loader:
+            optimizer.zero_grad()
+            out = model(batch.x, batch.edge_index)
+            loss = F.cross_entropy(out[batch.train_mask], batch.y[batch.train_mask])
+            loss.backward()
+            optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        x_all = data.x
+        for i, conv in enumerate(model.convs):
+            xs = []
+            for _, n_id, adj in subgraph_loader:
+                edge_index, _, size = adj.to("cpu")
+                h = x_all[n_id]
+                h = conv((h, h[: size[1]]), edge_index)
+                xs.append(h.relu() if i == 0 else h)
+            x_all = torch.cat(xs)
+        assert torch.allclose(x_all, model(whole.x, whole.edge_index), atol=1e-4)
+    assert (x_all.argmax(-1) == y)[~whole.train_mask].float().mean() > 0.9
