@@ -6,12 +6,20 @@ from pyg_graphzero.loader.cluster import ClusterData, ClusterLoader
 from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.link import LinkNeighborLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.saint import (
+    GraphSAINTEdgeSampler,
+    GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
+)
 from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 from pyg_graphzero.loader.subgraphs import RandomNodeLoader
 
 __all__ = [
     "ClusterData",
     "ClusterLoader",
+    "GraphSAINTEdgeSampler",
+    "GraphSAINTNodeSampler",
+    "GraphSAINTRandomWalkSampler",
     "HGTLoader",
     "LinkNeighborLoader",
     "NeighborLoader",

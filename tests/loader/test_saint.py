@@ -1,0 +1,253 @@
+"""GraphSAINT's samplers, against the definition: what is drawn how often, and what makes up."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.loader
+from read_neighbours import in_pages
+from scipy.stats import chisquare
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphConv
+from torch_geometric.utils import degree, subgraph, to_undirected
+
+import pyg_graphzero as gz
+from graphs import write_store
+from pyg_graphzero.loader import (
+    GraphSAINTEdgeSampler,
+    GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
+)
+
+SAMPLERS = {
+    "node": lambda data, **k: GraphSAINTNodeSampler(data, 20, **k),
+    "edge": lambda data, **k: GraphSAINTEdgeSampler(data, 15, **k),
+    "walk": lambda data, **k: GraphSAINTRandomWalkSampler(data, 8, 3, **k),
+}
+STOCK = {
+    "node": torch_geometric.loader.GraphSAINTNodeSampler,
+    "edge": torch_geometric.loader.GraphSAINTEdgeSampler,
+    "walk": torch_geometric.loader.GraphSAINTRandomWalkSampler,
+}
+
+
+@pytest.fixture
+def with_csr(homo):
+    data, store = homo
+    store.close()
+    with gz.open(store.path, mode="r+") as writable:
+        writable.create_csr()
+    return data, gz.open(store.path)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("source", ["memory", "store"])
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_a_batch_is_the_subgraph_of_its_nodes(with_csr, kind, source, workers):
+    data, store = with_csr
+    given = data if source == "memory" else store
+    loader = SAMPLERS[kind](given, num_steps=5, sample_coverage=3, num_workers=workers)
+    assert isinstance(loader, STOCK[kind])
+    assert len(loader) == 5
+    batches = list(loader)
+    assert len(batches) == 5
+    for batch in batches:
+        assert torch.equal(batch.n_id, batch.n_id.unique())
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+        assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+        _, _, mask = subgraph(batch.n_id, data.edge_index, num_nodes=300, return_edge_mask=True)
+        assert sorted(batch.e_id.tolist()) == mask.nonzero().view(-1).tolist()
+        assert torch.equal(batch.node_norm, loader.node_norm[batch.n_id])
+        assert torch.equal(batch.edge_norm, loader.edge_norm[batch.e_id])
+    assert not torch.equal(batches[0].n_id, batches[1].n_id)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_read_neighbours_and_pickled_loaders(with_csr, kind):
+    _, store = with_csr
+    loaders = [SAMPLERS[kind](store.data(), num_steps=4) for _ in range(2)]
+    loaders.append(pickle.loads(pickle.dumps(loaders[0])))
+    epochs = []
+    for loader in (loaders[0], in_pages(loaders[1]), loaders[2]):
+        torch.manual_seed(2)
+        epochs.append(list(loader))
+    for mapped, *others in zip(*epochs, strict=True):
+        for other in others:
+            assert torch.equal(mapped.n_id, other.n_id)
+            assert torch.equal(mapped.edge_index, other.edge_index)
+
+
+def drawn(loader, rounds):
+    """How often each node is in what is drawn."""
+    generator = torch.Generator().manual_seed(7)
+    return torch.stack([loader.draw(generator).view(-1) for _ in range(rounds)])
+
+
+def fits(found, expected):
+    assert found[expected == 0].sum() == 0
+    found, expected = found[expected > 0].double(), expected[expected > 0].double()
+    expected = expected * found.sum() / expected.sum()
+    assert chisquare(found.tolist(), expected.tolist()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_nodes_are_drawn_by_out_degree(homo, source):
+    data, store = homo
+    loader = GraphSAINTNodeSampler(data if source == "memory" else store, 20)
+    nodes = drawn(loader, 2000)
+    fits(torch.bincount(nodes.view(-1), minlength=300), degree(data.edge_index[0], 300))
+
+
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_edges_are_drawn_by_degrees(with_csr, source):
+    data, store = with_csr
+    loader = GraphSAINTEdgeSampler(data if source == "memory" else store, 40)
+    generator = torch.Generator().manual_seed(3)
+    row, col = data.edge_index
+    pairs = torch.cat([loader.draw(generator).sort(dim=1).values for _ in range(2000)])
+    weight = 1 / degree(row, 300)[row] + 1 / degree(col, 300)[col]
+    want, found = torch.zeros(300 * 300), torch.zeros(300 * 300)
+    ends = torch.stack([row, col]).sort(dim=0).values
+    want.scatter_add_(0, ends[0] * 300 + ends[1], weight)
+    found += torch.bincount(pairs[:, 0] * 300 + pairs[:, 1], minlength=300 * 300)
+    fits(found, want)
+
+
+def test_walks_go_along_edges_from_any_node(homo):
+    data, _ = homo
+    walks = GraphSAINTRandomWalkSampler(data, 50, 2).draw(torch.Generator().manual_seed(1))
+    assert walks.shape == (50, 3)
+    pairs = {tuple(pair) for pair in data.edge_index.t().tolist()}
+    ends = set(range(300)) - set(data.edge_index[0].tolist())
+    for a, b in zip(walks[:, :-1].flatten().tolist(), walks[:, 1:].flatten().tolist(), strict=True):
+        assert (a, b) in pairs or (a == b and a in ends)
+    start = drawn(GraphSAINTRandomWalkSampler(data, 100, 1), 300).view(-1, 2)[:, 0]
+    fits(torch.bincount(start, minlength=300), torch.ones(300))
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_norms_make_up_for_how_likely_nodes_and_edges_are(kind):
+    """Sums over batches, each normalized, are those over the graph: the paper's definition."""
+    torch.manual_seed(0)
+    edges = to_undirected(torch.randint(0, 40, (2, 150)), num_nodes=40)
+    data = Data(edge_index=edges, num_nodes=40)
+    loader = SAMPLERS[kind](data, num_steps=1500, sample_coverage=1000)
+    nodes, by_edge, there = torch.zeros(40), torch.zeros(edges.size(1)), torch.zeros(40)
+    for batch in loader:
+        nodes[batch.n_id] += batch.node_norm
+        there[batch.n_id] += 1
+        by_edge[batch.e_id] += batch.edge_norm
+    # A node adds up to 1 / N a batch, so that a batch's weighted sum is the mean over all nodes.
+    sums = nodes[there > 0] * 40 / 1500
+    assert torch.allclose(sums, torch.ones_like(sums), atol=0.2)
+    # An edge adds up to 1 for each batch that has its target.
+    seen = (by_edge > 0) & (there[edges[1]] > 300)
+    assert seen.sum() > 50
+    sums = by_edge[seen] / there[edges[1]][seen]
+    assert torch.allclose(sums, torch.ones_like(sums), atol=0.35)
+
+
+def test_an_optimized_store(homo, tmp_path):
+    """Nodes and edges, and what is counted of them, are the user's."""
+    data, store = homo
+    path = tmp_path / "optimized"
+    gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[3], progress=False)
+    loader = GraphSAINTNodeSampler(gz.open(path), 20, num_steps=3, sample_coverage=40)
+    out = degree(data.edge_index[0], 300)
+    fits(torch.bincount(drawn(loader, 2000).view(-1), minlength=300), out)
+    other = GraphSAINTNodeSampler(data, 20, num_steps=3, sample_coverage=40)
+    likely = out > 30
+    ratio = loader.node_norm[likely] / other.node_norm[likely]
+    assert torch.allclose(ratio, torch.ones_like(ratio), atol=0.35)
+    rare = out == 0
+    assert (loader.node_norm[rare] == loader.node_norm.max()).all()
+    for batch in loader:
+        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+        assert torch.equal(batch.x, data.x[batch.n_id])
+
+
+def test_norms_are_kept(homo, tmp_path):
+    data, store = homo
+    first = GraphSAINTNodeSampler(store, 20, sample_coverage=2, save_dir=str(tmp_path))
+    (file,) = tmp_path.glob("gz_graphsaintnodesampler_2.pt")
+    again = GraphSAINTNodeSampler(data, 20, sample_coverage=2, save_dir=str(file.parent))
+    assert torch.equal(first.edge_norm, again.edge_norm)
+    assert torch.equal(first.node_norm, again.node_norm)
+
+
+def test_bad_input(homo, hetero):
+    data, store = homo
+    with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
+        GraphSAINTNodeSampler(hetero[1], 3)
+    with pytest.raises(gz.errors.UnsupportedError, match="create_csr"):
+        GraphSAINTRandomWalkSampler(store, 3, 2)
+    with pytest.raises(gz.errors.UnsupportedError, match="create_csr"):
+        GraphSAINTEdgeSampler(store, 3)
+    with pytest.raises(ValueError, match="walk_length: found 0, expected 1 or more"):
+        GraphSAINTRandomWalkSampler(data, 3, 0)
+    with pytest.raises(ValueError, match="batch_size: found 0, expected 1 or more"):
+        GraphSAINTNodeSampler(data, 0)
+    with pytest.raises(ValueError, match="data: found no edges"):
+        GraphSAINTNodeSampler(Data(edge_index=torch.empty(2, 0, dtype=torch.int64), num_nodes=3), 2)
+    data.node_norm = torch.ones(300)
+    with pytest.raises(ValueError, match=r"data\.node_norm: found one"):
+        GraphSAINTNodeSampler(data, 3)
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = GraphConv(3, 16), GraphConv(16, 16)
+        self.lin = torch.nn.Linear(32, 3)
+
+    def set_aggr(self, aggr):
+        self.conv1.aggr = self.conv2.aggr = aggr
+
+    def forward(self, x, edge_index, edge_weight=None):
+        one = self.conv1(x, edge_index, edge_weight).relu()
+        two = self.conv2(one, edge_index, edge_weight).relu()
+        return self.lin(torch.cat([one, two], dim=-1)).log_softmax(dim=-1)
+
+
+@pytest.mark.parametrize("normalization", [False, True])
+def test_graph_saint(normalization, tmp_path):
+    """PyG's script, the loader over a store."""
+    torch.manual_seed(0)
+    y = torch.randint(0, 3, (400,))
+    src, dst = torch.randint(0, 400, (2, 8000))
+    keep = (y[src] == y[dst]) | (torch.rand(8000) < 0.1)
+    edges = to_undirected(torch.stack([src, dst])[:, keep], num_nodes=400)
+    _, col = edges
+    whole = Data(
+        x=F.one_hot(y, 3).float() + torch.randn(400, 3), y=y, edge_index=edges,
+        edge_weight=1.0 / degree(col, 400)[col], train_mask=torch.rand(400) < 0.5,
+    )  # fmt: skip
+    data = gz.open(write_store(whole, tmp_path / "store")).data()
+    loader = GraphSAINTRandomWalkSampler(
+        data, batch_size=60, walk_length=2, num_steps=5, sample_coverage=50,
+        save_dir=str(tmp_path), num_workers=2,
+    )  # fmt: skip
+    model = Net()
+    model.set_aggr("add" if normalization else "mean")
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(40):
+        for batch in loader:
+            optimizer.zero_grad()
+            if normalization:
+                weight = batch.edge_norm * batch.edge_weight
+                out = model(batch.x, batch.edge_index, weight)
+                loss = F.nll_loss(out, batch.y, reduction="none")
+                loss = (loss * batch.node_norm)[batch.train_mask].sum()
+            else:
+                out = model(batch.x, batch.edge_index)
+                loss = F.nll_loss(out[batch.train_mask], batch.y[batch.train_mask])
+            loss.backward()
+            optimizer.step()
+    model.eval()
+    model.set_aggr("mean")
+    out = model(whole.x, whole.edge_index)
+    assert (out.argmax(-1) == y)[~whole.train_mask].float().mean() > 0.85
