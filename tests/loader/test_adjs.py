@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import torch_geometric.loader
+import torch_geometric.transforms as T
 from read_neighbours import in_pages
 from scipy.stats import chisquare
 from torch_geometric.data import Data
@@ -226,3 +227,15 @@ def test_ogbn_products_sage(tmp_path):
     want = h[1](h[0](whole.x, whole.edge_index).relu(), whole.edge_index)
     assert torch.allclose(out, want, atol=1e-4)
     assert (out.argmax(-1) == y)[200:].float().mean() > 0.9
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_to_sparse_tensor_of_a_store(homo):
+    """Where torch-sparse is not installed PyG makes torch's own; batches have edge_index."""
+    data, store = homo
+    made = T.ToSparseTensor()(store.data())
+    assert "edge_index" not in made
+    pairs = {tuple(pair) for pair in data.edge_index.t().tolist()}
+    for batch in gz.loader.NeighborLoader(made, [3, 2], batch_size=100):
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        assert {tuple(pair) for pair in batch.n_id[batch.edge_index].t().tolist()} <= pairs
