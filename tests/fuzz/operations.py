@@ -293,6 +293,21 @@ def subgraphs(s: Subject) -> Found:
     return s.batches(ShaDowKHopSampler, data, 2, 3, node_idx=torch.arange(40), batch_size=20)
 
 
+def walks(s: Subject) -> Found:
+    """Random walks, against edges: a store needs no other files for that."""
+    name = ("paper", "cites", "paper") if s.is_hetero else None
+    options = s.rng.choice([{}, {"p": 0.5, "q": 2.0}, {"restart": 0.2}, {"weight_attr": "weight"}])
+    walks, ids = gz.sampler.random_walk(
+        s.open(), torch.arange(40), 6, metapath=name and [name], reverse=True,
+        return_edge_ids=True, **options,
+    )  # fmt: skip
+    if s.knows_nodes:
+        taken = ids >= 0
+        src, dst = walks[:, 1:][taken], walks[:, :-1][taken]
+        assert Edges(s.path).has_all(name, src, dst), f"edges of {name} that there are not"
+    return {"walks": walks, "ids": ids}
+
+
 def verify(s: Subject) -> Found:
     """What there is to know of a store."""
     report = s.open().verify()
@@ -450,6 +465,7 @@ OPERATIONS: dict[Callable[[Subject], Found], int] = {
     edits: 5,
     columns: 5,
     pickles: 4,
+    walks: 6,
 }
 
 # Those whose results do not depend on where rows and neighbours are read from.
