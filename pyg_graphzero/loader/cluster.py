@@ -171,9 +171,10 @@ class ClusterLoader(SubgraphLoader[Data], torch_geometric.loader.ClusterLoader):
 
     def __init__(self, cluster_data: ClusterData, *, device: Any = None, **kwargs: Any) -> None:
         if not isinstance(cluster_data, ClusterData):
+            kind = type(cluster_data)
             raise TypeError(
-                f"cluster_data: found {type(cluster_data).__module__}.ClusterData or another "
-                "object, expected gz.loader.ClusterData"
+                f"cluster_data: found {kind.__module__}.{kind.__qualname__}, expected "
+                "gz.loader.ClusterData"
             )
         self.cluster_data = cluster_data
         self._start(cluster_data.data, len(cluster_data), cluster_data.sampler, device, kwargs)
