@@ -100,11 +100,6 @@ class Walker:
         """How many nodes of a type there are."""
         return self.graph.node_types[name]
 
-    @property
-    def start_type(self) -> str | None:
-        """The node type that walks begin at."""
-        return self.graph.ends(self.steps[0])[1]
-
     def walk(
         self,
         start: Any,

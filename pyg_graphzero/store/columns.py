@@ -212,6 +212,20 @@ def view_topology(topology: _core.Topology) -> tuple[Tensor, Tensor]:
     return indptr.view(torch.int64), indices.view(dtype) if topology.num_edges else empty
 
 
+def edge_prints(topology: _core.Topology, values: Tensor | None = None) -> tuple[int, int]:
+    """Two numbers: for the edges as they are, and with both ends exchanged.
+
+    Equal where those edges are. By a pass over the topology.
+
+    Args:
+        topology: Of the edges.
+        values: What else counts, ``int64`` by slot.
+    """
+    builder = _core.SamplerBuilder([topology.num_src, topology.num_dst])
+    builder.add_file(0, 1, topology)
+    return _core.edge_prints(builder, 0, values)
+
+
 def write_column(
     path: str | os.PathLike[str],
     value: Tensor | Rows | ColumnEncoder,

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero import _core
 from pyg_graphzero.errors import (
     DoesNotFitError,
     FormatError,
@@ -25,6 +24,7 @@ from pyg_graphzero.errors import (
 )
 from pyg_graphzero.store.columns import (
     decoded,
+    edge_prints,
     gather,
     in_memory,
     inverse,
@@ -138,16 +138,9 @@ class StoreContents(OpenedFiles):
         return None if file is None else self.view(file)
 
     def edge_prints(self, name: EdgeType | None, values: Tensor | None = None) -> tuple[int, int]:
-        """Two numbers: for the edges as they are, and with both ends exchanged.
-
-        Equal where those edges are. By a pass over the topology. ``values``: what else counts,
-        ``int64`` by slot.
-        """
+        """Those of :func:`~.columns.edge_prints`; without values, found once."""
         if values is not None or name not in self._prints:
-            topology = self.topology(name)
-            builder = _core.SamplerBuilder([topology.num_src, topology.num_dst])
-            builder.add_file(0, 1, topology)
-            found = _core.edge_prints(builder, 0, values)
+            found = edge_prints(self.topology(name), values)
             if values is not None:
                 return found
             self._prints[name] = found

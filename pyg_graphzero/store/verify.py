@@ -14,7 +14,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, StoreInUseError
 from pyg_graphzero.store import schema, unpublished
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
-from pyg_graphzero.store.columns import look_up, view_column
+from pyg_graphzero.store.columns import edge_prints, look_up, view_column
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, StoreSchema
 from pyg_graphzero.util.locks import StoreLock
 
@@ -128,10 +128,7 @@ def _bad_csr(path: Path, edge_type: EdgeTypeSchema) -> list[str]:
     prints = []
     for file in (edge_type.topology, edge_type.csr):
         try:
-            topology = _core.Topology.open(str(path / file))
-            builder = _core.SamplerBuilder([topology.num_src, topology.num_dst])
-            builder.add_file(0, 1, topology)
-            prints.append(_core.edge_prints(builder, 0))
+            prints.append(edge_prints(_core.Topology.open(str(path / file))))
         except FormatError as error:
             return [str(error)]
     if prints[0] == prints[1][::-1]:
