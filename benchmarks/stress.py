@@ -77,7 +77,7 @@ def one(stores: tuple[Path, Path], draw: random.Random) -> str:
         window=draw.choice([1, 2, 5, 64]),
         windows=int(files.plan.windows * draw.random()),
     )
-    pager.use(PagedFiles(store.contents, plan, files.chosen, files.merge_gap))
+    pager.use(PagedFiles(store.contents, plan, files.kept, files.merge_gap))
     expected = loader_of(gz.open(stores[0]), draw, 0, options)
     stop = draw.choice([3, 40, 10**9])
     reference = iter(expected)

@@ -211,15 +211,16 @@ void init_io(nb::module_& m) {
           [](PagedRows* self, std::int64_t num_rows, std::vector<ColumnFile> columns,
              std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
              const std::optional<Int64Array>& resident, int group_bits, std::uint64_t merge_gap,
-             std::uint64_t max_read) {
-            new (self) PagedRows(resident_rows(num_rows, group_bits, num_resident, resident),
-                                 std::move(columns), std::move(reader), {merge_gap, max_read, 1});
+             std::uint64_t max_read, std::int64_t num_slots) {
+            new (self)
+                PagedRows(resident_rows(num_rows, group_bits, num_resident, resident), num_slots,
+                          std::move(columns), std::move(reader), {merge_gap, max_read, 1});
           },
           "num_rows"_a, "columns"_a, "reader"_a, "num_resident"_a = 0, "resident"_a = nb::none(),
           "group_bits"_a = 0, "merge_gap"_a = std::uint64_t{16} << 10,
-          "max_read"_a = std::uint64_t{512} << 10,
+          "max_read"_a = std::uint64_t{512} << 10, "num_slots"_a = 0,
           "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
-          "first `num_resident`.")
+          "first `num_resident`. There are slots for others, which change with what is used.")
       .def_static(
           "of_reached",
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
@@ -227,17 +228,25 @@ void init_io(nb::module_& m) {
             return std::make_shared<PagedRows>(
                 ResidentRows::of_bits(static_cast<std::int64_t>(rows.bits.size()),
                                       rows.bits.words()),
-                std::vector<ColumnFile>{std::move(column)}, std::move(reader),
+                0, std::vector<ColumnFile>{std::move(column)}, std::move(reader),
                 ReadLimits{merge_gap, max_read, 1});
           },
           "rows"_a, "column"_a, "reader"_a, "merge_gap"_a = std::uint64_t{16} << 10,
           "max_read"_a = std::uint64_t{512} << 10, "These rows stay in memory once they are read.")
       .def_prop_ro("num_rows", &PagedRows::num_rows)
       .def_prop_ro("row_bytes", &PagedRows::row_bytes)
-      .def_prop_ro("num_resident", [](const PagedRows& p) { return p.resident().num_kept(); })
+      .def_prop_ro("num_kept", &PagedRows::num_kept, "Groups that may be.")
       .def(
-          "preload", [](PagedRows& self) { self.preload(); },
-          nb::call_guard<nb::gil_scoped_release>(), "Reads what is to stay in memory.")
+          "preload",
+          [](PagedRows& self, std::int64_t group) {
+            const nb::gil_scoped_release released;
+            group = self.preload(group);
+            return group >= self.resident().num_groups() ? -1 : group;
+          },
+          "group"_a,
+          "Reads some of what is to stay in memory, from `group` on. The group to go on with, -1 "
+          "at "
+          "the end.")
       .def(
           "load",
           [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {
@@ -255,7 +264,8 @@ void init_io(nb::module_& m) {
 
   nb::class_<RowWindow>(m, "RowWindow", "What a window of batches wants, as ReadForecast has it.")
       .def_prop_ro("num_lists", &RowWindow::num_lists, "How many batches are in it.")
-      .def_prop_ro("num_bytes", &RowWindow::bytes, "What their rows take in memory.")
+      .def_prop_ro("num_bytes", &RowWindow::bytes, "What rows take that are read for it alone.")
+      .def_ro("kept_bytes", &RowWindow::kept_bytes, "What rows take that are read into slots.")
       .def_ro("stats", &RowWindow::stats, "What is read for it.");
 
   nb::class_<ReadForecast>(m, "ReadForecast",
@@ -263,8 +273,8 @@ void init_io(nb::module_& m) {
       .def(
           "__init__",
           [](ReadForecast* self, const Column& column, std::int64_t row_bytes,
-             std::int64_t num_resident, const std::optional<Int64Array>& resident, int group_bits,
-             std::uint64_t merge_gap, std::uint64_t max_read) {
+             std::int64_t num_resident, int group_bits, std::uint64_t merge_gap,
+             std::uint64_t max_read, std::int64_t num_slots) {
             const ColumnFile stored = ColumnFile::of(column);
             RowLayout layout = stored.layout;
             if (row_bytes > 0) {
@@ -275,20 +285,29 @@ void init_io(nb::module_& m) {
                                   static_cast<std::uint64_t>(layout.num_rows * layout.row_stride);
             }
             const ReadLimits limits{merge_gap, max_read, stored.file->alignment()};
-            new (self) ReadForecast{
-                PagedRows(resident_rows(layout.num_rows, group_bits, num_resident, resident),
-                          std::vector<RowLayout>{layout}, limits)};
+            new (self)
+                ReadForecast{PagedRows(resident_rows(layout.num_rows, group_bits, num_resident, {}),
+                                       num_slots, std::vector<RowLayout>{layout}, limits)};
           },
-          "column"_a, "row_bytes"_a = 0, "num_resident"_a = 0, "resident"_a = nb::none(),
-          "group_bits"_a = 0, "merge_gap"_a = std::uint64_t{16} << 10,
-          "max_read"_a = std::uint64_t{512} << 10,
+          "column"_a, "row_bytes"_a = 0, "num_resident"_a = 0, "group_bits"_a = 0,
+          "merge_gap"_a = std::uint64_t{16} << 10, "max_read"_a = std::uint64_t{512} << 10,
+          "num_slots"_a = 0,
           "Which of a column's rows stay in memory, as for PagedRows; `row_bytes`: were they of "
           "this size.")
-      .def_prop_ro("num_resident",
-                   [](const ReadForecast& f) { return f.rows.resident().num_kept(); })
+      .def_prop_ro("num_kept", [](const ReadForecast& f) { return f.rows.num_kept(); })
       .def(
-          "fill", [](ReadForecast& self) { self.rows.assume_present(); },
-          "All that stays in memory has been read.")
+          "fill",
+          [](ReadForecast& self, const Int64Array& groups) {
+            for (const std::int64_t group : as_span(groups)) {
+              if (group < 0 || group >= self.rows.resident().num_groups()) {
+                throw std::out_of_range("groups: found " + std::to_string(group) +
+                                        ", expected 0 <= group < " +
+                                        std::to_string(self.rows.resident().num_groups()));
+              }
+            }
+            self.rows.assume_present(as_span(groups));
+          },
+          "groups"_a, "All that stays in memory has been read, and these groups are in slots.")
       .def(
           "read",
           [](ReadForecast& self, const std::vector<Int64Array>& lists, std::int64_t max_bytes) {

@@ -154,15 +154,17 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
                                 ", and a window for each of the paged rows");
   }
   std::vector<std::span<const std::int64_t>> lists(given.begin(), given.end());
-  std::vector<Buffer<std::int64_t>> places;
+  std::vector<Buffer<std::int64_t>> found;
+  std::vector<std::span<const std::int64_t>> places;  // [paged]
   for (std::size_t p = 0; p < plan.paged.size(); ++p) {
-    const std::span<const std::int64_t> rows = lists[plan.paged[p].by];
-    places.emplace_back(std::ssize(rows));
-    if (plan.paged[p].is_loaded) {
-      plan.paged[p].rows->find_places(rows, places.back().data());
-    } else {
-      plan.paged[p].rows->find_places(rows, part.windows[p], part.list, places.back().data());
+    if (!plan.paged[p].is_loaded) {
+      places.push_back(part.windows[p].places_of(part.list));
+      continue;
     }
+    const std::span<const std::int64_t> rows = lists[plan.paged[p].by];
+    found.emplace_back(std::ssize(rows));
+    plan.paged[p].rows->find_places(rows, found.back().data());
+    places.push_back(found.back().span());
   }
   // A source's table, and the list that its rows are found by.
   const auto resolve = [&](const GatherPlan::Source& source) {
@@ -175,7 +177,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
     table.encoding = source.table.encoding;
     table.scale = source.table.scale;
     table.zero_point = source.table.zero_point;
-    return std::pair{table, places[p].span()};
+    return std::pair{table, places[p]};
   };
 
   Gathered out;

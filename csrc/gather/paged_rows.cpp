@@ -20,17 +20,15 @@ int bits_for(std::int64_t largest) {
 }  // namespace
 
 std::int64_t RowWindow::bytes() const noexcept {
-  auto sum = planned_bytes + static_cast<std::int64_t>(places.span().size_bytes());
+  std::int64_t sum = planned_bytes;
   for (const auto& column : rows) sum += static_cast<std::int64_t>(column.span().size_bytes());
   return sum;
 }
 
-PagedRows::PagedRows(ResidentRows resident, std::vector<ColumnFile> columns,
+PagedRows::PagedRows(ResidentRows resident, std::int64_t num_slots, std::vector<ColumnFile> columns,
                      std::shared_ptr<DiskGather> reader, const ReadLimits& limits)
-    : resident_(std::move(resident)),
-      reader_(std::move(reader)),
-      limits_(limits),
-      present_(static_cast<std::size_t>(resident_.num_kept())) {
+    : PagedRows(std::move(resident), num_slots, {}, limits) {
+  reader_ = std::move(reader);
   for (ColumnFile& file : columns) {
     if (file.layout.num_rows != resident_.num_rows()) {
       throw std::invalid_argument(file.file->path() + ": found " +
@@ -40,30 +38,60 @@ PagedRows::PagedRows(ResidentRows resident, std::vector<ColumnFile> columns,
     const std::int64_t bytes = file.layout.row_bytes;
     row_bytes_ += bytes;
     columns_.push_back(
-        {std::move(file), make_pages(static_cast<std::size_t>(resident_.num_places() * bytes))});
+        {std::move(file), make_pages(static_cast<std::size_t>(num_places() * bytes))});
   }
 }
 
-PagedRows::PagedRows(ResidentRows resident, const std::vector<RowLayout>& layouts,
-                     const ReadLimits& limits)
+PagedRows::PagedRows(ResidentRows resident, std::int64_t num_slots,
+                     const std::vector<RowLayout>& layouts, const ReadLimits& limits)
     : resident_(std::move(resident)),
       limits_(limits),
       present_(static_cast<std::size_t>(resident_.num_kept())) {
+  if (num_slots > 0) {
+    cache_.emplace(resident_.num_groups(),
+                   std::min(num_slots, resident_.num_groups() - resident_.num_kept()));
+  }
   for (const RowLayout& layout : layouts) {
     row_bytes_ += layout.row_bytes;
     columns_.push_back({{nullptr, layout}, nullptr});
   }
 }
 
-void PagedRows::assume_present() {
+void PagedRows::assume_present(std::span<const std::int64_t> groups) {
   const std::lock_guard lock(mutex_);
   std::fill(present_.begin(), present_.end(), true);
+  if (!cache_) return;
+  const RowCache::Use use = cache_->begin_window();
+  for (const std::int64_t group : groups) {
+    if (cache_->has_room()) cache_->admit(static_cast<std::uint32_t>(group), true);
+  }
+}
+
+void PagedRows::locate(std::span<const std::int64_t> rows, std::int64_t* places) {
+  std::array<std::uint32_t, RowCache::kFindAtOnce> groups;
+  std::array<std::int32_t, RowCache::kFindAtOnce> slots;
+  std::array<std::size_t, RowCache::kFindAtOnce> at;
+  std::size_t others = 0;
+  const int bits = resident_.group_bits();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    places[i] = resident_.find(rows[i]);
+    if (places[i] >= 0) continue;
+    groups[others] = static_cast<std::uint32_t>(rows[i] >> bits);
+    at[others++] = i;
+  }
+  if (!cache_) return;
+  cache_->find({groups.data(), others}, slots.data());
+  for (std::size_t j = 0; j < others; ++j) {
+    if (slots[j] < 0) continue;
+    places[at[j]] = place_of(slots[j]) + (rows[at[j]] - (std::int64_t{groups[j]} << bits));
+  }
 }
 
 Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t count,
-                                      RowWindow& window) {
+                                      RowWindow& window, Fill& fill) {
   std::int64_t total = 0;
-  for (std::size_t k = 0; k < count; ++k) total += lists[k].size();
+  window.first.assign(1, 0);
+  for (std::size_t k = 0; k < count; ++k) window.first.push_back(total += lists[k].size());
   const int ordinal_bits = bits_for(total);
   const int row_bits = bits_for(resident_.num_rows());
   if (row_bits + ordinal_bits > 64) {
@@ -73,102 +101,145 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
                                 "together must be at most 64");
   }
   keys_.resize(total);
+  window.places.resize(total);
   std::uint64_t* const keys = keys_.data();
-  std::int64_t found = 0;
-  window.first.assign(1, 0);
+  std::int64_t found = 0, at = 0;
+  std::array<std::int64_t, RowCache::kFindAtOnce> block;
+  std::size_t filled = 0;
+  const auto place_block = [&] {
+    std::int64_t* const places = window.places.data() + at;
+    locate({block.data(), filled}, places);
+    for (std::size_t i = 0; i < filled; ++i, ++at) {
+      if (places[i] < 0) {
+        keys[found++] =
+            static_cast<std::uint64_t>(block[i]) << ordinal_bits | static_cast<std::uint64_t>(at);
+        continue;
+      }
+      const auto group = static_cast<std::size_t>(places[i] >> resident_.group_bits());
+      if (group >= present_.size() || present_[group]) continue;
+      present_[group] = true;
+      add_group(block[i], places[i], fill);
+    }
+    filled = 0;
+  };
   for (std::size_t k = 0; k < count; ++k) {
     lists[k].for_each([&](std::int64_t row) {
       if (row < 0 || row >= resident_.num_rows()) {
         throw std::out_of_range("index: found row " + std::to_string(row) +
                                 ", expected 0 <= row < " + std::to_string(resident_.num_rows()));
       }
-      keys[found] =
-          static_cast<std::uint64_t>(row) << ordinal_bits | static_cast<std::uint64_t>(found);
-      found += resident_.find(row) < 0;
+      block[filled++] = row;
+      if (filled == block.size()) place_block();
     });
-    window.first.push_back(found);
   }
+  place_block();
+  window.stats.rows = total;
+  window.stats.hits = total - found - fill.groups.size();
   keys_.resize(found);
   radix_sort(keys_, room_, ordinal_bits, row_bits);
 
   const std::uint64_t ordinal_mask = (std::uint64_t{1} << ordinal_bits) - 1;
+  const int bits = resident_.group_bits();
   Buffer<std::int64_t> missing(found);
-  window.places.resize(found);
-  std::int64_t unique = 0;
-  std::int64_t last = -1;
+  std::int64_t unique = 0, last = -1, last_group = -1, place = -1;
+  std::int64_t first = -1;  // where the group is kept, if it is
   for (std::int64_t i = 0; i < found; ++i) {
     const std::uint64_t key = keys_[i];
     const auto row = static_cast<std::int64_t>(key >> ordinal_bits);
-    if (row != last) missing[unique++] = last = row;
-    window.places[static_cast<std::int64_t>(key & ordinal_mask)] = unique - 1;
+    if (row != last) {
+      last = row;
+      if (cache_ && row >> bits != last_group) {
+        last_group = row >> bits;
+        const bool again = i + 1 < found && key >> ordinal_bits == keys_[i + 1] >> ordinal_bits;
+        const std::int32_t slot = cache_->admit(static_cast<std::uint32_t>(last_group), again);
+        first = slot < 0 ? -1 : place_of(slot);
+        if (slot >= 0) add_group(last_group << bits, first, fill);
+      }
+      if (first >= 0) {
+        place = first + (row - (last_group << bits));
+      } else {
+        place = num_places() + unique;
+        missing[unique++] = row;
+      }
+    }
+    window.places[static_cast<std::int64_t>(key & ordinal_mask)] = place;
   }
   missing.resize(unique);
   return missing;
 }
 
-void PagedRows::add_group(std::int64_t row, std::int64_t place, Fill& fill) {
-  const int bits = resident_.group_bits();
-  fill.groups.push_back(place >> bits);
-  const std::int64_t first = row >> bits << bits;
-  const std::int64_t last = std::min(first + (std::int64_t{1} << bits), resident_.num_rows());
-  for (std::int64_t r = first; r < last; ++r) {
-    fill.rows.push_back(r);
-    fill.places.push_back(place + (r - row));
-  }
+void PagedRows::add_group(std::int64_t row, std::int64_t place, Fill& fill) const {
+  fill.groups.push_back(row >> resident_.group_bits());
+  fill.places.push_back(place >> resident_.group_bits());
 }
 
-PagedRows::Fill PagedRows::absent(std::span<const IdList> lists) {
-  Fill fill;
-  for (const auto& list : lists) {
-    list.for_each([&](std::int64_t row) {
-      const std::int64_t place = resident_.find(row);
-      if (place < 0) return;
-      const auto group = static_cast<std::size_t>(place >> resident_.group_bits());
-      if (present_[group]) return;
-      present_[group] = true;
-      add_group(row, place, fill);
-    });
+PagedRows::Pieces PagedRows::pieces_of(const Fill& fill, const RowLayout& layout) const {
+  const int bits = resident_.group_bits();
+  Pieces pieces{layout, {}, {}, {}, {}};
+  pieces.layout.num_rows = layout.row_stride == layout.row_bytes ? layout.num_rows >> bits : 0;
+  pieces.layout.row_bytes = pieces.layout.row_stride = layout.row_bytes << bits;
+  for (std::int64_t i = 0; i < fill.groups.size(); ++i) {
+    const std::int64_t group = fill.groups[i];
+    if (bits > 0 && group < pieces.layout.num_rows) {
+      pieces.groups.push_back(group);
+      pieces.group_places.push_back(fill.places[i]);
+      continue;
+    }
+    const std::int64_t last = std::min((group + 1) << bits, layout.num_rows);
+    for (std::int64_t row = group << bits; row < last; ++row) {
+      pieces.rows.push_back(row);
+      pieces.row_places.push_back((fill.places[i] << bits) + (row - (group << bits)));
+    }
   }
-  return fill;
+  return pieces;
+}
+
+void PagedRows::forget(const Fill& fill) noexcept {
+  for (const std::int64_t group : fill.places.span()) {
+    if (group < resident_.num_kept()) {
+      present_[static_cast<std::size_t>(group)] = false;
+    } else {
+      cache_->drop(static_cast<std::int32_t>(group - resident_.num_kept()));
+    }
+  }
 }
 
 RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
                           std::stop_token stop) {
   const std::lock_guard lock(mutex_);
   RowWindow window;
+  if (cache_) window.use = cache_->begin_window();
   std::size_t count = lists.size();
-  Buffer<std::int64_t> missing = unite(lists, count, window);
-  // Lists share rows, so that fewer of them need more than their share: once is not always enough.
-  while (count > 1 && missing.size() * row_bytes_ > max_bytes) {
-    const double share =
-        static_cast<double>(max_bytes) / static_cast<double>(missing.size() * row_bytes_);
-    count = std::clamp<std::size_t>(static_cast<std::size_t>(static_cast<double>(count) * share), 1,
-                                    count - 1);
-    missing = unite(lists, count, window);
-  }
-  lists = lists.first(count);
-  const Fill fill = absent(lists);
-  window.errors.resize(count);
-  for (const auto& list : lists) window.stats.rows += list.size();
-  window.stats.hits = window.stats.rows - window.places.size() - std::ssize(fill.groups);
-  if (reader_ == nullptr) {
-    rehearse(missing, fill, window);
-    return window;
-  }
-  for (const Column& column : columns_) {
-    window.rows.emplace_back(missing.size() * column.file.layout.row_bytes);
-  }
-  const auto forget = [&] {
-    for (const std::int64_t group : fill.groups) present_[static_cast<std::size_t>(group)] = false;
-  };
+  Fill fill;
   try {
+    Buffer<std::int64_t> missing = unite(lists, count, window, fill);
+    // Lists share rows, so that fewer of them need more than their share: once is not always
+    // enough.
+    while (count > 1 && missing.size() * row_bytes_ > max_bytes) {
+      const double share =
+          static_cast<double>(max_bytes) / static_cast<double>(missing.size() * row_bytes_);
+      count = std::clamp<std::size_t>(static_cast<std::size_t>(static_cast<double>(count) * share),
+                                      1, count - 1);
+      forget(std::exchange(fill, {}));
+      missing = unite(lists, count, window, fill);
+    }
+    lists = lists.first(count);
+    window.errors.resize(count);
+    if (cache_) window.kept_bytes = (fill.groups.size() << resident_.group_bits()) * row_bytes_;
+    if (reader_ == nullptr) {
+      rehearse(missing, fill, window);
+      return window;
+    }
+    for (const Column& column : columns_) {
+      window.rows.emplace_back(missing.size() * column.file.layout.row_bytes);
+    }
     fetch(missing, fill, window, stop);
     const bool failed = std::any_of(window.errors.begin(), window.errors.end(),
                                     [](const auto& error) { return error != nullptr; });
     if (failed) fetch_one_by_one(lists, window, stop);
-    if (failed || window.stopped) forget();
+    if (failed || window.stopped) forget(fill);
   } catch (...) {
-    forget();
+    forget(fill);
     throw;
   }
   return window;
@@ -176,13 +247,9 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
 
 void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
                       std::stop_token stop) {
-  for (std::size_t c = 0; c < columns_.size() && !window.stopped; ++c) {
-    const Column& column = columns_[c];
-    const std::array<RowRequest, 2> requests{{
-        {missing.span(), {}, window.rows[c].data()},
-        {fill.rows.span(), fill.places.span(), column.kept.get()},
-    }};
-    const GatherResult got = reader_->gather(column.file, requests, limits_, {}, stop);
+  const auto gather = [&](const ColumnFile& file, std::span<const RowRequest> requests) {
+    if (window.stopped) return;
+    const GatherResult got = reader_->gather(file, requests, limits_, {}, stop);
     window.stats.reads += got.stats.reads;
     window.stats.bytes += got.stats.bytes;
     window.stats.useful_bytes += got.stats.useful_bytes;
@@ -192,18 +259,35 @@ void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, Row
       // fetch_one_by_one() finds out which row cannot be read.
       if (error && !window.errors.empty()) window.errors.front() = error;
     }
+  };
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    const auto& [file, kept] = columns_[c];
+    const Pieces pieces = pieces_of(fill, file.layout);
+    const std::array<RowRequest, 2> rows{{
+        {missing.span(), {}, window.rows[c].data()},
+        {pieces.rows.span(), pieces.row_places.span(), kept.get()},
+    }};
+    gather(file, rows);
+    if (pieces.groups.size() == 0) continue;
+    const RowRequest groups{pieces.groups.span(), pieces.group_places.span(), kept.get()};
+    gather({file.file, pieces.layout}, {&groups, 1});
   }
 }
 
 void PagedRows::rehearse(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window) {
   window.planned_bytes = missing.size() * row_bytes_;
-  const std::array<RowRequest, 2> requests{{{missing.span(), {}}, {fill.rows.span(), {}}}};
-  for (const Column& column : columns_) {
-    plan_.build(column.file.layout, requests, limits_);
+  const auto plan = [&](const RowLayout& layout, std::span<const RowRequest> requests) {
+    plan_.build(layout, requests, limits_);
     window.stats.reads += std::ssize(plan_.reads());
     window.stats.bytes += plan_.bytes();
-    window.stats.useful_bytes +=
-        static_cast<std::uint64_t>(plan_.unique_rows() * column.file.layout.row_bytes);
+    window.stats.useful_bytes += static_cast<std::uint64_t>(plan_.unique_rows() * layout.row_bytes);
+  };
+  for (const Column& column : columns_) {
+    const Pieces pieces = pieces_of(fill, column.file.layout);
+    const std::array<RowRequest, 2> rows{{{missing.span(), {}}, {pieces.rows.span(), {}}}};
+    plan(column.file.layout, rows);
+    const RowRequest groups{pieces.groups.span(), {}};
+    if (pieces.groups.size() > 0) plan(pieces.layout, {&groups, 1});
   }
 }
 
@@ -212,13 +296,13 @@ void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& windo
                                  std::stop_token stop) {
   std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
   for (std::size_t k = 0; k < lists.size(); ++k) {
-    const std::span<const std::int64_t> missing = window.missing(k);
-    std::size_t next = 0;
+    const std::int64_t* place = window.places_of(k).data();
     lists[k].for_each([&](std::int64_t row) {
-      const std::int64_t place = resident_.find(row);
-      const std::size_t at = 2 * k + (place >= 0);
+      const bool is_kept = *place < num_places();
+      const std::size_t at = 2 * k + is_kept;
       rows[at].push_back(row);
-      places[at].push_back(place >= 0 ? place : missing[next++]);
+      places[at].push_back(is_kept ? *place : *place - num_places());
+      ++place;
     });
   }
   std::fill(window.errors.begin(), window.errors.end(), nullptr);
@@ -238,62 +322,56 @@ void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& windo
 }
 
 PagedRows::Fill PagedRows::absent(std::int64_t& group, std::int64_t max_rows) {
-  const std::int64_t group_rows = std::int64_t{1} << resident_.group_bits();
+  const int bits = resident_.group_bits();
   Fill fill;
   for (group = resident_.next_kept(group);
-       group < resident_.num_groups() && fill.rows.size() < max_rows;
+       group < resident_.num_groups() && fill.groups.size() << bits < max_rows;
        group = resident_.next_kept(group + 1)) {
-    const std::int64_t place = resident_.find(group * group_rows);
-    if (!present_[static_cast<std::size_t>(place / group_rows)]) {
-      add_group(group * group_rows, place, fill);
-    }
+    const std::int64_t place = resident_.find(group << bits);
+    const auto number = static_cast<std::size_t>(place >> bits);
+    if (present_[number]) continue;
+    present_[number] = true;
+    add_group(group << bits, place, fill);
   }
   return fill;
 }
 
-void PagedRows::preload(std::stop_token stop) {
+bool PagedRows::load(const Fill& fill, RowWindow& window) {
+  window.rows.resize(columns_.size());
+  window.errors.resize(1);
+  window.stats.rows = fill.groups.size() << resident_.group_bits();
+  fetch({}, fill, window, {});
+  if (window.errors[0]) forget(fill);
+  return !window.errors[0];
+}
+
+std::int64_t PagedRows::preload(std::int64_t group) {
   const std::lock_guard lock(mutex_);
-  for (std::int64_t group = 0; group < resident_.num_groups() && !stop.stop_requested();) {
-    const Fill fill = absent(group, chunk_sizes.preloaded_rows);
-    RowWindow window;
-    window.rows.resize(columns_.size());
-    window.errors.resize(1);
-    fetch({}, fill, window, stop);
-    if (window.stopped || window.errors[0]) continue;
-    for (const std::int64_t kept : fill.groups) present_[static_cast<std::size_t>(kept)] = true;
-  }
+  RowWindow window;
+  load(absent(group, chunk_sizes.preloaded_rows), window);
+  return group;
+}
+
+void PagedRows::preload() {
+  for (std::int64_t group = 0; group < resident_.num_groups();) group = preload(group);
 }
 
 std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStats& stats) {
   const std::lock_guard lock(mutex_);
-  const Fill fill = absent(group, std::max<std::int64_t>(1, max_rows));
   RowWindow window;
-  window.rows.resize(columns_.size());
-  window.errors.resize(1);
-  window.stats.rows = fill.rows.size();
-  fetch({}, fill, window, {});
-  if (window.errors[0]) std::rethrow_exception(window.errors[0]);
-  for (const std::int64_t kept : fill.groups) present_[static_cast<std::size_t>(kept)] = true;
+  if (!load(absent(group, std::max<std::int64_t>(1, max_rows)), window)) {
+    std::rethrow_exception(window.errors[0]);
+  }
   stats += window.stats;
   return group;
-}
-
-void PagedRows::find_places(std::span<const std::int64_t> rows, const RowWindow& window,
-                            std::size_t list, std::int64_t* places) const {
-  const std::int64_t kept = resident_.num_places();
-  const std::int64_t* missing = window.missing(list).data();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::int64_t place = resident_.find(rows[i]);
-    places[i] = place >= 0 ? place : kept + *missing++;
-  }
 }
 
 RowTable PagedRows::table(std::size_t column, const RowWindow& window) const {
   const std::int64_t bytes = columns_[column].file.layout.row_bytes;
   const Buffer<std::byte>& rows = window.rows[column];
   const std::int64_t in_window = bytes == 0 ? 0 : rows.size() / bytes;
-  RowTable table{columns_[column].kept.get(), resident_.num_places() + in_window, bytes, bytes};
-  table.split = resident_.num_places();
+  RowTable table{columns_[column].kept.get(), num_places() + in_window, bytes, bytes};
+  table.split = num_places();
   table.rest = rows.data();
   return table;
 }

@@ -1,5 +1,5 @@
-// Rows of a file of which memory holds a part: some are resident, the others are read for a window
-// of batches at once, and kept no longer than those batches need them.
+// Rows of a file of which memory holds a part: some are resident, some are kept because they were
+// used lately, the others are read for a window of batches at once and gone with those batches.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <vector>
@@ -18,22 +19,22 @@
 #include "gather/read_plan.h"
 #include "gather/read_stats.h"
 #include "gather/resident_rows.h"
+#include "gather/row_cache.h"
 #include "io/pages.h"
 
 namespace gz {
 
-// The rows that a window of batches needs and that are not resident. A list is what one batch
-// wants.
+// Where the rows of a window of batches are. A list is what one batch wants.
 struct RowWindow {
-  std::vector<Buffer<std::byte>> rows;     // [column]: as they are stored, one behind the other
+  std::vector<Buffer<std::byte>> rows;     // [column]: those that are not kept, as they are stored
   std::vector<std::exception_ptr> errors;  // [list]: why a row of it could not be read, or null
   ReadStats stats;
   bool stopped = false;  // by the caller: there is nothing in it
 
   std::size_t num_lists() const noexcept { return errors.size(); }
-  std::int64_t bytes() const noexcept;  // of the rows too where they were only planned
-  // For each row of a list that is not resident, in order: which of `rows` it is.
-  std::span<const std::int64_t> missing(std::size_t list) const noexcept {
+  std::int64_t bytes() const noexcept;  // of `rows`, where they were only planned too
+  // Where each row of a list is in PagedRows::table(), in order.
+  std::span<const std::int64_t> places_of(std::size_t list) const noexcept {
     return places.span().subspan(static_cast<std::size_t>(first[list]),
                                  static_cast<std::size_t>(first[list + 1] - first[list]));
   }
@@ -41,27 +42,37 @@ struct RowWindow {
   Buffer<std::int64_t> places;      // of all lists
   std::vector<std::int64_t> first;  // [list + 1]: where a list's begin
   std::int64_t planned_bytes = 0;   // what `rows` would take; 0 where they are there
+  std::int64_t kept_bytes = 0;      // of what was read for it into slots
+  RowCache::Use use;                // of the rows that are kept for now
 };
 
 // The columns of one node or edge type that are not kept in memory whole. Resident rows come from
 // the file when they are first asked for; there is no time to wait for before the first batch.
+// What is read beside them stays, too, in slots that take in what is used and let go of what is
+// not.
 //
-// Thread safety: read() may be called from several threads, which wait for each other; table() and
-// find_places() at any time for windows that were read. After a fork only the parent may read.
+// Thread safety: read() may be called from several threads, which wait for each other; table() at
+// any time for windows that were read. After a fork only the parent may read.
 class PagedRows {
  public:
-  // `columns` have as many rows as `resident`. Windows are read by `reader`, which may serve others
-  // too. Raises std::invalid_argument where numbers of rows differ, and as map_pages().
-  PagedRows(ResidentRows resident, std::vector<ColumnFile> columns,
+  // `columns` have as many rows as `resident`. So many slots are for other groups, of the same
+  // size. Windows are read by `reader`, which may serve others too. Raises std::invalid_argument
+  // where numbers of rows differ, and as map_pages() and RowCache.
+  PagedRows(ResidentRows resident, std::int64_t num_slots, std::vector<ColumnFile> columns,
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits);
 
   // A rehearsal: windows have the same stats and no rows, nothing is read, no file need be there.
-  // `limits.alignment` is the file's. table(), find_places() and preload() are not for it.
-  PagedRows(ResidentRows resident, const std::vector<RowLayout>& layouts, const ReadLimits& limits);
+  // `limits.alignment` is the file's. table() and preload() are not for it.
+  PagedRows(ResidentRows resident, std::int64_t num_slots, const std::vector<RowLayout>& layouts,
+            const ReadLimits& limits);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   std::int64_t num_rows() const noexcept { return resident_.num_rows(); }
   const ResidentRows& resident() const noexcept { return resident_; }
+  // Groups that may be kept: resident ones and slots.
+  std::int64_t num_kept() const noexcept {
+    return resident_.num_kept() + (cache_ ? cache_->num_slots() : 0);
+  }
   // Of a row in all columns, as it is stored.
   std::int64_t row_bytes() const noexcept { return row_bytes_; }
 
@@ -69,23 +80,22 @@ class PagedRows {
   // memory together; at least one. Raises std::out_of_range for a row that is not there.
   RowWindow read(std::span<const IdList> lists, std::int64_t max_bytes, std::stop_token stop = {});
 
-  // Reads resident rows ahead of their first use: whole groups, from the first to the last.
-  // An error is left to the batch that needs the row.
-  void preload(std::stop_token stop = {});
+  // Reads rows ahead of their first use, from `group` on, a part of them: whole groups, resident
+  // ones and as many others as slots were never taken. Returns the group to go on with,
+  // num_groups() at the end. An error is left to the batch that needs the row.
+  std::int64_t preload(std::int64_t group);
+  void preload();  // all of them
 
   // Reads the resident rows of group `group` and of those after it, some `max_rows` of them.
   // Returns the group to go on with, num_groups() at the end. Raises OsError where one cannot be
   // read.
   std::int64_t load(std::int64_t group, std::int64_t max_rows, ReadStats& stats);
 
-  // From now on, all resident rows count as read. REQUIRES a rehearsal.
-  void assume_present();
+  // From now on, all resident rows count as read, and these groups as used lately. REQUIRES a
+  // rehearsal, and groups that are there.
+  void assume_present(std::span<const std::int64_t> groups);
 
-  // Where the rows of list number `list` of a window are among table()'s.
-  void find_places(std::span<const std::int64_t> rows, const RowWindow& window, std::size_t list,
-                   std::int64_t* places) const;
-
-  // A column's rows by place, as they are stored: the resident ones, then the window's.
+  // A column's rows by place, as they are stored: those that are kept, then the window's.
   RowTable table(std::size_t column, const RowWindow& window) const;
 
   // The same where all rows that are asked for are resident and were loaded. Raises
@@ -96,32 +106,52 @@ class PagedRows {
  private:
   struct Column {
     ColumnFile file;
-    std::shared_ptr<std::byte> kept;  // resident rows
+    std::shared_ptr<std::byte> kept;  // resident rows, then those in slots
   };
+  // Groups to be read into kept places: which, and where to, in groups too.
   struct Fill {
-    Buffer<std::int64_t> rows, places;
-    std::vector<std::int64_t> groups;  // by place
+    Buffer<std::int64_t> groups, places;
+  };
+  // The same of a column: those that lie in its file in one piece, by a layout of which a row is
+  // one of them; and the others' rows.
+  struct Pieces {
+    RowLayout layout;
+    Buffer<std::int64_t> groups, group_places, rows, row_places;
   };
 
-  // The first `count` lists' missing rows, sorted by row, each once; fills in window.places.
-  Buffer<std::int64_t> unite(std::span<const IdList> lists, std::size_t count, RowWindow& window);
-  Fill absent(std::span<const IdList> lists);
+  std::int64_t num_places() const noexcept { return num_kept() << resident_.group_bits(); }
+  std::int64_t place_of(std::int32_t slot) const noexcept {
+    return (resident_.num_kept() + slot) << resident_.group_bits();
+  }
+  // Where these rows are kept, or -1; those in slots are used by the current window. At most
+  // RowCache::kFindAtOnce of them.
+  void locate(std::span<const std::int64_t> rows, std::int64_t* places);
+  // Finds out where the first `count` lists' rows are or will be. Returns those that are to be read
+  // for this window alone, sorted by row, each once; `fill`: what is to be read and kept.
+  Buffer<std::int64_t> unite(std::span<const IdList> lists, std::size_t count, RowWindow& window,
+                             Fill& fill);
+  // What was to be read and kept was not.
+  void forget(const Fill& fill) noexcept;
   // The next `max_rows` or so from `group` on that are resident and were not read; advances it.
   Fill absent(std::int64_t& group, std::int64_t max_rows);
-  void add_group(std::int64_t row, std::int64_t place, Fill& fill);
+  // Reads what is to be kept. False where not all of it could be.
+  bool load(const Fill& fill, RowWindow& window);
+  void add_group(std::int64_t row, std::int64_t place, Fill& fill) const;
+  Pieces pieces_of(const Fill& fill, const RowLayout& layout) const;
   void fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
              std::stop_token stop);
   void rehearse(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window);
   void fetch_one_by_one(std::span<const IdList> lists, RowWindow& window, std::stop_token stop);
 
   const ResidentRows resident_;
+  std::optional<RowCache> cache_;  // guarded by mutex_
   std::vector<Column> columns_;
   std::int64_t row_bytes_ = 0;
   std::shared_ptr<DiskGather> reader_;  // null: a rehearsal
   ReadLimits limits_;
 
   std::mutex mutex_;                   // guards what follows
-  std::vector<bool> present_;          // [group kept]: it has been read
+  std::vector<bool> present_;          // [resident group]: it has been read
   Buffer<std::uint64_t> keys_, room_;  // of unite()
   ReadPlan plan_;                      // of rehearse()
 };

@@ -25,7 +25,8 @@ def files_of(loader: BatchSource) -> list[FileSize]:
 
     def column(file: str, kind: str) -> FileSize:
         found = contents.column(file)
-        return FileSize(file, found.shape[0], found.row_bytes, kind, sharers)
+        ranked = is_ranked_file(contents, file)
+        return FileSize(file, found.shape[0], found.row_bytes, kind, sharers, ranked)
 
     files: list[FileSize] = []
     for i, name in enumerate(graph.edge_types):
@@ -34,7 +35,8 @@ def files_of(loader: BatchSource) -> list[FileSize]:
         topology, record = contents.topology(name), contents.edge_type(name)
         sizes = topology.num_edges, topology.index_bytes
         files.append(FileSize(f"indptr {i}", topology.num_dst + 1, 8, "indptr", sharers))
-        files.append(FileSize(record.topology, *sizes, "indices", sharers))
+        ranked = is_ranked_file(contents, record.topology)
+        files.append(FileSize(record.topology, *sizes, "indices", sharers, ranked))
         if record.edge_id is not None and loader.edge_ids:
             files.append(column(record.edge_id, "edge"))
     for node_type in graph.node_types:
@@ -47,6 +49,17 @@ def files_of(loader: BatchSource) -> list[FileSize]:
     for file in _attributes(contents, loader.data):
         files.append(column(file, "edge" if file in edge_files else "node"))
     return files
+
+
+def is_ranked_file(contents: StoreContents, file: str) -> bool:
+    """Whether a file's rows lie in the order of their use: those of nodes, or their neighbours."""
+    for t in contents.schema.node_types:
+        if file in (t.order, *t.attrs.values()):
+            return contents.order(t.name) is not None
+    for edges in contents.schema.edge_types:
+        if file == edges.topology:
+            return contents.order(None if edges.name is None else edges.name[2]) is not None
+    return False
 
 
 def _attributes(contents: StoreContents, data: Any) -> Iterator[str]:

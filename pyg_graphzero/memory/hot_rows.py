@@ -1,64 +1,52 @@
-"""Which rows of the files that do not fit stay in memory: those that are sampled most often."""
+"""How much of the files that do not fit stays in memory, and what of them that will be."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import torch
 from torch import Tensor
 
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan
-from pyg_graphzero.memory.profile import AccessCounts, top_rows
+from pyg_graphzero.memory.profile import AccessCounts
 from pyg_graphzero.store.contents import StoreContents
 
-_PAGE = 4096
+# Items of a few bytes are kept or not by groups of so many bytes: the neighbours of a few nodes, of
+# which one may be in many batches. In a page of 4 KiB there are 35, so that all pages are alike.
+_GROUP_BYTES = 256
 _ITEM_BYTES = 8
+# A slot of csrc/gather/row_cache.h knows its group by so many bits.
+_GROUP_BITS = 31
 
 
-def choose_hot_rows(
+def groups_kept(files: Iterable[FileSize], plan: MemoryPlan) -> dict[str, int]:
+    """How many rows of each file stay in memory, or groups of small ones."""
+    kept = {}
+    for file in files:
+        if file.name in plan.hot:
+            each = file.row_bytes << group_bits_of(file.row_bytes, file.num_rows)
+            slot = 0 if file.is_ranked else costs.SLOT
+            kept[file.name] = plan.hot[file.name] // max(1, each + slot)
+    return kept
+
+
+def likely_groups(
     contents: StoreContents, files: Iterable[FileSize], plan: MemoryPlan, accesses: AccessCounts
-) -> dict[str, Tensor | int]:
-    """Which rows of each file stay in memory, or which groups of small ones.
-
-    A number stands for the first so many: where rows lie in the order of their use, or where it is
-    not known how often each is used.
-    """
+) -> dict[str, Tensor]:
+    """What is used most often of the rows of nodes that have slots (``int64``)."""
     owners: dict[str, str | None] = {}
     for t in contents.schema.node_types:
-        owners |= dict.fromkeys([*t.attrs.values(), *([t.order] if t.order else [])], t.name)
-    chosen: dict[str, Tensor | int] = {}
+        owners |= dict.fromkeys(t.attrs.values(), t.name)
+    likely: dict[str, Tensor] = {}
     for file in files:
-        if file.name not in plan.hot:
-            continue
-        bits = group_bits_of(file.row_bytes)
-        count = plan.hot[file.name] // max(1, file.row_bytes << bits)
-        if count == 0:
-            chosen[file.name] = 0
-        elif file.name in owners and contents.order(owners[file.name]) is None:
-            chosen[file.name] = accesses.hottest(owners[file.name], count, bits)
-        elif file.kind == "indices":
-            chosen[file.name] = _pages_of(contents, file.name, accesses, count, bits)
-        else:
-            chosen[file.name] = count
-    return chosen
+        count = groups_kept([file], plan).get(file.name, 0)
+        if count > 0 and file.name in owners and not file.is_ranked:
+            bits = group_bits_of(file.row_bytes, file.num_rows)
+            likely[file.name] = accesses.hottest(owners[file.name], count, bits)
+    return likely
 
 
-def _pages_of(
-    contents: StoreContents, file: str, accesses: AccessCounts, count: int, bits: int
-) -> Tensor | int:
-    """Where the neighbours of those nodes lie that are in many batches; or the first pages."""
-    edge_type = next(t for t in contents.schema.edge_types if t.topology == file)
-    dst = None if edge_type.name is None else edge_type.name[2]
-    if contents.order(dst) is not None or dst not in accesses.counts:
-        return count
-    counts = accesses.counts[dst]
-    nodes = counts.nonzero().view(-1)
-    pages = torch.zeros((edge_type.num_edges >> bits) + 1, dtype=torch.int32)
-    at = contents.bounds_at(edge_type.name, nodes) >> bits
-    pages.index_add_(0, at, counts[nodes].to(torch.int32))
-    return top_rows(pages[: -(-edge_type.num_edges >> bits)], count)
-
-
-def group_bits_of(row_bytes: int) -> int:
-    """How many rows are kept or not together: a page full where they are items of a few bytes."""
-    return max(0, (_PAGE // max(1, row_bytes)).bit_length() - 1) if row_bytes <= _ITEM_BYTES else 0
+def group_bits_of(row_bytes: int, num_rows: int) -> int:
+    """How many rows are kept or not together: several where they are items of a few bytes."""
+    few = (_GROUP_BYTES // max(1, row_bytes)).bit_length() - 1 if row_bytes <= _ITEM_BYTES else 0
+    return max(few, num_rows.bit_length() - _GROUP_BITS, 0)

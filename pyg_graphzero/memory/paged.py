@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
+import weakref
 from collections.abc import Mapping, Sequence
+from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from torch import Tensor
-
 from pyg_graphzero import _core
-from pyg_graphzero.memory.files import file_of
+from pyg_graphzero.memory.files import file_of, is_ranked_file
 from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.quota import EpochQuotas
 from pyg_graphzero.sampling.base import GraphSampler, Reading
-from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES, probe
@@ -24,6 +24,9 @@ from pyg_graphzero.util.system import private_rss
 # What of neighbours walks read at once.
 _LEAST_WALKED = 4 << 20
 _MOST_WALKED = 256 << 20
+# Who reads ahead of any use lets go of the file for so many seconds, again and again, so that those
+# have their turn who want to use it.
+_PAUSE = 0.001
 
 
 class PagedFiles:
@@ -35,9 +38,9 @@ class PagedFiles:
     Args:
         contents: The store's files.
         plan: What memory is used for.
-        chosen: The rows of each file that stay in memory, or the first so many; groups of them
-            where rows are small, see :func:`~.hot_rows.group_bits_of`. Neighbours of edge types
-            whose topology is not among these files are mapped.
+        kept: How many rows of each file stay in memory, see :func:`~.hot_rows.groups_kept`: the
+            first ones, where they lie in the order of their use, else those that were used lately.
+            Neighbours of edge types whose topology is not among these files are mapped.
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
 
     Attributes:
@@ -53,7 +56,7 @@ class PagedFiles:
         self,
         contents: StoreContents,
         plan: MemoryPlan,
-        chosen: Mapping[str, Tensor | int],
+        kept: Mapping[str, int],
         merge_gap: int,
     ) -> None:
         self.contents = contents
@@ -61,13 +64,13 @@ class PagedFiles:
         self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
         self.quotas = None if plan.is_whole else EpochQuotas(plan)
-        self.chosen = chosen
+        self.kept = kept
         self.merge_gap = merge_gap
         self._rows: dict[str, _core.PagedRows] = {}
         self._reader: _core.DiskGather | None = None
         self._process = os.getpid()
         for t in contents.schema.edge_types:
-            if t.topology in chosen:
+            if t.topology in kept:
                 topology = contents.topology(t.name)
                 topology.forget_pages()  # what sampling from the map touched
                 indices = _core.ColumnFile.of_indices(topology)
@@ -105,21 +108,50 @@ class PagedFiles:
         batches = max(1, int(self.plan.topology_window / size))
         return sampler.reading(self.topologies, (batches, self.plan.topology_windows))
 
+    def preload(self) -> None:
+        """Has neighbours read that stay in memory, by a thread that nobody waits for."""
+        threading.Thread(
+            target=_preload, args=(weakref.ref(self),), daemon=True, name="graphzero-preload"
+        ).start()
+
     def _page(
         self, name: str, file: _core.ColumnFile, num_rows: int, row_bytes: int
     ) -> _core.PagedRows:
         if self._reader is None:
             self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
-        chosen = self.chosen.get(name, 0)
+        kept = self.kept.get(name, 0)
+        first = kept if is_ranked_file(self.contents, name) else 0
         return _core.PagedRows(
             num_rows,
             [file],
             self._reader,
-            chosen if isinstance(chosen, int) else 0,
-            None if isinstance(chosen, int) else engine_array(chosen),
-            group_bits_of(row_bytes),
+            first,
+            group_bits=group_bits_of(row_bytes, num_rows),
             merge_gap=self.merge_gap,
+            num_slots=kept - first,
         )
+
+
+def _preload(files: weakref.ref[PagedFiles]) -> None:
+    """Goes on as long as somebody else has the files, too."""
+    now = files()
+    names = [] if now is None else list(now.topologies)
+    for name in names:
+        group = 0
+        while group >= 0:
+            now = files()
+            if now is None:
+                return
+            group = now.topologies[name].preload(group)
+            del now
+            sleep(_PAUSE)
+
+
+def preload(rows: _core.PagedRows) -> None:
+    """Reads all that is to stay in memory."""
+    group = 0
+    while group >= 0:
+        group = rows.preload(group)
 
 
 def page_topologies(
@@ -144,7 +176,7 @@ def page_topologies(
     share = max(0, left - 3 * window) / max(1, sum(sizes.values()))
     paged: dict[str, _core.PagedRows] = {}
     for topology in topologies:
-        bits = group_bits_of(topology.index_bytes)
+        bits = group_bits_of(topology.index_bytes, topology.num_edges)
         paged[topology.path] = _core.PagedRows(
             topology.num_edges,
             [_core.ColumnFile.of_indices(topology)],
@@ -153,5 +185,5 @@ def page_topologies(
             group_bits=bits,
             merge_gap=disk.merge_gap,
         )
-        paged[topology.path].preload()
+        preload(paged[topology.path])
     return paged, window

@@ -12,12 +12,10 @@ import os
 import weakref
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_batches, files_of
-from pyg_graphzero.memory.hot_rows import choose_hot_rows
+from pyg_graphzero.memory.hot_rows import groups_kept
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.plan import (
     BatchSize,
@@ -149,7 +147,7 @@ class Pager:
     def decide(self, loader: BatchSource, least: BatchSize) -> PagedFiles:
         """Decides from how this loader samples; there is to be room for ``least``, too."""
         contents, baseline, files = self.contents, self._baseline, files_of(loader)
-        merge_gap, chosen = 0, dict[str, Tensor | int]()
+        merge_gap = 0
         if is_ample(self.memory, files, baseline):
             plan = divide(self.memory, files, baseline, BatchSize(0, 0))
             prefetch_files(contents, plan.held)
@@ -158,12 +156,13 @@ class Pager:
             merge_gap = disk.merge_gap
             reading = self._trial_reading(loader, files, merge_gap)
             is_ranked = any(t.order is not None for t in contents.schema.node_types)
-            # Where it is known which rows are used, only how large batches are is not.
+            # Where it is known which rows are used, or where to find that out takes long, only how
+            # large batches are is looked at.
             found = profile(
                 loader,
                 reading,
-                most=0 if is_ranked else MOST_BATCHES,
-                keep=costs.MAX_WINDOW,
+                most=0 if is_ranked or reading is not None else MOST_BATCHES,
+                keep=costs.MAX_WINDOW if reading is None else 1,
                 keep_seconds=_KEEP_SECONDS,
                 keep_bytes=int(_KEEP_SHARE * max(0, self.memory - baseline)),
                 keeps_edges=any(file.kind == "edge" for file in files),
@@ -174,15 +173,12 @@ class Pager:
             prefetch_files(contents, divide(self.memory, files, baseline, batch).held)
             case = Case(contents, loader.graph_sampler.graph, found, batch, baseline, disk)
             plan = choose_plan(case, self.memory, files)
-            if not plan.is_whole:
-                chosen = choose_hot_rows(contents, files, plan, found.accesses)
             self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
             self._batch, self._sizes[loader] = batch, size
             del found, case, reading
-        self.files = PagedFiles(contents, plan, chosen, merge_gap)
-        for topology in self.files.topologies.values():
-            topology.preload()
+        self.files = PagedFiles(contents, plan, groups_kept(files, plan), merge_gap)
         if not plan.is_whole:
+            self.files.preload()
             self._say(plan, files)
         return self.files
 

@@ -22,6 +22,8 @@ class FileSize:
         row_bytes: Of each, as it is stored.
         kind: ``"indptr"``, ``"node"``, ``"indices"`` or ``"edge"``: the order in which files are
             held where rows are small.
+        is_ranked: Rows lie in the order of their use, so that the first ones are to be kept. Of
+            other files, those are that were used lately.
         processes: How many have the file mapped. Pages of a file that is held are in memory once,
             whoever uses them.
     """
@@ -31,6 +33,7 @@ class FileSize:
     row_bytes: int
     kind: str
     processes: int = 1
+    is_ranked: bool = False
 
     @property
     def num_bytes(self) -> int:
@@ -93,6 +96,7 @@ class MemoryPlan:
         batches: What those take.
         topology_window: For how many batches the neighbours of a hop are read at once.
         topology_windows: What batches take that are sampled so, two windows at a time.
+        slotted: Of the rows of windows, what is read into ``hot``, to stay there as it is used.
     """
 
     memory: int
@@ -107,6 +111,7 @@ class MemoryPlan:
     batches: int = 0
     topology_window: int = 1
     topology_windows: int = 0
+    slotted: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -124,7 +129,8 @@ class MemoryPlan:
     @property
     def total(self) -> int:
         """All of it together."""
-        parts = (self.baseline, self.windows, self.plans, self.sampled, self.batches)
+        windows = self.windows - self.slotted
+        parts = (self.baseline, windows, self.plans, self.sampled, self.batches)
         reader = 0 if self.is_whole else costs.READER + self.topology_windows
         return sum(parts) + reader + sum(self.held.values()) + sum(self.hot.values())
 
@@ -205,16 +211,21 @@ def divide(
     window = how_many(ahead, 1.0, per_batch, 1, costs.MAX_WINDOW)
     sampled = min(costs.WINDOWS_AHEAD * window * batch.sampled, ahead)
     plans = min(window * costs.WINDOW_ROW * batch.nodes, ahead - sampled)
-    all_rows = sum(file.num_bytes for file in rows)
+    windows = ahead - sampled - plans
+    all_rows = max(1, sum(file.num_bytes for file in rows))
+    slotted = 0
     for file in rows:
-        share = budget.left * file.num_bytes // max(1, all_rows)
+        share = budget.left * file.num_bytes // all_rows
+        if not file.is_ranked:
+            part = int(costs.SLOTTED_SHARE * windows * file.num_bytes / all_rows)
+            share, slotted = share + part, slotted + part
         hot[file.name] = min(file.num_bytes, share)
     return MemoryPlan(
         memory=memory,
         baseline=baseline,
         held=held,
         hot=hot,
-        windows=ahead - sampled - plans,
+        windows=windows,
         window=window,
         plans=plans,
         sampled=sampled + batch.sampled,
@@ -222,6 +233,7 @@ def divide(
         batches=ready * batch.whole,
         topology_window=topology_window,
         topology_windows=topology_windows,
+        slotted=slotted,
     )
 
 

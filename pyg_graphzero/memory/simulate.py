@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.hot_rows import choose_hot_rows, group_bits_of
+from pyg_graphzero.memory.hot_rows import group_bits_of, groups_kept, likely_groups
 from pyg_graphzero.memory.plan import (
     DEFAULT_SPLIT,
     BatchSize,
@@ -118,17 +118,21 @@ def simulate(
     found = Simulation(plan)
     if plan.is_whole:
         return found
-    chosen: Mapping[str, Tensor | int] = {}
-    if order is None:
-        chosen = choose_hot_rows(case.contents, files, plan, case.profile.accesses)
+    if order is not None:
+        files = [replace(file, is_ranked=True) for file in files]
+    likely = likely_groups(case.contents, files, plan, case.profile.accesses)
     if with_first:
-        found.fills = _fills(case, files, plan, chosen)
+        found.fills = _fills(case, files, plan, likely)
     batches = _reordered(case, order)
+    kept = groups_kept(files, plan)
+    none = torch.empty(0, dtype=torch.int64)
     for is_first in (False, True) if with_first else (False,):
-        parts = [_paged(case, *pair, plan, chosen) for pair in _read(case, files, plan)]
-        if not is_first:
-            for _, rows in parts:
-                rows.fill()
+        parts = []
+        for file, by in _read(case, files, plan):
+            rows = _paged(case, file, kept[file.name])
+            if not is_first:
+                rows.fill(engine_array(likely.get(file.name, none)))
+            parts.append((by, rows))
         most = plan.window_of(case.profile.epoch)
         growth = costs.WINDOW_GROWTH if is_epoch and case.profile.is_whole else most
         windows = _windows(batches, parts, plan, most, case.profile.is_whole, growth)
@@ -150,24 +154,17 @@ def _read(
                 yield file, by
 
 
-def _paged(
-    case: Case, file: FileSize, by: int, plan: MemoryPlan, chosen: Mapping[str, Tensor | int]
-) -> tuple[int, _core.ReadForecast]:
-    """The number of the list that a file's rows go by, and what would be read of it."""
+def _paged(case: Case, file: FileSize, kept: int) -> _core.ReadForecast:
+    """What would be read of a file."""
     column = case.contents.column(file.name)
-    bits = group_bits_of(file.row_bytes)
-    # The first ones stay where rows lie in the order of their use, or where they are said to.
-    room = plan.hot[file.name] // max(1, file.row_bytes << bits)
-    rows = chosen.get(file.name, room)
-    forecast = _core.ReadForecast(
+    return _core.ReadForecast(
         column,
         file.row_bytes if file.row_bytes != column.row_bytes else 0,
-        rows if isinstance(rows, int) else 0,
-        None if isinstance(rows, int) else engine_array(rows),
-        bits,
+        kept if file.is_ranked else 0,
+        group_bits_of(file.row_bytes, file.num_rows),
         merge_gap=case.disk.merge_gap,
+        num_slots=0 if file.is_ranked else kept,
     )
-    return by, forecast
 
 
 def _list_of(case: Case, file: FileSize) -> int | None:
@@ -210,13 +207,13 @@ def _windows(
     while at < len(batches):
         begun = perf_counter()
         window = Window(min(most, longest, len(batches) - at))
-        room = plan.windows
+        room = plan.windows - plan.slotted
         for by, rows in parts:
             lists = [batch[by] for batch in batches[at : at + window.count]]
             planned = rows.read(lists, room)
             window.count = planned.num_lists
             room = max(0, room - planned.num_bytes)
-            window.num_bytes += planned.num_bytes
+            window.num_bytes += planned.num_bytes + planned.kept_bytes
             window.read += planned.stats
         window.planning = perf_counter() - begun
         at, longest = at + window.count, max(longest, growth * window.count)
@@ -227,26 +224,25 @@ def _windows(
 
 
 def _fills(
-    case: Case, files: Sequence[FileSize], plan: MemoryPlan, chosen: Mapping[str, Tensor | int]
+    case: Case, files: Sequence[FileSize], plan: MemoryPlan, likely: Mapping[str, Tensor]
 ) -> tuple[float, float]:
-    """How many of the chosen rows are sampled in the batches at hand, and in an epoch."""
+    """How many of the rows that stay are sampled in the batches at hand, and in an epoch."""
     accesses = case.profile.accesses
     node_types, edge_types = list(case.graph.node_types), list(case.graph.edge_types)
+    kept = groups_kept(files, plan)
     found = [0.0, 0.0]
     spans = (len(case.profile.batches), case.profile.epoch)
     for file, by in _read(case, files, plan):
-        if file.name not in chosen or group_bits_of(case.contents.column(file.name).row_bytes) > 0:
+        if group_bits_of(file.row_bytes, file.num_rows) > 0:
             continue  # whole pages of small items are there after a few batches
-        rows = chosen[file.name]
         levels: Iterable[tuple[float, int]]  # how often rows are asked for, how many so often
         if by < len(node_types):
             counts = accesses.counts[node_types[by]]
-            used = counts[:rows] if isinstance(rows, int) else counts[rows]
+            used = counts[: kept[file.name]] if file.is_ranked else counts[likely[file.name]]
             levels = enumerate(torch.bincount(used.to(torch.int64)).tolist())
         else:  # nobody counts edges: as if each were asked for as often as any other
-            count = rows if isinstance(rows, int) else len(rows)
             asked = accesses.num_edges[edge_types[by - len(node_types)]]
-            levels = [(asked / max(1, file.num_rows), count)]
+            levels = [(asked / max(1, file.num_rows), kept[file.name])]
         rates = [span / max(1, accesses.num_batches) for span in spans]
         for often, number in levels:
             for i, rate in enumerate(rates):

@@ -48,9 +48,10 @@ std::vector<ColumnFile> make_files(const Scratch& dir, std::int64_t rows, int co
   return files;
 }
 
-std::shared_ptr<PagedRows> paged(std::vector<ColumnFile> files, ResidentRows resident) {
+std::shared_ptr<PagedRows> paged(std::vector<ColumnFile> files, ResidentRows resident,
+                                 std::int64_t slots = 0) {
   const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-  return std::make_shared<PagedRows>(std::move(resident), std::move(files),
+  return std::make_shared<PagedRows>(std::move(resident), slots, std::move(files),
                                      std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
 }
 
@@ -65,9 +66,9 @@ std::int64_t held_bytes(const std::vector<RowWindow>& windows) {
 // What a table gives for these rows: the first number of each.
 std::vector<std::int64_t> numbers_of(const PagedRows& rows, const std::vector<std::int64_t>& wanted,
                                      const RowWindow& window, std::size_t list) {
-  std::vector<std::int64_t> places(wanted.size()), found(wanted.size() * kRow / 8);
-  rows.find_places(wanted, window, list, places.data());
-  gather_rows(rows.table(0, window), places, reinterpret_cast<std::byte*>(found.data()), 1);
+  std::vector<std::int64_t> found(wanted.size() * kRow / 8);
+  gather_rows(rows.table(0, window), window.places_of(list),
+              reinterpret_cast<std::byte*>(found.data()), 1);
   return found;
 }
 
@@ -198,15 +199,17 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
   const IdList lists[] = {std::span<const std::int64_t>(first),
                           std::span<const std::int64_t>(second)};
   for (const std::int64_t kept : {kRows, std::int64_t{100}, std::int64_t{0}}) {
-    for (const int how : {0, 1, 2}) {
-      const auto rows = paged(make_files(dir, kRows, 2), ResidentRows::first(kRows, 0, kept));
+    for (const int how : {0, 1, 2, 3, 4}) {
+      const std::int64_t slots = how < 3 ? 0 : how == 3 ? 2 : kRows;
+      const auto rows =
+          paged(make_files(dir, kRows, 2), ResidentRows::first(kRows, 0, kept), slots);
       {
         const CutShort cut(dir / "rows1", 9 * kRow);
         ReadStats stats;
-        if (how == 0) {
+        if (how == 0 || how == 3) {
           const RowWindow window = rows->read(lists, 1 << 20);
           CHECK(window.errors[0] != nullptr && window.errors[1] != nullptr);
-        } else if (how == 1) {
+        } else if (how == 1 || how == 4) {
           rows->preload();
         } else if (kept > 0) {
           CHECK_THROWS(OsError, "truncated", rows->load(0, kRows, stats));
@@ -217,8 +220,7 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
       CHECK(numbers_of(*rows, first, window, 0) == expected_numbers(first));
       CHECK(numbers_of(*rows, second, window, 1) == expected_numbers(second));
       const RowTable other = rows->table(1, window);
-      std::vector<std::int64_t> places(first.size());
-      rows->find_places(first, window, 0, places.data());
+      const std::span<const std::int64_t> places = window.places_of(0);
       std::int64_t number = 0;
       for (std::size_t i = 0; i < first.size(); ++i) {
         gather_rows(other, {&places[i], 1}, reinterpret_cast<std::byte*>(&number), 1);
@@ -256,7 +258,7 @@ TEST(a_paged_topology_is_sampled_again_after_an_error) {
   const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
   for (const std::int64_t kept : {0, 100, 2400}) {
     const auto rows =
-        std::make_shared<PagedRows>(ResidentRows::first(2400, 0, kept), columns,
+        std::make_shared<PagedRows>(ResidentRows::first(2400, 0, kept), kept / 4, columns,
                                     std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
     const NeighborSampler sampler({ring.nodes}, {{0, 0, csc_of(topology, rows)}});
     const std::vector<std::int64_t> seeds{3, 200, 399};

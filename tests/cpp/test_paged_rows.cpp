@@ -40,11 +40,12 @@ struct Table {
   RowTable in_memory() const {
     return {reinterpret_cast<const std::byte*>(numbers.data()), num_rows, row_bytes(), row_bytes()};
   }
-  std::shared_ptr<PagedRows> paged(ResidentRows resident, bool direct = true) const {
+  std::shared_ptr<PagedRows> paged(ResidentRows resident, bool direct = true,
+                                   std::int64_t slots = 0) const {
     ColumnFile file{DirectFile::open(path, direct), {}};
     file.layout = {0, num_rows, row_bytes(), row_bytes(), file.file->size()};
     const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-    return std::make_shared<PagedRows>(std::move(resident), std::vector<ColumnFile>{file},
+    return std::make_shared<PagedRows>(std::move(resident), slots, std::vector<ColumnFile>{file},
                                        std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
   }
 
@@ -119,7 +120,9 @@ TEST(batches_that_read_are_those_in_memory) {
   for (int round = 0; round < 12; ++round) {
     const WindowLimits window{static_cast<int>(1 + random() % 6),
                               static_cast<std::int64_t>(random() % 4000)};
-    const Loading loading(table, table.paged(random_rows(random, table.num_rows)), window);
+    const auto slots = static_cast<std::int64_t>(round % 3 == 0 ? 0 : random() % 300);
+    const Loading loading(table, table.paged(random_rows(random, table.num_rows), true, slots),
+                          window);
     const int threads = static_cast<int>(1 + random() % 3);
     Pipeline pipeline(threads, static_cast<std::int64_t>(random() % 20000));
     const std::uint64_t ahead = 1 + random() % 9;
@@ -273,6 +276,64 @@ TEST(resident_rows_can_be_read_ahead) {
   const RowWindow window = rows->read(lists, 0);
   CHECK(window.stats.rows == 5 && window.stats.hits == 3);
   CHECK(window.stats.useful_bytes == 2U * static_cast<unsigned>(table.row_bytes()));
+}
+
+// Windows that are held while others are read: what any of them found stays where it is.
+TEST(rows_in_slots_stay_as_long_as_a_window_uses_them) {
+  const Scratch scratch;
+  std::mt19937_64 random(5);
+  const Table table(scratch / "rows", 900);
+  for (const int bits : {0, 2}) {
+    for (const std::int64_t slots : {1, 20, 100, 900}) {
+      const auto rows = table.paged(ResidentRows::first(900, bits, 3), true, slots);
+      struct Held {
+        std::vector<std::int64_t> wanted;
+        RowWindow window;
+      };
+      std::vector<Held> held;
+      for (int round = 0; round < 200; ++round) {
+        Held one;
+        for (std::uint64_t i = random() % 60; i > 0; --i) {
+          const std::uint64_t among = random() % 3 == 0 ? 900 : 40;  // some are used often
+          one.wanted.push_back(static_cast<std::int64_t>(random() % among));
+        }
+        const IdList lists[] = {std::span<const std::int64_t>(one.wanted)};
+        one.window = rows->read(lists, 1 << 20);
+        held.push_back(std::move(one));
+        for (const Held& each : held) {
+          const RowTable found = rows->table(0, each.window);
+          std::vector<std::int64_t> numbers(each.wanted.size() * kRow);
+          gather_rows(found, each.window.places_of(0), reinterpret_cast<std::byte*>(numbers.data()),
+                      1);
+          bool same = true;
+          for (std::size_t i = 0; i < numbers.size(); ++i) {
+            const auto row = static_cast<std::size_t>(each.wanted[i / kRow]);
+            same = same && numbers[i] == table.numbers[row * kRow + i % kRow];
+          }
+          CHECK(same);
+        }
+        while (held.size() > random() % 4) {
+          held.erase(held.begin() + static_cast<std::ptrdiff_t>(random() % held.size()));
+        }
+      }
+    }
+  }
+}
+
+TEST(rows_that_are_used_again_are_kept_rather_than_others) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 5000);
+  const auto rows = table.paged(ResidentRows::first(5000, 0, 0), true, 100);
+  std::vector<std::int64_t> wanted(60);  // 40 of them again and again, 20 never before
+  ReadStats stats;
+  for (std::int64_t round = 0; round < 100; ++round) {
+    for (std::int64_t i = 0; i < 60; ++i) {
+      wanted[static_cast<std::size_t>(i)] = i < 40 ? 7 * i : 1000 + 20 * round + i;
+    }
+    const IdList lists[] = {std::span<const std::int64_t>(wanted)};
+    stats += rows->read(lists, 1 << 20).stats;
+  }
+  CHECK(stats.hits == 40 * 99 && stats.rows == 60 * 100);
 }
 
 TEST(paged_rows_refuse_what_is_not_there) {

@@ -237,7 +237,7 @@ struct PagedLoading : Loading {
     const auto file = Topology::open(ring.path);
     const auto disk = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 4}, 1});
     const auto pages = std::make_shared<PagedRows>(
-        ResidentRows::first(static_cast<std::int64_t>(file->num_edges()), 10, 0),
+        ResidentRows::first(static_cast<std::int64_t>(file->num_edges()), 10, 0), 0,
         std::vector{ColumnFile::of_indices(*file)}, disk, ReadLimits{0, 4096, 1});
     paged = std::make_shared<NeighborSampler>(
         std::vector{num_nodes}, std::vector<SampledEdgeType>{{0, 0, csc_of(file, pages)}});

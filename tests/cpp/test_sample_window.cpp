@@ -87,21 +87,25 @@ struct Files {
   std::vector<std::vector<std::uint64_t>> all_sums;
 };
 
-std::shared_ptr<PagedRows> pages_of(const Topology& file, ResidentRows resident) {
+std::shared_ptr<PagedRows> pages_of(const Topology& file, ResidentRows resident,
+                                    std::int64_t slots) {
   const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 8}, 1});
-  return std::make_shared<PagedRows>(std::move(resident), std::vector{ColumnFile::of_indices(file)},
-                                     reader, ReadLimits{256, 8192, 1});
+  return std::make_shared<PagedRows>(std::move(resident), slots,
+                                     std::vector{ColumnFile::of_indices(file)}, reader,
+                                     ReadLimits{256, 8192, 1});
 }
 
-// `share` of four pages stays in memory.
-std::shared_ptr<PagedRows> pages_of(const Topology& file, int group_bits, std::int64_t share) {
+// `share` of four pages stays in memory, or as many as are used lately.
+std::shared_ptr<PagedRows> pages_of(const Topology& file, int group_bits, std::int64_t share,
+                                    bool lately = false) {
   const auto rows = static_cast<std::int64_t>(file.num_edges());
   const std::int64_t groups = ResidentRows::first(rows, group_bits, 0).num_groups();
   std::vector<std::int64_t> kept;
   for (std::int64_t g = 0; g < groups; ++g) {
     if (g * 7 % 4 < share) kept.push_back(g);
   }
-  return pages_of(file, ResidentRows::of(rows, group_bits, kept));
+  if (lately) return pages_of(file, ResidentRows::first(rows, group_bits, 0), std::ssize(kept));
+  return pages_of(file, ResidentRows::of(rows, group_bits, kept), 0);
 }
 
 // Edge types of the files: mapped, or paged where `paged_types` has a bit for them.
@@ -112,7 +116,8 @@ std::vector<SampledEdgeType> edge_types(const Files& files, bool timed, bool wei
   for (std::size_t e = 0; e < kEdgeTypes.size(); ++e) {
     const auto file = Topology::open(files.path(e));
     const bool paged = (paged_types >> e & 1) != 0;
-    Csc csc = csc_of(file, paged ? pages_of(*file, group_bits, share) : nullptr);
+    Csc csc =
+        csc_of(file, paged ? pages_of(*file, group_bits, share, group_bits % 2 == 0) : nullptr);
     types.push_back({kEdgeTypes[e].src_type, kEdgeTypes[e].dst_type, std::move(csc),
                      files.order(e, timed, weighted)});
   }

@@ -340,7 +340,7 @@ def test_load(tmp_path_factory, rows, at_once, seed):
         assert read.rows <= at_once
         total += read.rows
         useful += read.useful_bytes
-    assert total == loaded.num_resident == len(rows)
+    assert total == loaded.num_kept == len(rows)
     assert useful == 12 * len(rows)
     plan = _core.GatherPlan(1)
     plan.add_column(0, row_table(table), plan.add_paged(0, loaded, True))

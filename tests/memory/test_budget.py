@@ -527,7 +527,7 @@ def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop,
     except gz.MemoryBudgetError:
         return
     plan = replace(files.plan, window=window)  # more than there is room for, or less
-    pager.use(PagedFiles(store.contents, plan, files.chosen, files.merge_gap))
+    pager.use(PagedFiles(store.contents, plan, files.kept, files.merge_gap))
     seen = []
     for number, batch in enumerate(loader):
         seen.append(batch.n_id[: batch.batch_size])

@@ -41,7 +41,7 @@ def test_gathers_as_from_memory(tmp_path_factory, num_rows, width, group_bits, i
     kept = torch.from_numpy(rng.permutation(num_groups)[: rng.integers(0, num_groups + 1)])
     path = tmp_path_factory.mktemp("paged") / "x.gd"
     rows = paged(path, table, len(kept) if is_prefix else kept, group_bits)
-    assert rows.num_resident == len(kept)
+    assert rows.num_kept == len(kept)
     plan = plan_of(rows, table)
     for size in rng.integers(0, 3 * num_rows, 4):
         index = torch.from_numpy(rng.integers(0, num_rows, size))

@@ -334,28 +334,35 @@ def test_read_forecast_is_what_paged_rows_do(
     write_column(path, torch.from_numpy(rng.integers(0, 99, (num_rows, width))))
     column = _core.Column.open(str(path))
     num_groups = -(-num_rows // (1 << group_bits))
-    kept = rng.permutation(num_groups)[: rng.integers(0, num_groups + 1)]
-    options = {"resident": kept, "group_bits": group_bits, "merge_gap": merge_gap}
-    forecast = _core.ReadForecast(column, **options)
-    assert forecast.num_resident == len(kept)
+    first = int(rng.integers(0, num_groups + 1))  # stay; of the others, some are in slots
+    others = first + rng.permutation(num_groups - first)[: rng.integers(0, num_groups - first + 1)]
+    sizes = {"num_resident": first, "num_slots": len(others)}
+    forecast = _core.ReadForecast(column, group_bits=group_bits, merge_gap=merge_gap, **sizes)
+    assert forecast.num_kept == first + len(others)
     for is_filled in (False, True):
         if is_filled:
-            forecast.fill()
+            forecast = _core.ReadForecast(
+                column, group_bits=group_bits, merge_gap=merge_gap, **sizes
+            )
+            forecast.fill(others)
         lists = [rng.integers(0, num_rows, size) for size in rng.integers(0, 2 * num_rows, 3)]
         window = forecast.read(lists, max_bytes)
         count, read = window.num_lists, window.stats
         lists = lists[:count]
+        kept = [*range(first), *others]
         is_kept = np.isin(np.arange(num_rows) >> group_bits, kept)
         missing = [row for rows in lists for row in rows if not is_kept[row]]
         unique = len(set(missing))
         assert read.rows == sum(map(len, lists))
-        assert count == 1 or unique * width * 8 <= max_bytes
-        assert window.num_bytes == unique * width * 8 + 8 * len(missing)
+        assert count == 1 or window.num_bytes <= max_bytes
         assert read.useful_bytes <= read.bytes
         assert (read.reads == 0) == (read.useful_bytes == 0)
         if is_filled:
             assert read.hits == read.rows - len(missing)
-            assert read.useful_bytes == unique * width * 8
+            assert (window.kept_bytes == 0) or len(others) > 0
+            if group_bits == 0 or len(others) == 0:
+                assert window.num_bytes + window.kept_bytes == unique * width * 8
+                assert read.useful_bytes == unique * width * 8
 
 
 def test_read_forecast_of_smaller_rows(tmp_path):

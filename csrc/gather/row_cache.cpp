@@ -1,0 +1,130 @@
+#include "gather/row_cache.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace gz {
+namespace {
+
+constexpr std::uint8_t kMostCredit = 15;
+
+}  // namespace
+
+// The windows whose Use lives, by number.
+struct RowCache::Live {
+  std::mutex mutex;
+  std::set<std::uint32_t> windows;
+};
+
+RowCache::RowCache(std::int64_t num_groups, std::int64_t num_slots)
+    : num_slots_(
+          std::clamp<std::int64_t>(num_slots, 0, std::min<std::int64_t>(num_groups, INT32_MAX))),
+      live_(std::make_shared<Live>()) {
+  if (num_groups >= std::int64_t{kNone}) {
+    throw std::invalid_argument("row cache: found " + std::to_string(num_groups) +
+                                " groups of rows, expected fewer than " + std::to_string(kNone));
+  }
+  // At most two thirds full.
+  const auto size =
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(2, num_slots_ * 3 / 2)));
+  shift_ = 64 - std::countr_zero(size);
+  table_.assign(static_cast<std::size_t>(size), -1);
+  slots_.resize(static_cast<std::size_t>(num_slots_));
+  credit_.resize(static_cast<std::size_t>(num_slots_));
+}
+
+RowCache::Use RowCache::begin_window() {
+  const std::uint32_t number = ++window_;
+  const std::lock_guard lock(live_->mutex);
+  live_->windows.insert(number);
+  oldest_ = *live_->windows.begin();
+  in_use_ = 0;
+  return {nullptr, [live = live_, number](const void*) {
+            const std::lock_guard guard(live->mutex);
+            live->windows.erase(number);
+          }};
+}
+
+void RowCache::find(std::span<const std::uint32_t> groups, std::int32_t* slots) noexcept {
+  // The memory that each touches is asked for before the first of them waits for it.
+  std::array<std::size_t, kFindAtOnce> homes;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    homes[i] = home_of(groups[i]);
+    __builtin_prefetch(&table_[homes[i]]);
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::int32_t slot = table_[homes[i]];
+    if (slot >= 0) __builtin_prefetch(&slots_[static_cast<std::size_t>(slot)], 1);
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    std::size_t at = homes[i];
+    while (table_[at] >= 0 && slots_[static_cast<std::size_t>(table_[at])].group != groups[i]) {
+      at = (at + 1) & (table_.size() - 1);
+    }
+    slots[i] = table_[at];
+    if (slots[i] >= 0) use(slots[i]);
+  }
+}
+
+void RowCache::use(std::int32_t slot) noexcept {
+  const auto at = static_cast<std::size_t>(slot);
+  if (std::exchange(slots_[at].used, window_) == window_) return;
+  if (credit_[at] < kMostCredit) ++credit_[at];
+}
+
+std::int32_t RowCache::admit(std::uint32_t group, bool again) {
+  const std::int32_t slot = has_room() ? static_cast<std::int32_t>(fresh_++) : victim();
+  if (slot < 0) return slot;
+  const auto number = static_cast<std::size_t>(slot);
+  slots_[number] = {group, window_};
+  credit_[number] = again;
+  std::size_t at = home_of(group);
+  while (table_[at] >= 0) at = (at + 1) & (table_.size() - 1);
+  table_[at] = slot;
+  return slot;
+}
+
+std::int32_t RowCache::victim() noexcept {
+  for (; in_use_ < num_slots_; ++in_use_) {
+    const std::int64_t slot = hand_;
+    hand_ = hand_ + 1 == num_slots_ ? 0 : hand_ + 1;
+    const auto at = static_cast<std::size_t>(slot);
+    if (slots_[at].used >= oldest_) continue;
+    in_use_ = 0;
+    if (slots_[at].group != kNone) {
+      if (credit_[at] > 0) {
+        --credit_[at];
+        continue;
+      }
+      erase(slots_[at].group);
+    }
+    return static_cast<std::int32_t>(slot);
+  }
+  return -1;
+}
+
+void RowCache::drop(std::int32_t slot) noexcept {
+  Slot& dropped = slots_[static_cast<std::size_t>(slot)];
+  erase(dropped.group);
+  dropped.group = kNone;
+}
+
+void RowCache::erase(std::uint32_t group) noexcept {
+  const std::size_t mask = table_.size() - 1;
+  std::size_t at = home_of(group);
+  while (slots_[static_cast<std::size_t>(table_[at])].group != group) at = (at + 1) & mask;
+  // What lies behind it moves up, unless it would come before its own home.
+  for (std::size_t next = (at + 1) & mask; table_[next] >= 0; next = (next + 1) & mask) {
+    const std::size_t home = home_of(slots_[static_cast<std::size_t>(table_[next])].group);
+    if (((next - home) & mask) < ((next - at) & mask)) continue;
+    table_[at] = table_[next];
+    at = next;
+  }
+  table_[at] = -1;
+}
+
+}  // namespace gz
