@@ -891,9 +891,9 @@ class DiskGather:
 class PagedRows:
     """Rows of files, of which memory holds a part."""
 
-    def __init__(self, num_rows: int, columns: Sequence[ColumnFile], reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288, num_slots: int = 0) -> None:
+    def __init__(self, num_rows: int, columns: Sequence[ColumnFile], reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288, num_frames: int = 0) -> None:
         """
-        `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`. There are slots for others, which change with what is used.
+        `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`. There are frames for others, which change with what is used.
         """
 
     @staticmethod
@@ -912,7 +912,7 @@ class PagedRows:
 
     def preload(self, group: int) -> int:
         """
-        Reads some of what is to stay in memory, from `group` on. The group to go on with, -1 at the end.
+        Reads some of what is resident, from `group` on. The group to go on with, -1 at the end.
         """
 
     def load(self, group: int, max_rows: int) -> tuple[int, ReadStats]:
@@ -933,7 +933,7 @@ class RowWindow:
 
     @property
     def kept_bytes(self) -> int:
-        """What rows take that are read into slots."""
+        """What rows take that are read into frames."""
 
     @property
     def stats(self) -> ReadStats:
@@ -942,7 +942,7 @@ class RowWindow:
 class ReadForecast:
     """What PagedRows of one column would read. Reads nothing itself."""
 
-    def __init__(self, column: Column, row_bytes: int = 0, num_resident: int = 0, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288, num_slots: int = 0) -> None:
+    def __init__(self, column: Column, row_bytes: int = 0, num_resident: int = 0, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288, num_frames: int = 0) -> None:
         """
         Which of a column's rows stay in memory, as for PagedRows; `row_bytes`: were they of this size.
         """
@@ -951,7 +951,9 @@ class ReadForecast:
     def num_kept(self) -> int: ...
 
     def fill(self, groups: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """All that stays in memory has been read, and these groups are in slots."""
+        """
+        All that stays in memory has been read, and these groups are in frames.
+        """
 
     def read(self, lists: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], max_bytes: int) -> RowWindow:
         """

@@ -211,16 +211,16 @@ void init_io(nb::module_& m) {
           [](PagedRows* self, std::int64_t num_rows, std::vector<ColumnFile> columns,
              std::shared_ptr<DiskGather> reader, std::int64_t num_resident,
              const std::optional<Int64Array>& resident, int group_bits, std::uint64_t merge_gap,
-             std::uint64_t max_read, std::int64_t num_slots) {
+             std::uint64_t max_read, std::int64_t num_frames) {
             new (self)
-                PagedRows(resident_rows(num_rows, group_bits, num_resident, resident), num_slots,
+                PagedRows(resident_rows(num_rows, group_bits, num_resident, resident), num_frames,
                           std::move(columns), std::move(reader), {merge_gap, max_read, 1});
           },
           "num_rows"_a, "columns"_a, "reader"_a, "num_resident"_a = 0, "resident"_a = nb::none(),
           "group_bits"_a = 0, "merge_gap"_a = std::uint64_t{16} << 10,
-          "max_read"_a = std::uint64_t{512} << 10, "num_slots"_a = 0,
+          "max_read"_a = std::uint64_t{512} << 10, "num_frames"_a = 0,
           "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
-          "first `num_resident`. There are slots for others, which change with what is used.")
+          "first `num_resident`. There are frames for others, which change with what is used.")
       .def_static(
           "of_reached",
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
@@ -244,9 +244,8 @@ void init_io(nb::module_& m) {
             return group >= self.resident().num_groups() ? -1 : group;
           },
           "group"_a,
-          "Reads some of what is to stay in memory, from `group` on. The group to go on with, -1 "
-          "at "
-          "the end.")
+          "Reads some of what is resident, from `group` on. The group to go on with, -1 at the "
+          "end.")
       .def(
           "load",
           [](PagedRows& self, std::int64_t group, std::int64_t max_rows) {
@@ -265,7 +264,7 @@ void init_io(nb::module_& m) {
   nb::class_<RowWindow>(m, "RowWindow", "What a window of batches wants, as ReadForecast has it.")
       .def_prop_ro("num_lists", &RowWindow::num_lists, "How many batches are in it.")
       .def_prop_ro("num_bytes", &RowWindow::bytes, "What rows take that are read for it alone.")
-      .def_ro("kept_bytes", &RowWindow::kept_bytes, "What rows take that are read into slots.")
+      .def_ro("kept_bytes", &RowWindow::kept_bytes, "What rows take that are read into frames.")
       .def_ro("stats", &RowWindow::stats, "What is read for it.");
 
   nb::class_<ReadForecast>(m, "ReadForecast",
@@ -274,7 +273,7 @@ void init_io(nb::module_& m) {
           "__init__",
           [](ReadForecast* self, const Column& column, std::int64_t row_bytes,
              std::int64_t num_resident, int group_bits, std::uint64_t merge_gap,
-             std::uint64_t max_read, std::int64_t num_slots) {
+             std::uint64_t max_read, std::int64_t num_frames) {
             const ColumnFile stored = ColumnFile::of(column);
             RowLayout layout = stored.layout;
             if (row_bytes > 0) {
@@ -287,11 +286,11 @@ void init_io(nb::module_& m) {
             const ReadLimits limits{merge_gap, max_read, stored.file->alignment()};
             new (self)
                 ReadForecast{PagedRows(resident_rows(layout.num_rows, group_bits, num_resident, {}),
-                                       num_slots, std::vector<RowLayout>{layout}, limits)};
+                                       num_frames, std::vector<RowLayout>{layout}, limits)};
           },
           "column"_a, "row_bytes"_a = 0, "num_resident"_a = 0, "group_bits"_a = 0,
           "merge_gap"_a = std::uint64_t{16} << 10, "max_read"_a = std::uint64_t{512} << 10,
-          "num_slots"_a = 0,
+          "num_frames"_a = 0,
           "Which of a column's rows stay in memory, as for PagedRows; `row_bytes`: were they of "
           "this size.")
       .def_prop_ro("num_kept", [](const ReadForecast& f) { return f.rows.num_kept(); })
@@ -307,7 +306,7 @@ void init_io(nb::module_& m) {
             }
             self.rows.assume_present(as_span(groups));
           },
-          "groups"_a, "All that stays in memory has been read, and these groups are in slots.")
+          "groups"_a, "All that stays in memory has been read, and these groups are in frames.")
       .def(
           "read",
           [](ReadForecast& self, const std::vector<Int64Array>& lists, std::int64_t max_bytes) {

@@ -25,9 +25,10 @@ std::int64_t RowWindow::bytes() const noexcept {
   return sum;
 }
 
-PagedRows::PagedRows(ResidentRows resident, std::int64_t num_slots, std::vector<ColumnFile> columns,
-                     std::shared_ptr<DiskGather> reader, const ReadLimits& limits)
-    : PagedRows(std::move(resident), num_slots, {}, limits) {
+PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
+                     std::vector<ColumnFile> columns, std::shared_ptr<DiskGather> reader,
+                     const ReadLimits& limits)
+    : PagedRows(std::move(resident), num_frames, {}, limits) {
   reader_ = std::move(reader);
   for (ColumnFile& file : columns) {
     if (file.layout.num_rows != resident_.num_rows()) {
@@ -42,14 +43,14 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_slots, std::vector<
   }
 }
 
-PagedRows::PagedRows(ResidentRows resident, std::int64_t num_slots,
+PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
                      const std::vector<RowLayout>& layouts, const ReadLimits& limits)
     : resident_(std::move(resident)),
       limits_(limits),
       present_(static_cast<std::size_t>(resident_.num_kept())) {
-  if (num_slots > 0) {
+  if (num_frames > 0) {
     cache_.emplace(resident_.num_groups(),
-                   std::min(num_slots, resident_.num_groups() - resident_.num_kept()));
+                   std::min(num_frames, resident_.num_groups() - resident_.num_kept()));
   }
   for (const RowLayout& layout : layouts) {
     row_bytes_ += layout.row_bytes;
@@ -69,7 +70,7 @@ void PagedRows::assume_present(std::span<const std::int64_t> groups) {
 
 void PagedRows::locate(std::span<const std::int64_t> rows, std::int64_t* places) {
   std::array<std::uint32_t, RowCache::kFindAtOnce> groups;
-  std::array<std::int32_t, RowCache::kFindAtOnce> slots;
+  std::array<std::int32_t, RowCache::kFindAtOnce> frames;
   std::array<std::size_t, RowCache::kFindAtOnce> at;
   std::size_t others = 0;
   const int bits = resident_.group_bits();
@@ -80,10 +81,10 @@ void PagedRows::locate(std::span<const std::int64_t> rows, std::int64_t* places)
     at[others++] = i;
   }
   if (!cache_) return;
-  cache_->find({groups.data(), others}, slots.data());
+  cache_->find({groups.data(), others}, frames.data());
   for (std::size_t j = 0; j < others; ++j) {
-    if (slots[j] < 0) continue;
-    places[at[j]] = place_of(slots[j]) + (rows[at[j]] - (std::int64_t{groups[j]} << bits));
+    if (frames[j] < 0) continue;
+    places[at[j]] = place_of(frames[j]) + (rows[at[j]] - (std::int64_t{groups[j]} << bits));
   }
 }
 
@@ -151,9 +152,9 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
       if (cache_ && row >> bits != last_group) {
         last_group = row >> bits;
         const bool again = i + 1 < found && key >> ordinal_bits == keys_[i + 1] >> ordinal_bits;
-        const std::int32_t slot = cache_->admit(static_cast<std::uint32_t>(last_group), again);
-        first = slot < 0 ? -1 : place_of(slot);
-        if (slot >= 0) add_group(last_group << bits, first, fill);
+        const std::int32_t frame = cache_->admit(static_cast<std::uint32_t>(last_group), again);
+        first = frame < 0 ? -1 : place_of(frame);
+        if (frame >= 0) add_group(last_group << bits, first, fill);
       }
       if (first >= 0) {
         place = first + (row - (last_group << bits));
@@ -340,7 +341,12 @@ bool PagedRows::load(const Fill& fill, RowWindow& window) {
   window.rows.resize(columns_.size());
   window.errors.resize(1);
   window.stats.rows = fill.groups.size() << resident_.group_bits();
-  fetch({}, fill, window, {});
+  try {
+    fetch({}, fill, window, {});
+  } catch (...) {
+    forget(fill);
+    throw;
+  }
   if (window.errors[0]) forget(fill);
   return !window.errors[0];
 }

@@ -42,36 +42,36 @@ struct RowWindow {
   Buffer<std::int64_t> places;      // of all lists
   std::vector<std::int64_t> first;  // [list + 1]: where a list's begin
   std::int64_t planned_bytes = 0;   // what `rows` would take; 0 where they are there
-  std::int64_t kept_bytes = 0;      // of what was read for it into slots
+  std::int64_t kept_bytes = 0;      // of what was read for it into frames
   RowCache::Use use;                // of the rows that are kept for now
 };
 
 // The columns of one node or edge type that are not kept in memory whole. Resident rows come from
 // the file when they are first asked for; there is no time to wait for before the first batch.
-// What is read beside them stays, too, in slots that take in what is used and let go of what is
+// What is read beside them stays, too, in frames that take in what is used and let go of what is
 // not.
 //
 // Thread safety: read() may be called from several threads, which wait for each other; table() at
 // any time for windows that were read. After a fork only the parent may read.
 class PagedRows {
  public:
-  // `columns` have as many rows as `resident`. So many slots are for other groups, of the same
+  // `columns` have as many rows as `resident`. So many frames are for other groups, of the same
   // size. Windows are read by `reader`, which may serve others too. Raises std::invalid_argument
   // where numbers of rows differ, and as map_pages() and RowCache.
-  PagedRows(ResidentRows resident, std::int64_t num_slots, std::vector<ColumnFile> columns,
+  PagedRows(ResidentRows resident, std::int64_t num_frames, std::vector<ColumnFile> columns,
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits);
 
   // A rehearsal: windows have the same stats and no rows, nothing is read, no file need be there.
   // `limits.alignment` is the file's. table() and preload() are not for it.
-  PagedRows(ResidentRows resident, std::int64_t num_slots, const std::vector<RowLayout>& layouts,
+  PagedRows(ResidentRows resident, std::int64_t num_frames, const std::vector<RowLayout>& layouts,
             const ReadLimits& limits);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
   std::int64_t num_rows() const noexcept { return resident_.num_rows(); }
   const ResidentRows& resident() const noexcept { return resident_; }
-  // Groups that may be kept: resident ones and slots.
+  // Groups that may be kept: resident ones and frames.
   std::int64_t num_kept() const noexcept {
-    return resident_.num_kept() + (cache_ ? cache_->num_slots() : 0);
+    return resident_.num_kept() + (cache_ ? cache_->num_frames() : 0);
   }
   // Of a row in all columns, as it is stored.
   std::int64_t row_bytes() const noexcept { return row_bytes_; }
@@ -81,7 +81,7 @@ class PagedRows {
   RowWindow read(std::span<const IdList> lists, std::int64_t max_bytes, std::stop_token stop = {});
 
   // Reads rows ahead of their first use, from `group` on, a part of them: whole groups, resident
-  // ones and as many others as slots were never taken. Returns the group to go on with,
+  // ones and as many others as frames were never taken. Returns the group to go on with,
   // num_groups() at the end. An error is left to the batch that needs the row.
   std::int64_t preload(std::int64_t group);
   void preload();  // all of them
@@ -106,7 +106,7 @@ class PagedRows {
  private:
   struct Column {
     ColumnFile file;
-    std::shared_ptr<std::byte> kept;  // resident rows, then those in slots
+    std::shared_ptr<std::byte> kept;  // resident rows, then those in frames
   };
   // Groups to be read into kept places: which, and where to, in groups too.
   struct Fill {
@@ -120,10 +120,10 @@ class PagedRows {
   };
 
   std::int64_t num_places() const noexcept { return num_kept() << resident_.group_bits(); }
-  std::int64_t place_of(std::int32_t slot) const noexcept {
-    return (resident_.num_kept() + slot) << resident_.group_bits();
+  std::int64_t place_of(std::int32_t frame) const noexcept {
+    return (resident_.num_kept() + frame) << resident_.group_bits();
   }
-  // Where these rows are kept, or -1; those in slots are used by the current window. At most
+  // Where these rows are kept, or -1; those in frames are used by the current window. At most
   // RowCache::kFindAtOnce of them.
   void locate(std::span<const std::int64_t> rows, std::int64_t* places);
   // Finds out where the first `count` lists' rows are or will be. Returns those that are to be read

@@ -20,9 +20,9 @@ struct RowCache::Live {
   std::set<std::uint32_t> windows;
 };
 
-RowCache::RowCache(std::int64_t num_groups, std::int64_t num_slots)
-    : num_slots_(
-          std::clamp<std::int64_t>(num_slots, 0, std::min<std::int64_t>(num_groups, INT32_MAX))),
+RowCache::RowCache(std::int64_t num_groups, std::int64_t num_frames)
+    : num_frames_(
+          std::clamp<std::int64_t>(num_frames, 0, std::min<std::int64_t>(num_groups, INT32_MAX))),
       live_(std::make_shared<Live>()) {
   if (num_groups >= std::int64_t{kNone}) {
     throw std::invalid_argument("row cache: found " + std::to_string(num_groups) +
@@ -30,11 +30,11 @@ RowCache::RowCache(std::int64_t num_groups, std::int64_t num_slots)
   }
   // At most two thirds full.
   const auto size =
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(2, num_slots_ * 3 / 2)));
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(2, num_frames_ * 3 / 2)));
   shift_ = 64 - std::countr_zero(size);
   table_.assign(static_cast<std::size_t>(size), -1);
-  slots_.resize(static_cast<std::size_t>(num_slots_));
-  credit_.resize(static_cast<std::size_t>(num_slots_));
+  frames_.resize(static_cast<std::size_t>(num_frames_));
+  credit_.resize(static_cast<std::size_t>(num_frames_));
 }
 
 RowCache::Use RowCache::begin_window() {
@@ -49,7 +49,7 @@ RowCache::Use RowCache::begin_window() {
           }};
 }
 
-void RowCache::find(std::span<const std::uint32_t> groups, std::int32_t* slots) noexcept {
+void RowCache::find(std::span<const std::uint32_t> groups, std::int32_t* frames) noexcept {
   // The memory that each touches is asked for before the first of them waits for it.
   std::array<std::size_t, kFindAtOnce> homes;
   for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -57,58 +57,58 @@ void RowCache::find(std::span<const std::uint32_t> groups, std::int32_t* slots) 
     __builtin_prefetch(&table_[homes[i]]);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    const std::int32_t slot = table_[homes[i]];
-    if (slot >= 0) __builtin_prefetch(&slots_[static_cast<std::size_t>(slot)], 1);
+    const std::int32_t frame = table_[homes[i]];
+    if (frame >= 0) __builtin_prefetch(&frames_[static_cast<std::size_t>(frame)], 1);
   }
   for (std::size_t i = 0; i < groups.size(); ++i) {
     std::size_t at = homes[i];
-    while (table_[at] >= 0 && slots_[static_cast<std::size_t>(table_[at])].group != groups[i]) {
+    while (table_[at] >= 0 && frames_[static_cast<std::size_t>(table_[at])].group != groups[i]) {
       at = (at + 1) & (table_.size() - 1);
     }
-    slots[i] = table_[at];
-    if (slots[i] >= 0) use(slots[i]);
+    frames[i] = table_[at];
+    if (frames[i] >= 0) use(frames[i]);
   }
 }
 
-void RowCache::use(std::int32_t slot) noexcept {
-  const auto at = static_cast<std::size_t>(slot);
-  if (std::exchange(slots_[at].used, window_) == window_) return;
+void RowCache::use(std::int32_t frame) noexcept {
+  const auto at = static_cast<std::size_t>(frame);
+  if (std::exchange(frames_[at].used, window_) == window_) return;
   if (credit_[at] < kMostCredit) ++credit_[at];
 }
 
 std::int32_t RowCache::admit(std::uint32_t group, bool again) {
-  const std::int32_t slot = has_room() ? static_cast<std::int32_t>(fresh_++) : victim();
-  if (slot < 0) return slot;
-  const auto number = static_cast<std::size_t>(slot);
-  slots_[number] = {group, window_};
+  const std::int32_t frame = has_room() ? static_cast<std::int32_t>(fresh_++) : victim();
+  if (frame < 0) return frame;
+  const auto number = static_cast<std::size_t>(frame);
+  frames_[number] = {group, window_};
   credit_[number] = again;
   std::size_t at = home_of(group);
   while (table_[at] >= 0) at = (at + 1) & (table_.size() - 1);
-  table_[at] = slot;
-  return slot;
+  table_[at] = frame;
+  return frame;
 }
 
 std::int32_t RowCache::victim() noexcept {
-  for (; in_use_ < num_slots_; ++in_use_) {
-    const std::int64_t slot = hand_;
-    hand_ = hand_ + 1 == num_slots_ ? 0 : hand_ + 1;
-    const auto at = static_cast<std::size_t>(slot);
-    if (slots_[at].used >= oldest_) continue;
+  for (; in_use_ < num_frames_; ++in_use_) {
+    const std::int64_t frame = hand_;
+    hand_ = hand_ + 1 == num_frames_ ? 0 : hand_ + 1;
+    const auto at = static_cast<std::size_t>(frame);
+    if (frames_[at].used >= oldest_) continue;
     in_use_ = 0;
-    if (slots_[at].group != kNone) {
+    if (frames_[at].group != kNone) {
       if (credit_[at] > 0) {
         --credit_[at];
         continue;
       }
-      erase(slots_[at].group);
+      erase(frames_[at].group);
     }
-    return static_cast<std::int32_t>(slot);
+    return static_cast<std::int32_t>(frame);
   }
   return -1;
 }
 
-void RowCache::drop(std::int32_t slot) noexcept {
-  Slot& dropped = slots_[static_cast<std::size_t>(slot)];
+void RowCache::drop(std::int32_t frame) noexcept {
+  Frame& dropped = frames_[static_cast<std::size_t>(frame)];
   erase(dropped.group);
   dropped.group = kNone;
 }
@@ -116,10 +116,10 @@ void RowCache::drop(std::int32_t slot) noexcept {
 void RowCache::erase(std::uint32_t group) noexcept {
   const std::size_t mask = table_.size() - 1;
   std::size_t at = home_of(group);
-  while (slots_[static_cast<std::size_t>(table_[at])].group != group) at = (at + 1) & mask;
+  while (frames_[static_cast<std::size_t>(table_[at])].group != group) at = (at + 1) & mask;
   // What lies behind it moves up, unless it would come before its own home.
   for (std::size_t next = (at + 1) & mask; table_[next] >= 0; next = (next + 1) & mask) {
-    const std::size_t home = home_of(slots_[static_cast<std::size_t>(table_[next])].group);
+    const std::size_t home = home_of(frames_[static_cast<std::size_t>(table_[next])].group);
     if (((next - home) & mask) < ((next - at) & mask)) continue;
     table_[at] = table_[next];
     at = next;

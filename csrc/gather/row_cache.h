@@ -10,7 +10,7 @@
 
 namespace gz {
 
-// Slots for groups of rows. Who uses some begins a window; what it found or took in stays where it
+// Frames for groups of rows. Who uses some begins a window; what it found or took in stays where it
 // is until the window's Use dies. Of the others, a hand goes round and takes the first that was
 // not used since it last came by (CLOCK, with a few rounds' credit for what is used again and
 // again).
@@ -19,34 +19,34 @@ namespace gz {
 class RowCache {
  public:
   // Raises std::invalid_argument where there are 2^32 - 1 groups or more.
-  RowCache(std::int64_t num_groups, std::int64_t num_slots);
+  RowCache(std::int64_t num_groups, std::int64_t num_frames);
 
-  // What a slot takes beside its rows, in bytes; at most.
-  static constexpr std::int64_t kSlotBytes = 24;
+  // What a frame takes beside its rows, in bytes; at most.
+  static constexpr std::int64_t kFrameBytes = 24;
 
   using Use = std::shared_ptr<const void>;
-  // Slots that are found or taken from now on stay until all copies of what is returned are gone.
+  // Frames that are found or taken from now on stay until all copies of what is returned are gone.
   Use begin_window();
 
-  std::int64_t num_slots() const noexcept { return num_slots_; }
-  // Whether some slot was never taken.
-  bool has_room() const noexcept { return fresh_ < num_slots_; }
+  std::int64_t num_frames() const noexcept { return num_frames_; }
+  // Whether some frame was never taken.
+  bool has_room() const noexcept { return fresh_ < num_frames_; }
 
-  // The slot of each of these groups, or -1; those that are there are used by the current window.
+  // The frame of each of these groups, or -1; those that are there are used by the current window.
   // At most kFindAtOnce of them.
   static constexpr std::size_t kFindAtOnce = 128;
-  void find(std::span<const std::uint32_t> groups, std::int32_t* slots) noexcept;
+  void find(std::span<const std::uint32_t> groups, std::int32_t* frames) noexcept;
 
-  // A slot for a group that has none, or -1 where all are in use. `again`: it is used more than
+  // A frame for a group that has none, or -1 where all are in use. `again`: it is used more than
   // once already.
   std::int32_t admit(std::uint32_t group, bool again);
 
-  // What was admitted is not there after all. Its slot is free once no window uses it.
-  void drop(std::int32_t slot) noexcept;
+  // What was admitted is not there after all. Its frame is free once no window uses it.
+  void drop(std::int32_t frame) noexcept;
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
-  struct Slot {
+  struct Frame {
     std::uint32_t group = kNone;
     std::uint32_t used = 0;  // number of the last window that did
   };
@@ -55,21 +55,21 @@ class RowCache {
   std::size_t home_of(std::uint32_t group) const noexcept {
     return static_cast<std::size_t>((group * std::uint64_t{0x9E3779B97F4A7C15}) >> shift_);
   }
-  void use(std::int32_t slot) noexcept;
+  void use(std::int32_t frame) noexcept;
   std::int32_t victim() noexcept;
   void erase(std::uint32_t group) noexcept;
 
-  std::int64_t num_slots_;
-  std::int64_t fresh_ = 0;  // slots from here on were never taken
+  std::int64_t num_frames_;
+  std::int64_t fresh_ = 0;  // frames from here on were never taken
   std::int64_t hand_ = 0;
-  std::int64_t in_use_ = 0;          // slots in a row that the hand found in use
+  std::int64_t in_use_ = 0;          // frames in a row that the hand found in use
   std::int64_t steps_ = 0;           // that the hand may take in this window
   std::uint32_t window_ = 0;         // number of the current one
   std::uint32_t oldest_ = 0;         // number of the oldest one whose Use lives
   int shift_ = 0;                    // of a hash to a place in table_
-  std::vector<std::int32_t> table_;  // a slot for every group that is there, by its hash; -1: none
-  std::vector<Slot> slots_;
-  std::vector<std::uint8_t> credit_;  // [slot]: rounds of the hand that it survives
+  std::vector<std::int32_t> table_;  // a frame for every group that is there, by its hash; -1: none
+  std::vector<Frame> frames_;
+  std::vector<std::uint8_t> credit_;  // [frame]: rounds of the hand that it survives
   std::shared_ptr<Live> live_;
 };
 

@@ -33,16 +33,16 @@ MAX_WINDOW = 64
 WINDOW_GROWTH = 4
 # For each row of each batch of a window, while it is worked out what to read: sort keys, places.
 WINDOW_ROW = 24
-# What a slot for rows takes beside them: RowCache::kSlotBytes of csrc/gather/row_cache.h.
-SLOT = 24
-# Of what is read for a window, the share that goes to slots, where rows stay as they are used.
-SLOTTED_SHARE = 7 / 8
+# What a frame for rows takes beside them: RowCache::kFrameBytes of csrc/gather/row_cache.h.
+FRAME = 24
+# Of what is read for a window, the share that goes to frames, where rows stay as they are used.
+CACHED_SHARE = 7 / 8
 # Rows of at most so many bytes cost less to hold in memory than to read one by one; a file of them
 # is held if it takes no more than this share.
 SMALL_ROW = 64
 HELD_SHARE = 0.6
 # Neighbours that stay in memory, of each edge type.
-TOPOLOGY_SHARE = 0.5
+TOPOLOGY_SHARE = 0.3
 # Batches whose topology is read are sampled so many together, at most. Each takes so many times
 # what it takes when it waits: ids and slots in 64 bits, an id map, what is read; and two such
 # windows at a time.

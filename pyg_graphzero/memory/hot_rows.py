@@ -15,7 +15,7 @@ from pyg_graphzero.store.contents import StoreContents
 # which one may be in many batches. In a page of 4 KiB there are 35, so that all pages are alike.
 _GROUP_BYTES = 256
 _ITEM_BYTES = 8
-# A slot of csrc/gather/row_cache.h knows its group by so many bits.
+# A frame of csrc/gather/row_cache.h knows its group by so many bits.
 _GROUP_BITS = 31
 
 
@@ -25,15 +25,15 @@ def groups_kept(files: Iterable[FileSize], plan: MemoryPlan) -> dict[str, int]:
     for file in files:
         if file.name in plan.hot:
             each = file.row_bytes << group_bits_of(file.row_bytes, file.num_rows)
-            slot = 0 if file.is_ranked else costs.SLOT
-            kept[file.name] = plan.hot[file.name] // max(1, each + slot)
+            frame = 0 if file.is_ranked else costs.FRAME
+            kept[file.name] = plan.hot[file.name] // max(1, each + frame)
     return kept
 
 
 def likely_groups(
     contents: StoreContents, files: Iterable[FileSize], plan: MemoryPlan, accesses: AccessCounts
 ) -> dict[str, Tensor]:
-    """What is used most often of the rows of nodes that have slots (``int64``)."""
+    """What is used most often of the rows of nodes that have frames (``int64``)."""
     owners: dict[str, str | None] = {}
     for t in contents.schema.node_types:
         owners |= dict.fromkeys(t.attrs.values(), t.name)

@@ -128,7 +128,7 @@ class PagedFiles:
             first,
             group_bits=group_bits_of(row_bytes, num_rows),
             merge_gap=self.merge_gap,
-            num_slots=kept - first,
+            num_frames=kept - first,
         )
 
 

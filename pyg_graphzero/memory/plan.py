@@ -96,7 +96,7 @@ class MemoryPlan:
         batches: What those take.
         topology_window: For how many batches the neighbours of a hop are read at once.
         topology_windows: What batches take that are sampled so, two windows at a time.
-        slotted: Of the rows of windows, what is read into ``hot``, to stay there as it is used.
+        cached: Of the rows of windows, what is read into ``hot``, to stay there as it is used.
     """
 
     memory: int
@@ -111,7 +111,7 @@ class MemoryPlan:
     batches: int = 0
     topology_window: int = 1
     topology_windows: int = 0
-    slotted: int = 0
+    cached: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -129,7 +129,7 @@ class MemoryPlan:
     @property
     def total(self) -> int:
         """All of it together."""
-        windows = self.windows - self.slotted
+        windows = self.windows - self.cached
         parts = (self.baseline, windows, self.plans, self.sampled, self.batches)
         reader = 0 if self.is_whole else costs.READER + self.topology_windows
         return sum(parts) + reader + sum(self.held.values()) + sum(self.hot.values())
@@ -213,12 +213,12 @@ def divide(
     plans = min(window * costs.WINDOW_ROW * batch.nodes, ahead - sampled)
     windows = ahead - sampled - plans
     all_rows = max(1, sum(file.num_bytes for file in rows))
-    slotted = 0
+    cached = 0
     for file in rows:
         share = budget.left * file.num_bytes // all_rows
         if not file.is_ranked:
-            part = int(costs.SLOTTED_SHARE * windows * file.num_bytes / all_rows)
-            share, slotted = share + part, slotted + part
+            part = int(costs.CACHED_SHARE * windows * file.num_bytes / all_rows)
+            share, cached = share + part, cached + part
         hot[file.name] = min(file.num_bytes, share)
     return MemoryPlan(
         memory=memory,
@@ -233,7 +233,7 @@ def divide(
         batches=ready * batch.whole,
         topology_window=topology_window,
         topology_windows=topology_windows,
-        slotted=slotted,
+        cached=cached,
     )
 
 

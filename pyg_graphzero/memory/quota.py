@@ -72,7 +72,7 @@ class EpochQuotas:
         # Weakly: nobody gives back the quota of an epoch that failed to begin, or was dropped.
         self._under_way: WeakSet[EpochQuota] = WeakSet()
         self._shares = 1
-        self.windows = _core.WindowRoom(plan.window, plan.windows - plan.slotted)
+        self.windows = _core.WindowRoom(plan.window, plan.windows - plan.cached)
 
     def __len__(self) -> int:
         return len(self._under_way)

@@ -163,7 +163,7 @@ def _paged(case: Case, file: FileSize, kept: int) -> _core.ReadForecast:
         kept if file.is_ranked else 0,
         group_bits_of(file.row_bytes, file.num_rows),
         merge_gap=case.disk.merge_gap,
-        num_slots=0 if file.is_ranked else kept,
+        num_frames=0 if file.is_ranked else kept,
     )
 
 
@@ -207,7 +207,7 @@ def _windows(
     while at < len(batches):
         begun = perf_counter()
         window = Window(min(most, longest, len(batches) - at))
-        room = plan.windows - plan.slotted
+        room = plan.windows - plan.cached
         for by, rows in parts:
             lists = [batch[by] for batch in batches[at : at + window.count]]
             planned = rows.read(lists, room)

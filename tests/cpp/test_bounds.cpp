@@ -49,9 +49,9 @@ std::vector<ColumnFile> make_files(const Scratch& dir, std::int64_t rows, int co
 }
 
 std::shared_ptr<PagedRows> paged(std::vector<ColumnFile> files, ResidentRows resident,
-                                 std::int64_t slots = 0) {
+                                 std::int64_t frames = 0) {
   const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-  return std::make_shared<PagedRows>(std::move(resident), slots, std::move(files),
+  return std::make_shared<PagedRows>(std::move(resident), frames, std::move(files),
                                      std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
 }
 
@@ -200,9 +200,9 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
                           std::span<const std::int64_t>(second)};
   for (const std::int64_t kept : {kRows, std::int64_t{100}, std::int64_t{0}}) {
     for (const int how : {0, 1, 2, 3, 4}) {
-      const std::int64_t slots = how < 3 ? 0 : how == 3 ? 2 : kRows;
+      const std::int64_t frames = how < 3 ? 0 : how == 3 ? 2 : kRows;
       const auto rows =
-          paged(make_files(dir, kRows, 2), ResidentRows::first(kRows, 0, kept), slots);
+          paged(make_files(dir, kRows, 2), ResidentRows::first(kRows, 0, kept), frames);
       {
         const CutShort cut(dir / "rows1", 9 * kRow);
         ReadStats stats;

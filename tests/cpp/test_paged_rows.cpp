@@ -41,11 +41,11 @@ struct Table {
     return {reinterpret_cast<const std::byte*>(numbers.data()), num_rows, row_bytes(), row_bytes()};
   }
   std::shared_ptr<PagedRows> paged(ResidentRows resident, bool direct = true,
-                                   std::int64_t slots = 0) const {
+                                   std::int64_t frames = 0) const {
     ColumnFile file{DirectFile::open(path, direct), {}};
     file.layout = {0, num_rows, row_bytes(), row_bytes(), file.file->size()};
     const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-    return std::make_shared<PagedRows>(std::move(resident), slots, std::vector<ColumnFile>{file},
+    return std::make_shared<PagedRows>(std::move(resident), frames, std::vector<ColumnFile>{file},
                                        std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
   }
 
@@ -120,8 +120,8 @@ TEST(batches_that_read_are_those_in_memory) {
   for (int round = 0; round < 12; ++round) {
     const WindowLimits window{static_cast<int>(1 + random() % 6),
                               static_cast<std::int64_t>(random() % 4000)};
-    const auto slots = static_cast<std::int64_t>(round % 3 == 0 ? 0 : random() % 300);
-    const Loading loading(table, table.paged(random_rows(random, table.num_rows), true, slots),
+    const auto frames = static_cast<std::int64_t>(round % 3 == 0 ? 0 : random() % 300);
+    const Loading loading(table, table.paged(random_rows(random, table.num_rows), true, frames),
                           window);
     const int threads = static_cast<int>(1 + random() % 3);
     Pipeline pipeline(threads, static_cast<std::int64_t>(random() % 20000));
@@ -279,13 +279,13 @@ TEST(resident_rows_can_be_read_ahead) {
 }
 
 // Windows that are held while others are read: what any of them found stays where it is.
-TEST(rows_in_slots_stay_as_long_as_a_window_uses_them) {
+TEST(rows_in_frames_stay_as_long_as_a_window_uses_them) {
   const Scratch scratch;
   std::mt19937_64 random(5);
   const Table table(scratch / "rows", 900);
   for (const int bits : {0, 2}) {
-    for (const std::int64_t slots : {1, 20, 100, 900}) {
-      const auto rows = table.paged(ResidentRows::first(900, bits, 3), true, slots);
+    for (const std::int64_t frames : {1, 20, 100, 900}) {
+      const auto rows = table.paged(ResidentRows::first(900, bits, 3), true, frames);
       struct Held {
         std::vector<std::int64_t> wanted;
         RowWindow window;

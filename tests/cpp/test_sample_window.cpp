@@ -88,9 +88,9 @@ struct Files {
 };
 
 std::shared_ptr<PagedRows> pages_of(const Topology& file, ResidentRows resident,
-                                    std::int64_t slots) {
+                                    std::int64_t frames) {
   const auto reader = std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kPool, 8}, 1});
-  return std::make_shared<PagedRows>(std::move(resident), slots,
+  return std::make_shared<PagedRows>(std::move(resident), frames,
                                      std::vector{ColumnFile::of_indices(file)}, reader,
                                      ReadLimits{256, 8192, 1});
 }

@@ -78,7 +78,7 @@ def test_rehearsed_windows_have_all_of_their_room_and_no_more(case, share):
     plan = replace(
         plan,
         hot={f.name: 0 for f in rows},
-        slotted=0,
+        cached=0,
         windows=int(distinct_bytes(made, made.profile.batches[:12], files) * share),
         window=costs.MAX_WINDOW,
     )

@@ -336,7 +336,7 @@ def test_read_forecast_is_what_paged_rows_do(
     num_groups = -(-num_rows // (1 << group_bits))
     first = int(rng.integers(0, num_groups + 1))  # stay; of the others, some are in slots
     others = first + rng.permutation(num_groups - first)[: rng.integers(0, num_groups - first + 1)]
-    sizes = {"num_resident": first, "num_slots": len(others)}
+    sizes = {"num_resident": first, "num_frames": len(others)}
     forecast = _core.ReadForecast(column, group_bits=group_bits, merge_gap=merge_gap, **sizes)
     assert forecast.num_kept == first + len(others)
     for is_filled in (False, True):
