@@ -927,6 +927,9 @@ class RowWindow:
     def num_lists(self) -> int:
         """How many batches are in it."""
 
+    def shorten(self, count: int) -> None:
+        """Only so many first batches are in it after all."""
+
     @property
     def num_bytes(self) -> int:
         """What rows take that are read for it alone."""

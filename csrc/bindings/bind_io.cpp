@@ -263,6 +263,17 @@ void init_io(nb::module_& m) {
 
   nb::class_<RowWindow>(m, "RowWindow", "What a window of batches wants, as ReadForecast has it.")
       .def_prop_ro("num_lists", &RowWindow::num_lists, "How many batches are in it.")
+      .def(
+          "shorten",
+          [](RowWindow& self, std::size_t count) {
+            if (count > self.num_lists()) {
+              throw std::invalid_argument("count: found " + std::to_string(count) +
+                                          ", expected at most " +
+                                          std::to_string(self.num_lists()));
+            }
+            self.shorten(count);
+          },
+          "count"_a, "Only so many first batches are in it after all.")
       .def_prop_ro("num_bytes", &RowWindow::bytes, "What rows take that are read for it alone.")
       .def_ro("kept_bytes", &RowWindow::kept_bytes, "What rows take that are read into frames.")
       .def_ro("stats", &RowWindow::stats, "What is read for it.");

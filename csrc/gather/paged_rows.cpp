@@ -25,6 +25,12 @@ std::int64_t RowWindow::bytes() const noexcept {
   return sum;
 }
 
+void RowWindow::shorten(std::size_t count) {
+  errors.resize(count);
+  stats.rows = first[count];
+  stats.hits = hits[count];
+}
+
 PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
                      std::vector<ColumnFile> columns, std::shared_ptr<DiskGather> reader,
                      const ReadLimits& limits)
@@ -62,9 +68,12 @@ void PagedRows::assume_present(std::span<const std::int64_t> groups) {
   const std::lock_guard lock(mutex_);
   std::fill(present_.begin(), present_.end(), true);
   if (!cache_) return;
-  const RowCache::Use use = cache_->begin_window();
   for (const std::int64_t group : groups) {
-    if (cache_->has_room()) cache_->admit(static_cast<std::uint32_t>(group), true);
+    if (!cache_->has_room()) return;
+    const auto number = static_cast<std::uint32_t>(group);
+    if (cache_->admit(number, true) >= 0) continue;
+    cache_->begin_window();  // the last one has had its share
+    cache_->admit(number, true);
   }
 }
 
@@ -92,6 +101,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
                                       RowWindow& window, Fill& fill) {
   std::int64_t total = 0;
   window.first.assign(1, 0);
+  window.hits.assign(1, 0);
   for (std::size_t k = 0; k < count; ++k) window.first.push_back(total += lists[k].size());
   const int ordinal_bits = bits_for(total);
   const int row_bits = bits_for(resident_.num_rows());
@@ -132,10 +142,11 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
       block[filled++] = row;
       if (filled == block.size()) place_block();
     });
+    place_block();
+    window.hits.push_back(at - found - fill.groups.size());
   }
-  place_block();
   window.stats.rows = total;
-  window.stats.hits = total - found - fill.groups.size();
+  window.stats.hits = window.hits.back();
   keys_.resize(found);
   radix_sort(keys_, room_, ordinal_bits, row_bits);
 
@@ -195,12 +206,12 @@ PagedRows::Pieces PagedRows::pieces_of(const Fill& fill, const RowLayout& layout
   return pieces;
 }
 
-void PagedRows::forget(const Fill& fill) noexcept {
+void PagedRows::forget(const Fill& fill, void (RowCache::*drop)(std::int32_t)) noexcept {
   for (const std::int64_t group : fill.places.span()) {
     if (group < resident_.num_kept()) {
       present_[static_cast<std::size_t>(group)] = false;
     } else {
-      cache_->drop(static_cast<std::int32_t>(group - resident_.num_kept()));
+      ((*cache_).*drop)(static_cast<std::int32_t>(group - resident_.num_kept()));
     }
   }
 }
@@ -214,19 +225,19 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
   Fill fill;
   try {
     Buffer<std::int64_t> missing = unite(lists, count, window, fill);
-    // Lists share rows, so that fewer of them need more than their share: once is not always
-    // enough.
+    // Lists share rows, and fewer of them find as many frames: once is not always enough.
     while (count > 1 && missing.size() * row_bytes_ > max_bytes) {
-      const double share =
-          static_cast<double>(max_bytes) / static_cast<double>(missing.size() * row_bytes_);
+      const std::int64_t kept = cache_ ? bytes_of(fill) : 0;
+      const double share = static_cast<double>(kept + max_bytes) /
+                           static_cast<double>(kept + missing.size() * row_bytes_);
       count = std::clamp<std::size_t>(static_cast<std::size_t>(static_cast<double>(count) * share),
                                       1, count - 1);
-      forget(std::exchange(fill, {}));
+      forget(std::exchange(fill, {}), &RowCache::undo);
       missing = unite(lists, count, window, fill);
     }
     lists = lists.first(count);
     window.errors.resize(count);
-    if (cache_) window.kept_bytes = (fill.groups.size() << resident_.group_bits()) * row_bytes_;
+    if (cache_) window.kept_bytes = bytes_of(fill);
     if (reader_ == nullptr) {
       rehearse(missing, fill, window);
       return window;

@@ -32,6 +32,8 @@ struct RowWindow {
   bool stopped = false;  // by the caller: there is nothing in it
 
   std::size_t num_lists() const noexcept { return errors.size(); }
+  // Only the first `count` lists are used; what was read for the others is nobody's.
+  void shorten(std::size_t count);
   std::int64_t bytes() const noexcept;  // of `rows`, where they were only planned too
   // Where each row of a list is in PagedRows::table(), in order.
   std::span<const std::int64_t> places_of(std::size_t list) const noexcept {
@@ -41,6 +43,7 @@ struct RowWindow {
 
   Buffer<std::int64_t> places;      // of all lists
   std::vector<std::int64_t> first;  // [list + 1]: where a list's begin
+  std::vector<std::int64_t> hits;   // [list + 1]: how many of those before are in memory
   std::int64_t planned_bytes = 0;   // what `rows` would take; 0 where they are there
   std::int64_t kept_bytes = 0;      // of what was read for it into frames
   RowCache::Use use;                // of the rows that are kept for now
@@ -131,12 +134,15 @@ class PagedRows {
   Buffer<std::int64_t> unite(std::span<const IdList> lists, std::size_t count, RowWindow& window,
                              Fill& fill);
   // What was to be read and kept was not.
-  void forget(const Fill& fill) noexcept;
+  void forget(const Fill& fill, void (RowCache::*drop)(std::int32_t) = &RowCache::drop) noexcept;
   // The next `max_rows` or so from `group` on that are resident and were not read; advances it.
   Fill absent(std::int64_t& group, std::int64_t max_rows);
   // Reads what is to be kept. False where not all of it could be.
   bool load(const Fill& fill, RowWindow& window);
   void add_group(std::int64_t row, std::int64_t place, Fill& fill) const;
+  std::int64_t bytes_of(const Fill& fill) const noexcept {
+    return (fill.groups.size() << resident_.group_bits()) * row_bytes_;
+  }
   Pieces pieces_of(const Fill& fill, const RowLayout& layout) const;
   void fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
              std::stop_token stop);

@@ -35,6 +35,7 @@ RowCache::RowCache(std::int64_t num_groups, std::int64_t num_frames)
   table_.assign(static_cast<std::size_t>(size), -1);
   frames_.resize(static_cast<std::size_t>(num_frames_));
   credit_.resize(static_cast<std::size_t>(num_frames_));
+  undone_.reserve(static_cast<std::size_t>(num_frames_ / kWindowShare + 1));
 }
 
 RowCache::Use RowCache::begin_window() {
@@ -42,7 +43,7 @@ RowCache::Use RowCache::begin_window() {
   const std::lock_guard lock(live_->mutex);
   live_->windows.insert(number);
   oldest_ = *live_->windows.begin();
-  in_use_ = 0;
+  in_use_ = admitted_ = 0;
   return {nullptr, [live = live_, number](const void*) {
             const std::lock_guard guard(live->mutex);
             live->windows.erase(number);
@@ -77,8 +78,10 @@ void RowCache::use(std::int32_t frame) noexcept {
 }
 
 std::int32_t RowCache::admit(std::uint32_t group, bool again) {
-  const std::int32_t frame = has_room() ? static_cast<std::int32_t>(fresh_++) : victim();
+  if (admitted_ * kWindowShare >= num_frames_) return -1;
+  const std::int32_t frame = next();
   if (frame < 0) return frame;
+  ++admitted_;
   const auto number = static_cast<std::size_t>(frame);
   frames_[number] = {group, window_};
   credit_[number] = again;
@@ -86,6 +89,15 @@ std::int32_t RowCache::admit(std::uint32_t group, bool again) {
   while (table_[at] >= 0) at = (at + 1) & (table_.size() - 1);
   table_[at] = frame;
   return frame;
+}
+
+std::int32_t RowCache::next() noexcept {
+  if (!undone_.empty()) {
+    const std::int32_t frame = undone_.back();
+    undone_.pop_back();
+    return frame;
+  }
+  return has_room() ? static_cast<std::int32_t>(fresh_++) : victim();
 }
 
 std::int32_t RowCache::victim() noexcept {
@@ -111,6 +123,13 @@ void RowCache::drop(std::int32_t frame) noexcept {
   Frame& dropped = frames_[static_cast<std::size_t>(frame)];
   erase(dropped.group);
   dropped.group = kNone;
+}
+
+void RowCache::undo(std::int32_t frame) noexcept {
+  drop(frame);
+  frames_[static_cast<std::size_t>(frame)].used = UINT32_MAX;
+  undone_.push_back(frame);
+  --admitted_;
 }
 
 void RowCache::erase(std::uint32_t group) noexcept {

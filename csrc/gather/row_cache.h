@@ -37,12 +37,17 @@ class RowCache {
   static constexpr std::size_t kFindAtOnce = 128;
   void find(std::span<const std::uint32_t> groups, std::int32_t* frames) noexcept;
 
-  // A frame for a group that has none, or -1 where all are in use. `again`: it is used more than
+  // A frame for a group that has none, or -1 where all are in use or the window took its share,
+  // 1 / kWindowShare: the next one is read while it lives. `again`: the group is used more than
   // once already.
+  static constexpr std::int64_t kWindowShare = 2;
   std::int32_t admit(std::uint32_t group, bool again);
 
-  // What was admitted is not there after all. Its frame is free once no window uses it.
+  // What the current window admitted is not there after all. Its frame is free once no window uses
+  // it.
   void drop(std::int32_t frame) noexcept;
+  // Nor does the window want it: it may admit another group there.
+  void undo(std::int32_t frame) noexcept;
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -56,6 +61,7 @@ class RowCache {
     return static_cast<std::size_t>((group * std::uint64_t{0x9E3779B97F4A7C15}) >> shift_);
   }
   void use(std::int32_t frame) noexcept;
+  std::int32_t next() noexcept;
   std::int32_t victim() noexcept;
   void erase(std::uint32_t group) noexcept;
 
@@ -63,12 +69,13 @@ class RowCache {
   std::int64_t fresh_ = 0;  // frames from here on were never taken
   std::int64_t hand_ = 0;
   std::int64_t in_use_ = 0;          // frames in a row that the hand found in use
-  std::int64_t steps_ = 0;           // that the hand may take in this window
+  std::int64_t admitted_ = 0;        // to the current window
   std::uint32_t window_ = 0;         // number of the current one
   std::uint32_t oldest_ = 0;         // number of the oldest one whose Use lives
   int shift_ = 0;                    // of a hash to a place in table_
   std::vector<std::int32_t> table_;  // a frame for every group that is there, by its hash; -1: none
   std::vector<Frame> frames_;
+  std::vector<std::int32_t> undone_;  // frames that hold nothing; the hand does not take them
   std::vector<std::uint8_t> credit_;  // [frame]: rounds of the hand that it survives
   std::shared_ptr<Live> live_;
 };

@@ -175,6 +175,7 @@ std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batc
   errors.resize(count);
   ReadStats stats;
   for (RowWindow& part : window->rows) {
+    part.shorten(count);
     stats += part.stats;
     // The window outlives the batch that fails: an error is the batch's alone.
     for (std::size_t k = 0; k < count; ++k) {

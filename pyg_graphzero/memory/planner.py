@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from time import perf_counter
 
 from torch import Tensor
@@ -65,14 +66,14 @@ def choose_plan(
     def try_out(share: float) -> tuple[float, MemoryPlan]:
         nonlocal split
         split = replace(split, hot=share)
-        plan = case.divide(memory, files, split)
-        found = simulate(few, plan, files, order)
-        if _is_off(found, case.profile.epoch):
-            # What the batches of a window share decides how many fit into one.
-            split = replace(split, new=_new_rows(found, files, case.batch.nodes))
-            plan = case.divide(memory, files, split)
-            found = simulate(few, plan, files, order)
-        return seconds_per_batch(case, found), plan
+        found = simulate(few, case.divide(memory, files, split), files, order)
+        seconds = seconds_per_batch(case, found)
+        if not _is_off(found, case.profile.epoch):
+            return seconds, found.plan
+        # What the batches of a window share decides how many fit into one.
+        split = replace(split, new=_new_rows(found, files, case.batch.nodes))
+        again = simulate(few, case.divide(memory, files, split), files, order)
+        return min((seconds, found.plan), (seconds_per_batch(case, again), again.plan), key=itemgetter(0))
 
     least, best = try_out(DEFAULT_SPLIT.hot)
     for shares in (UP, DOWN):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -118,8 +118,6 @@ def simulate(
     found = Simulation(plan)
     if plan.is_whole:
         return found
-    if order is not None:
-        files = [replace(file, is_ranked=True) for file in files]
     likely = likely_groups(case.contents, files, plan, case.profile.accesses)
     if with_first:
         found.fills = _fills(case, files, plan, likely)
@@ -193,6 +191,26 @@ def _reordered(case: Case, order: Mapping[str | None, Tensor] | None) -> list[li
     return batches
 
 
+def _window(
+    batches: Sequence[list[Any]], parts: Iterable[tuple[int, _core.ReadForecast]], room: int
+) -> Window:
+    """Reads for as many of these batches as there is room for."""
+    begun = perf_counter()
+    read: list[_core.RowWindow] = []
+    for by, rows in parts:
+        planned = rows.read([batch[by] for batch in batches], room)
+        batches = batches[: planned.num_lists]
+        room = max(0, room - planned.num_bytes)
+        read.append(planned)
+    window = Window(len(batches))
+    for planned in read:
+        planned.shorten(window.count)
+        window.num_bytes += planned.num_bytes + planned.kept_bytes
+        window.read += planned.stats
+    window.planning = perf_counter() - begun
+    return window
+
+
 def _windows(
     batches: list[list[Any]],
     parts: list[tuple[int, _core.ReadForecast]],
@@ -205,17 +223,8 @@ def _windows(
     windows: list[Window] = []
     at, longest = 0, 1 if growth < most else most
     while at < len(batches):
-        begun = perf_counter()
-        window = Window(min(most, longest, len(batches) - at))
-        room = plan.windows - plan.cached
-        for by, rows in parts:
-            lists = [batch[by] for batch in batches[at : at + window.count]]
-            planned = rows.read(lists, room)
-            window.count = planned.num_lists
-            room = max(0, room - planned.num_bytes)
-            window.num_bytes += planned.num_bytes + planned.kept_bytes
-            window.read += planned.stats
-        window.planning = perf_counter() - begun
+        next_ones = batches[at : at + min(most, longest)]
+        window = _window(next_ones, parts, plan.windows - plan.cached)
         at, longest = at + window.count, max(longest, growth * window.count)
         windows.append(window)
     # The last window is shorter than in an epoch if batches end within it.

@@ -228,7 +228,9 @@ class _Examination:
             if without != self.files:
                 try_out("edge_ids=False in the loader, if e_id is not used", files=without)
             if all(t.order is None for t in self.contents.schema.node_types):
-                try_out("graphzero optimize", order=_ranks(self.case.profile.accesses))
+                ranked = [replace(file, is_ranked=True) for file in self.files]
+                order = _ranks(self.case.profile.accesses)
+                try_out("graphzero optimize", files=ranked, order=order)
             for factor in _MORE:
                 try_out(
                     f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)

