@@ -72,7 +72,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "sampling.negatives": {"_ROUNDS"},
     "tune.optimize": {"_TOUCH_BATCH"},
     "tune.ranking": {"_AHEAD_BYTES"},
-    "memory.hot_rows": {"_PAGE"},
+    "memory.hot_rows": {"_GROUP_BYTES"},
     "util.documents": {"_DEEPEST", "_MOST_BYTES"},
 }
 

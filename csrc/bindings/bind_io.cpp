@@ -268,8 +268,7 @@ void init_io(nb::module_& m) {
           [](RowWindow& self, std::size_t count) {
             if (count > self.num_lists()) {
               throw std::invalid_argument("count: found " + std::to_string(count) +
-                                          ", expected at most " +
-                                          std::to_string(self.num_lists()));
+                                          ", expected at most " + std::to_string(self.num_lists()));
             }
             self.shorten(count);
           },

@@ -351,7 +351,10 @@ PagedRows::Fill PagedRows::absent(std::int64_t& group, std::int64_t max_rows) {
 bool PagedRows::load(const Fill& fill, RowWindow& window) {
   window.rows.resize(columns_.size());
   window.errors.resize(1);
-  window.stats.rows = fill.groups.size() << resident_.group_bits();
+  const std::int64_t end = fill.groups.size() == 0 ? 0 : fill.groups.span().back() + 1;
+  const std::int64_t beyond = (end << resident_.group_bits()) - num_rows();  // of the last group
+  window.stats.rows =
+      (fill.groups.size() << resident_.group_bits()) - std::max<std::int64_t>(0, beyond);
   try {
     fetch({}, fill, window, {});
   } catch (...) {

@@ -7,10 +7,13 @@
 #include <string>
 #include <utility>
 
+#include "io/pages.h"
+
 namespace gz {
 namespace {
 
 constexpr std::uint8_t kMostCredit = 15;
+constexpr std::size_t kLeastTable = 1024;
 
 }  // namespace
 
@@ -28,14 +31,27 @@ RowCache::RowCache(std::int64_t num_groups, std::int64_t num_frames)
     throw std::invalid_argument("row cache: found " + std::to_string(num_groups) +
                                 " groups of rows, expected fewer than " + std::to_string(kNone));
   }
-  // At most two thirds full.
-  const auto size =
-      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(2, num_frames_ * 3 / 2)));
+  const auto count = static_cast<std::size_t>(num_frames_);
+  frame_pages_ = make_pages(count * sizeof(Frame));
+  credit_pages_ = make_pages(count);
+  frames_ = reinterpret_cast<Frame*>(frame_pages_.get());
+  credit_ = reinterpret_cast<std::uint8_t*>(credit_pages_.get());
+  undone_.reserve(count / kWindowShare + 1);
+  resize_table(kLeastTable);
+}
+
+void RowCache::resize_table(std::size_t size) {
+  std::vector<std::int32_t>(size, -1).swap(table_);
   shift_ = 64 - std::countr_zero(size);
-  table_.assign(static_cast<std::size_t>(size), -1);
-  frames_.resize(static_cast<std::size_t>(num_frames_));
-  credit_.resize(static_cast<std::size_t>(num_frames_));
-  undone_.reserve(static_cast<std::size_t>(num_frames_ / kWindowShare + 1));
+  for (std::int64_t frame = 0; frame < fresh_; ++frame) {
+    if (frames_[frame].group != kNone) enter(static_cast<std::int32_t>(frame));
+  }
+}
+
+void RowCache::enter(std::int32_t frame) noexcept {
+  std::size_t at = home_of(frames_[frame].group);
+  while (table_[at] >= 0) at = (at + 1) & (table_.size() - 1);
+  table_[at] = frame;
 }
 
 RowCache::Use RowCache::begin_window() {
@@ -85,19 +101,20 @@ std::int32_t RowCache::admit(std::uint32_t group, bool again) {
   const auto number = static_cast<std::size_t>(frame);
   frames_[number] = {group, window_};
   credit_[number] = again;
-  std::size_t at = home_of(group);
-  while (table_[at] >= 0) at = (at + 1) & (table_.size() - 1);
-  table_[at] = frame;
+  enter(frame);
   return frame;
 }
 
-std::int32_t RowCache::next() noexcept {
+std::int32_t RowCache::next() {
   if (!undone_.empty()) {
     const std::int32_t frame = undone_.back();
     undone_.pop_back();
     return frame;
   }
-  return has_room() ? static_cast<std::int32_t>(fresh_++) : victim();
+  if (!has_room()) return victim();
+  // At most two thirds full.
+  if (static_cast<std::size_t>(fresh_) * 3 / 2 >= table_.size()) resize_table(2 * table_.size());
+  return static_cast<std::int32_t>(fresh_++);
 }
 
 std::int32_t RowCache::victim() noexcept {

@@ -1,6 +1,7 @@
 // Which groups of rows were used lately, where memory holds each, and which makes room for another.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,8 +53,8 @@ class RowCache {
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
   struct Frame {
-    std::uint32_t group = kNone;
-    std::uint32_t used = 0;  // number of the last window that did
+    std::uint32_t group;
+    std::uint32_t used;  // number of the last window that did
   };
   struct Live;
 
@@ -61,9 +62,11 @@ class RowCache {
     return static_cast<std::size_t>((group * std::uint64_t{0x9E3779B97F4A7C15}) >> shift_);
   }
   void use(std::int32_t frame) noexcept;
-  std::int32_t next() noexcept;
+  std::int32_t next();
   std::int32_t victim() noexcept;
+  void enter(std::int32_t frame) noexcept;
   void erase(std::uint32_t group) noexcept;
+  void resize_table(std::size_t size);
 
   std::int64_t num_frames_;
   std::int64_t fresh_ = 0;  // frames from here on were never taken
@@ -74,9 +77,11 @@ class RowCache {
   std::uint32_t oldest_ = 0;         // number of the oldest one whose Use lives
   int shift_ = 0;                    // of a hash to a place in table_
   std::vector<std::int32_t> table_;  // a frame for every group that is there, by its hash; -1: none
-  std::vector<Frame> frames_;
+  // Memory that frames take when they are taken, and not before.
+  std::shared_ptr<std::byte> frame_pages_, credit_pages_;
+  Frame* frames_ = nullptr;
+  std::uint8_t* credit_ = nullptr;    // [frame]: rounds of the hand that it survives
   std::vector<std::int32_t> undone_;  // frames that hold nothing; the hand does not take them
-  std::vector<std::uint8_t> credit_;  // [frame]: rounds of the hand that it survives
   std::shared_ptr<Live> live_;
 };
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -293,18 +294,27 @@ TEST(rows_in_frames_stay_as_long_as_a_window_uses_them) {
       std::vector<Held> held;
       for (int round = 0; round < 200; ++round) {
         Held one;
-        for (std::uint64_t i = random() % 60; i > 0; --i) {
+        for (std::uint64_t i = 1 + random() % 60; i > 0; --i) {
           const std::uint64_t among = random() % 3 == 0 ? 900 : 40;  // some are used often
           one.wanted.push_back(static_cast<std::int64_t>(random() % among));
         }
-        const IdList lists[] = {std::span<const std::int64_t>(one.wanted)};
-        one.window = rows->read(lists, 1 << 20);
+        const std::span<const std::int64_t> wanted(one.wanted);
+        const std::size_t part = (wanted.size() + 2) / 3;
+        std::vector<IdList> lists;
+        for (std::size_t at = 0; at < wanted.size(); at += part) {
+          lists.emplace_back(wanted.subspan(at, std::min(part, wanted.size() - at)));
+        }
+        const std::int64_t room = random() % 2 == 0 ? 1 << 20 : 4 * table.row_bytes();
+        one.window = rows->read(lists, room);
+        one.window.shorten(1 + random() % one.window.num_lists());
+        one.wanted.resize(std::min(one.window.num_lists() * part, wanted.size()));
+        CHECK(one.window.stats.rows == std::ssize(one.wanted));
         held.push_back(std::move(one));
         for (const Held& each : held) {
           const RowTable found = rows->table(0, each.window);
           std::vector<std::int64_t> numbers(each.wanted.size() * kRow);
-          gather_rows(found, each.window.places_of(0), reinterpret_cast<std::byte*>(numbers.data()),
-                      1);
+          const std::span<const std::int64_t> places(each.window.places.data(), each.wanted.size());
+          gather_rows(found, places, reinterpret_cast<std::byte*>(numbers.data()), 1);
           bool same = true;
           for (std::size_t i = 0; i < numbers.size(); ++i) {
             const auto row = static_cast<std::size_t>(each.wanted[i / kRow]);
@@ -334,6 +344,27 @@ TEST(rows_that_are_used_again_are_kept_rather_than_others) {
     stats += rows->read(lists, 1 << 20).stats;
   }
   CHECK(stats.hits == 40 * 99 && stats.rows == 60 * 100);
+}
+
+TEST(a_window_that_is_cut_short_takes_no_frames_for_what_it_leaves) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 5000);
+  const auto rows = table.paged(ResidentRows::first(5000, 0, 0), true, 100);
+  std::vector<std::int64_t> wanted(160);
+  std::iota(wanted.begin(), wanted.end(), 1000);
+  std::vector<IdList> lists;
+  for (std::size_t k = 0; k < 4; ++k) lists.emplace_back(std::span(wanted).subspan(40 * k, 40));
+  // A window may have half of the frames, and room for 5 rows: the second list is too much.
+  const RowWindow first = rows->read(lists, 5 * table.row_bytes());
+  CHECK(first.num_lists() == 1 && first.stats.rows == 40 && first.stats.hits == 0);
+  CHECK(first.kept_bytes == 40 * table.row_bytes() && first.bytes() == 0);
+  // While it lives the next one has its share, too.
+  const RowWindow second = rows->read(std::span(lists).subspan(1), 5 * table.row_bytes());
+  CHECK(second.num_lists() == 1 && second.kept_bytes == 40 * table.row_bytes());
+  RowWindow both = rows->read(std::span(lists).first(2), 0);
+  CHECK(both.num_lists() == 2 && both.stats.rows == 80 && both.stats.hits == 80);
+  both.shorten(1);
+  CHECK(both.num_lists() == 1 && both.stats.rows == 40 && both.stats.hits == 40);
 }
 
 TEST(paged_rows_refuse_what_is_not_there) {

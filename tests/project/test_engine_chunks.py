@@ -18,7 +18,7 @@ OTHERS = {
     "format": "kBlockBytes kHeaderBytes kSectionAlignment kPage kAlignment kHugePage "
     "kSafeAlignment kBytesPer64",
     # Room in an array, of which ChunkSizes says how much is used.
-    "rooms": "kBlock kPiece kFixedFiles",
+    "rooms": "kBlock kPiece kFixedFiles kFindAtOnce",
     # Ranges that parallel_for() divides: ChunkSizes::range makes all of them small.
     "ranges": "kFrontierGrain kEdgeGrain kInduceGrain kLaborGrain kGrain kBoundsGrain kSlotsGrain "
     "kCheckGrain kSumGrain",
@@ -27,7 +27,7 @@ OTHERS = {
     "kBinShift kOctavesBelow kExponentShift kLanes kParts",
     # How much there is at most, where nothing goes on after it.
     "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxParts kMaxPoolThreads kMaxIdle kLarge kTasks "
-    "kMostRejected kWalkBytes",
+    "kMostRejected kWalkBytes kFrameBytes kWindowShare kLeastTable",
     # Reads that measure a disk, and how many are under way.
     "reads": "kRandomRead kSequentialRead kSequentialDepth kRandomAdviceBytes kDepth",
 }
