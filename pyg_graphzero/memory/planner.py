@@ -73,7 +73,9 @@ def choose_plan(
         # What the batches of a window share decides how many fit into one.
         split = replace(split, new=_new_rows(found, files, case.batch.nodes))
         again = simulate(few, case.divide(memory, files, split), files, order)
-        return min((seconds, found.plan), (seconds_per_batch(case, again), again.plan), key=itemgetter(0))
+        return min(
+            (seconds, found.plan), (seconds_per_batch(case, again), again.plan), key=itemgetter(0)
+        )
 
     least, best = try_out(DEFAULT_SPLIT.hot)
     for shares in (UP, DOWN):
