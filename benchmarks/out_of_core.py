@@ -49,6 +49,7 @@ from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.communities import CommunityGraph, check_rows
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
+from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
@@ -182,8 +183,6 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
     train = {**full, "num_seeds": args.train_batches * args.batch_size}
     train |= {"workers": 2, "hidden": HIDDEN}
     cache = {"cache_bytes": parse_size(args.row_cache, "--row-cache")} if args.row_cache else {}
-    # What a model and its training take comes on top of a budget, and is under the limit too.
-    beside = limit - parse_size(args.training_memory, "--training-memory")
 
     def run(name: str, group: str, do: str, store: str, cold: bool = True, **more: Any) -> Run:
         task = Task(
@@ -220,13 +219,38 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
         run(
             "training in RAM, f16", "train", "ours", "f16-opt", cold=False, limit=None, **train
         ),
-        run("training, f16-opt", "train", "ours", "f16-opt", budget=beside, **train),
+        run("training, f16-opt", "train", "ours", "f16-opt", budget=left_for_loader(args, limit), **train),
         run(
             "topology out of core, f16-opt", "topology", "ours", "f16-opt", workers=2,
             limit=small, budget=small, **full,
         ),
     ]  # fmt: skip
     return [run for run in runs if run.group in args.only]
+
+
+def left_for_loader(args: argparse.Namespace, limit: int) -> int:
+    """Of the limit: what a model and its training take comes on top of a budget."""
+    return limit - parse_size(args.training_memory, "--training-memory")
+
+
+def check_training(args: argparse.Namespace, store: Path, limit: int) -> None:
+    """Refuses a training that has no room under the limit, before anybody waits for it.
+
+    Raises:
+        MemoryBudgetError: Says how much is left, and how much a loader needs.
+    """
+    left = left_for_loader(args, limit)
+    try:
+        gz.doctor(
+            store, memory=left, seeds=SEEDS, num_neighbors=args.fanout,
+            batch_size=args.batch_size, num_workers=2, seconds=0.1,
+        )  # fmt: skip
+    except MemoryBudgetError as error:
+        raise MemoryBudgetError(
+            f"--training-memory {args.training_memory} of a limit of {format_bytes(limit)} leaves "
+            f"the loader too little: {error}; lower it, raise --memory, or leave train out of "
+            "--only"
+        ) from error
 
 
 def access(store: gz.Store, fanout: list[int], chunks: Iterable[Tensor]) -> dict[str, Any]:
@@ -301,6 +325,8 @@ def measure(
     shares = ", ".join(f"{float(s):.0%}: {v:.0%}" for s, v in wanted["hottest"].items())
     print(f"accesses that the hottest rows take: {shares}; touched at all {wanted['touched']:.0%}")
     topology = info["topology_bytes"]
+    if "train" in args.only:
+        check_training(args, stores.make("f32"), limit)
     small = parse_size(args.topology_memory or f"{topology * 3 // 4}", "--topology-memory")
     runs = choose(args, stores, limit, small)
     results = []

@@ -169,7 +169,8 @@ def check(found: dict[str, int], folder: Path, most: int) -> None:
     Raises:
         DiskError: Says what each phase takes, and what would take less.
     """
-    free = shutil.disk_usage(folder).free
+    kept = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    free = shutil.disk_usage(folder).free + kept  # of an earlier run
     phase = max(found, key=found.__getitem__)
     if found[phase] <= min(free, most):
         return
