@@ -219,7 +219,10 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
         run(
             "training in RAM, f16", "train", "ours", "f16-opt", cold=False, limit=None, **train
         ),
-        run("training, f16-opt", "train", "ours", "f16-opt", budget=left_for_loader(args, limit), **train),
+        run(
+            "training, f16-opt", "train", "ours", "f16-opt",
+            budget=left_for_loader(args, limit), **train,
+        ),
         run(
             "topology out of core, f16-opt", "topology", "ours", "f16-opt", workers=2,
             limit=small, budget=small, **full,

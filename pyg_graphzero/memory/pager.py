@@ -25,7 +25,7 @@ from pyg_graphzero.memory.plan import (
     is_ample,
 )
 from pyg_graphzero.memory.planner import choose_plan
-from pyg_graphzero.memory.prefetch import prefetch_files
+from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
 from pyg_graphzero.memory.profile import MOST_BATCHES, larger, profile
 from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
@@ -191,6 +191,7 @@ class Pager:
             # Or each batch would wait for its pages.
             prefetch_files(self.contents, tables).join()
             return None
+        prefetch_bounds(self.contents).join()
         plan = MemoryPlan(
             self.memory, self._baseline, {}, dict.fromkeys(tables, 0),
             topology_window=costs.MAX_TOGETHER, topology_windows=_TRIAL_BYTES,

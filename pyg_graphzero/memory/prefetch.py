@@ -28,19 +28,31 @@ def prefetch_files(contents: StoreContents, files: Collection[str]) -> threading
     return prefetch_all([Path(path) for path in paths])
 
 
-def prefetch_all(paths: Sequence[Path]) -> threading.Thread:
+def prefetch_bounds(contents: StoreContents) -> threading.Thread:
+    """The same of the bounds of neighbourhoods alone, with which topologies begin."""
+    topologies = [contents.topology(t.name) for t in contents.schema.edge_types]
+    return prefetch_all([Path(t.path) for t in topologies], [t.indices_offset for t in topologies])
+
+
+def prefetch_all(paths: Sequence[Path], most: Sequence[int] | None = None) -> threading.Thread:
     """Reads files into the page cache, one after the other, in a thread that nobody waits for.
 
     A file that cannot be opened is left out: whoever needs it gets the error.
+
+    Args:
+        paths: The files.
+        most: How many bytes of each, from its beginning; all of them by default.
     """
+    each = [None] * len(paths) if most is None else most
     thread = threading.Thread(
-        target=_prefetch, args=(list(paths),), daemon=True, name="graphzero-prefetch"
-    )
+        target=_prefetch, args=(list(zip(paths, each, strict=True)),), daemon=True,
+        name="graphzero-prefetch",
+    )  # fmt: skip
     thread.start()
     return thread
 
 
-def _prefetch(paths: list[Path]) -> None:
-    for path in paths:
+def _prefetch(parts: list[tuple[Path, int | None]]) -> None:
+    for path, most in parts:
         with suppress(OSError):
-            prefetch(path, _PIECE)
+            prefetch(path, _PIECE, most)

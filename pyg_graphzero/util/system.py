@@ -119,14 +119,15 @@ def _kilobytes(path: Path, field: str) -> int:
 # Files ---------------------------------------------------------------------------------------
 
 
-def prefetch(path: Path, piece: int) -> None:
-    """Has a file read into the page cache, ``piece`` bytes at a time.
+def prefetch(path: Path, piece: int, most: int | None = None) -> None:
+    """Has a file, or ``most`` bytes from its beginning, read into the page cache in pieces.
 
     Each call returns when the disk was asked, which has to happen in turns with others.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        for at in range(0, os.fstat(descriptor).st_size, piece):
+        size = os.fstat(descriptor).st_size
+        for at in range(0, size if most is None else min(most, size), piece):
             os.posix_fadvise(descriptor, at, piece, os.POSIX_FADV_WILLNEED)
     finally:
         os.close(descriptor)
