@@ -168,7 +168,6 @@ def cliques(count=6, size=20):
 @pytest.mark.parametrize("recursive", [False, True])
 @pytest.mark.parametrize("source", ["memory", "store"])
 def test_metis_finds_communities(source, recursive, tmp_path):
-    pytest.importorskip("pymetis", reason="pymetis is not installed")
     data, place = cliques()
     given = data if source == "memory" else gz.open(write_store(data, tmp_path / "store"))
     parts = ClusterData(given, 6, recursive=recursive, save_dir=str(tmp_path))
