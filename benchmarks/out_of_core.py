@@ -213,7 +213,7 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
                 f"ours, {store}, {w} workers", "ours", "ours", store,
                 workers=w, budget=limit, **full,
             )
-            for store in ("f32", "f32-opt", "f16-opt")
+            for store in ("f32", "f16", "f32-opt", "f16-opt")
             for w in (0, 2)
         ),
         run(

@@ -22,15 +22,15 @@ from torch_geometric.data import Data
 
 from harness.record import parser, record, write
 from pyg_graphzero import _core
-from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.store.columns import inverse_permutation
-from pyg_graphzero.tune.ranking import (
+from pyg_graphzero.memory.ranking import (
     count_accesses,
     number_by_first_touch,
     order_rows,
     sampled,
     shuffled,
 )
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.store.columns import inverse_permutation
 
 ROW_BYTES, GAP, MOST = 512, 16 << 10, 512 << 10
 READS_PER_SECOND, BYTES_PER_SECOND = 75_000, 1.3e9

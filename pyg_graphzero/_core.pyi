@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 import enum
 from typing import Annotated, Any
 
+import numpy
+from numpy.typing import NDArray
 import torch
 
 
@@ -888,12 +890,24 @@ class DiskGather:
         Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
         """
 
+class RowOrder:
+    """Which rows of a file lie once more, in another order."""
+
+    def __init__(self, places: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_again: int) -> None:
+        """places[row]: which of those `num_again` rows it is, or -1."""
+
 class PagedRows:
     """Rows of files, of which memory holds a part."""
 
     def __init__(self, num_rows: int, columns: Sequence[ColumnFile], reader: DiskGather, num_resident: int = 0, resident: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, group_bits: int = 0, merge_gap: int = 16384, max_read: int = 524288, num_frames: int = 0) -> None:
         """
         `resident`: which groups of 2^group_bits rows stay in memory once they are read; or the first `num_resident`. There are frames for others, which change with what is used.
+        """
+
+    @staticmethod
+    def ordered(order: RowOrder, columns: Sequence[ColumnFile], again: Sequence[ColumnFile], reader: DiskGather, num_resident: int, merge_gap: int, num_frames: int = 0) -> PagedRows:
+        """
+        Rows of which some lie once more, in `again`; the first `num_resident` of those stay in memory once they are read.
         """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""``graphzero info`` and ``graphzero verify``: what a store holds, and whether it is whole."""
+"""``graphzero info``, ``verify``, ``clean``: what a store holds, whether it is whole, and less."""
 
 from __future__ import annotations
 
@@ -51,3 +51,16 @@ def verify(
     if as_json or not (is_quiet and report.ok):
         click.echo(json.dumps(report.to_dict(), indent=2) if as_json else str(report))
     ctx.exit(0 if report.ok else 1)
+
+
+@click.command(short_help="Remove what loaders wrote beside a store's own files.")
+@click.argument("store", type=click.Path(path_type=str))
+def clean(store: str) -> None:
+    """Remove the rows that loaders have written once more, in the order of their use, from STORE.
+
+    A loader that needs them writes them again, unless the store is opened with order="off".
+    """
+    from pyg_graphzero.memory.row_copy import remove_copies
+
+    count, num_bytes = remove_copies(store)
+    click.echo(f"{store}: {count} removed, {num_bytes:,} bytes")

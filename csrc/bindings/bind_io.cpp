@@ -17,6 +17,7 @@
 #include "gather/disk_gather.h"
 #include "gather/paged_rows.h"
 #include "gather/read_plan.h"
+#include "gather/row_order.h"
 #include "io/probe.h"
 #include "sampling/reach.h"
 #include "storage/column.h"
@@ -205,6 +206,18 @@ void init_io(nb::module_& m) {
            "bytes per row]. Raises the OSError of the first list that a row could not be read "
            "for; the other lists are complete.");
 
+  nb::class_<RowOrder>(m, "RowOrder", "Which rows of a file lie once more, in another order.")
+      .def(
+          "__init__",
+          [](RowOrder* self,
+             const nb::ndarray<nb::ro, const std::int32_t, nb::ndim<1>, nb::c_contig,
+                               nb::device::cpu>& places,
+             std::int64_t num_again) {
+            const nb::gil_scoped_release released;
+            new (self) RowOrder({places.data(), places.size()}, num_again);
+          },
+          "places"_a, "num_again"_a, "places[row]: which of those `num_again` rows it is, or -1.");
+
   nb::class_<PagedRows>(m, "PagedRows", "Rows of files, of which memory holds a part.")
       .def(
           "__init__",
@@ -221,6 +234,19 @@ void init_io(nb::module_& m) {
           "max_read"_a = std::uint64_t{512} << 10, "num_frames"_a = 0,
           "`resident`: which groups of 2^group_bits rows stay in memory once they are read; or the "
           "first `num_resident`. There are frames for others, which change with what is used.")
+      .def_static(
+          "ordered",
+          [](std::shared_ptr<RowOrder> order, std::vector<ColumnFile> columns,
+             std::vector<ColumnFile> again, std::shared_ptr<DiskGather> reader,
+             std::int64_t num_resident, std::uint64_t merge_gap, std::int64_t num_frames) {
+            return std::make_shared<PagedRows>(
+                std::move(order), num_resident, num_frames, std::move(columns), std::move(again),
+                std::move(reader), ReadLimits{.merge_gap = merge_gap});
+          },
+          "order"_a, "columns"_a, "again"_a, "reader"_a, "num_resident"_a, "merge_gap"_a,
+          "num_frames"_a = 0,
+          "Rows of which some lie once more, in `again`; the first `num_resident` of those stay in "
+          "memory once they are read.")
       .def_static(
           "of_reached",
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,

@@ -37,16 +37,46 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
     : PagedRows(std::move(resident), num_frames, {}, limits) {
   reader_ = std::move(reader);
   for (ColumnFile& file : columns) {
-    if (file.layout.num_rows != resident_.num_rows()) {
-      throw std::invalid_argument(file.file->path() + ": found " +
-                                  std::to_string(file.layout.num_rows) + " rows, expected " +
-                                  std::to_string(resident_.num_rows()));
-    }
+    check_rows(file, num_rows());
     const std::int64_t bytes = file.layout.row_bytes;
     row_bytes_ += bytes;
     columns_.push_back(
-        {std::move(file), make_pages(static_cast<std::size_t>(num_places() * bytes))});
+        {std::move(file), make_pages(static_cast<std::size_t>(num_places() * bytes)), {}});
   }
+}
+
+PagedRows::PagedRows(std::shared_ptr<const RowOrder> order, std::int64_t num_resident,
+                     std::int64_t num_frames, std::vector<ColumnFile> columns,
+                     std::vector<ColumnFile> again, std::shared_ptr<DiskGather> reader,
+                     const ReadLimits& limits)
+    : PagedRows(ResidentRows::first(order->num_places(), 0, num_resident), num_frames, {},
+                std::move(reader), limits) {
+  order_ = std::move(order);
+  if (columns.size() != again.size()) {
+    throw std::invalid_argument("again: found " + std::to_string(again.size()) +
+                                " files, expected " + std::to_string(columns.size()));
+  }
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    check_rows(columns[c], order_->num_rows());
+    check_rows(again[c], order_->num_again());
+    const std::int64_t bytes = columns[c].layout.row_bytes;
+    if (again[c].layout.row_bytes != bytes) {
+      throw std::invalid_argument(again[c].file->path() + ": found rows of " +
+                                  std::to_string(again[c].layout.row_bytes) + " bytes, expected " +
+                                  std::to_string(bytes));
+    }
+    row_bytes_ += bytes;
+    columns_.push_back({std::move(columns[c]),
+                        make_pages(static_cast<std::size_t>(num_places() * bytes)),
+                        std::move(again[c])});
+  }
+}
+
+void PagedRows::check_rows(const ColumnFile& file, std::int64_t expected) const {
+  if (file.layout.num_rows == expected) return;
+  throw std::invalid_argument(file.file->path() + ": found " +
+                              std::to_string(file.layout.num_rows) + " rows, expected " +
+                              std::to_string(expected));
 }
 
 PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
@@ -60,7 +90,7 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
   }
   for (const RowLayout& layout : layouts) {
     row_bytes_ += layout.row_bytes;
-    columns_.push_back({{nullptr, layout}, nullptr});
+    columns_.push_back({{nullptr, layout}, nullptr, {}});
   }
 }
 
@@ -135,11 +165,11 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   };
   for (std::size_t k = 0; k < count; ++k) {
     lists[k].for_each([&](std::int64_t row) {
-      if (row < 0 || row >= resident_.num_rows()) {
+      if (row < 0 || row >= num_rows()) {
         throw std::out_of_range("index: found row " + std::to_string(row) +
-                                ", expected 0 <= row < " + std::to_string(resident_.num_rows()));
+                                ", expected 0 <= row < " + std::to_string(num_rows()));
       }
-      block[filled++] = row;
+      block[filled++] = order_ ? order_->place_of(row) : row;
       if (filled == block.size()) place_block();
     });
     place_block();
@@ -197,7 +227,7 @@ PagedRows::Pieces PagedRows::pieces_of(const Fill& fill, const RowLayout& layout
       pieces.group_places.push_back(fill.places[i]);
       continue;
     }
-    const std::int64_t last = std::min((group + 1) << bits, layout.num_rows);
+    const std::int64_t last = std::min((group + 1) << bits, resident_.num_rows());
     for (std::int64_t row = group << bits; row < last; ++row) {
       pieces.rows.push_back(row);
       pieces.row_places.push_back((fill.places[i] << bits) + (row - (group << bits)));
@@ -257,11 +287,43 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
   return window;
 }
 
+GatherResult PagedRows::gather(const Column& column, std::span<const RowRequest> requests,
+                               std::stop_token stop) {
+  if (!order_) return reader_->gather(column.file, requests, limits_, {}, stop);
+  const std::int64_t num_again = order_->num_again();
+  GatherResult all;
+  all.errors.resize(requests.size());
+  for (const bool is_again : {true, false}) {
+    std::vector<Buffer<std::int64_t>> rows(requests.size()), positions(requests.size());
+    std::vector<RowRequest> some;
+    for (std::size_t k = 0; k < requests.size(); ++k) {
+      const RowRequest& request = requests[k];
+      for (std::size_t i = 0; i < request.rows.size(); ++i) {
+        if ((request.rows[i] < num_again) != is_again) continue;
+        rows[k].push_back(is_again ? request.rows[i] : request.rows[i] - num_again);
+        positions[k].push_back(request.positions.empty() ? static_cast<std::int64_t>(i)
+                                                         : request.positions[i]);
+      }
+      some.push_back({rows[k].span(), positions[k].span(), request.out});
+    }
+    const ColumnFile& file = is_again ? column.again : column.file;
+    const GatherResult got = reader_->gather(file, some, limits_, {}, stop);
+    all.stats.reads += got.stats.reads;
+    all.stats.bytes += got.stats.bytes;
+    all.stats.useful_bytes += got.stats.useful_bytes;
+    all.stats.read_seconds += got.stats.read_seconds;
+    for (std::size_t k = 0; k < requests.size(); ++k) {
+      if (!all.errors[k]) all.errors[k] = got.errors[k];
+    }
+    all.stopped = got.stopped;
+    if (all.stopped) break;
+  }
+  return all;
+}
+
 void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
                       std::stop_token stop) {
-  const auto gather = [&](const ColumnFile& file, std::span<const RowRequest> requests) {
-    if (window.stopped) return;
-    const GatherResult got = reader_->gather(file, requests, limits_, {}, stop);
+  const auto add = [&](const GatherResult& got) {
     window.stats.reads += got.stats.reads;
     window.stats.bytes += got.stats.bytes;
     window.stats.useful_bytes += got.stats.useful_bytes;
@@ -273,16 +335,16 @@ void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, Row
     }
   };
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const auto& [file, kept] = columns_[c];
+    const auto& [file, kept, again] = columns_[c];
     const Pieces pieces = pieces_of(fill, file.layout);
     const std::array<RowRequest, 2> rows{{
         {missing.span(), {}, window.rows[c].data()},
         {pieces.rows.span(), pieces.row_places.span(), kept.get()},
     }};
-    gather(file, rows);
-    if (pieces.groups.size() == 0) continue;
+    if (!window.stopped) add(gather(columns_[c], rows, stop));
+    if (pieces.groups.size() == 0 || window.stopped) continue;
     const RowRequest groups{pieces.groups.span(), pieces.group_places.span(), kept.get()};
-    gather({file.file, pieces.layout}, {&groups, 1});
+    add(reader_->gather({file.file, pieces.layout}, {&groups, 1}, limits_, {}, stop));
   }
 }
 
@@ -312,7 +374,7 @@ void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& windo
     lists[k].for_each([&](std::int64_t row) {
       const bool is_kept = *place < num_places();
       const std::size_t at = 2 * k + is_kept;
-      rows[at].push_back(row);
+      rows[at].push_back(order_ ? order_->place_of(row) : row);
       places[at].push_back(is_kept ? *place : *place - num_places());
       ++place;
     });
@@ -325,7 +387,7 @@ void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& windo
       std::byte* const out = i % 2 == 0 ? window.rows[c].data() : column.kept.get();
       requests.push_back({rows[i].span(), places[i].span(), out});
     }
-    const GatherResult got = reader_->gather(column.file, requests, limits_, {}, stop);
+    const GatherResult got = gather(column, requests, stop);
     window.stopped = got.stopped;
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (got.errors[i] && !window.errors[i / 2]) window.errors[i / 2] = got.errors[i];
@@ -352,7 +414,7 @@ bool PagedRows::load(const Fill& fill, RowWindow& window) {
   window.rows.resize(columns_.size());
   window.errors.resize(1);
   const std::int64_t end = fill.groups.size() == 0 ? 0 : fill.groups.span().back() + 1;
-  const std::int64_t beyond = (end << resident_.group_bits()) - num_rows();  // of the last group
+  const std::int64_t beyond = (end << resident_.group_bits()) - resident_.num_rows();
   window.stats.rows =
       (fill.groups.size() << resident_.group_bits()) - std::max<std::int64_t>(0, beyond);
   try {
@@ -398,7 +460,8 @@ RowTable PagedRows::table(std::size_t column, const RowWindow& window) const {
 
 void PagedRows::find_places(std::span<const std::int64_t> rows, std::int64_t* places) const {
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    places[i] = rows[i] < 0 || rows[i] >= num_rows() ? -1 : resident_.find(rows[i]);
+    const bool is_there = rows[i] >= 0 && rows[i] < num_rows();
+    places[i] = !is_there ? -1 : resident_.find(order_ ? order_->place_of(rows[i]) : rows[i]);
     if (places[i] < 0) {
       throw std::out_of_range("index[" + std::to_string(i) + "]: found row " +
                               std::to_string(rows[i]) + ", expected one that was loaded");

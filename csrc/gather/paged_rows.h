@@ -20,6 +20,7 @@
 #include "gather/read_stats.h"
 #include "gather/resident_rows.h"
 #include "gather/row_cache.h"
+#include "gather/row_order.h"
 #include "io/pages.h"
 
 namespace gz {
@@ -54,6 +55,9 @@ struct RowWindow {
 // What is read beside them stays, too, in frames that take in what is used and let go of what is
 // not.
 //
+// Where some rows lie once more in another order, they are read from there; "rows" are then their
+// places in this order, but in what callers ask for.
+//
 // Thread safety: read() may be called from several threads, which wait for each other; table() at
 // any time for windows that were read. After a fork only the parent may read.
 class PagedRows {
@@ -64,13 +68,22 @@ class PagedRows {
   PagedRows(ResidentRows resident, std::int64_t num_frames, std::vector<ColumnFile> columns,
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits);
 
+  // Of rows of which some lie once more, in `again`: as many files as `columns`. Those that are
+  // resident or in frames are chosen by place. Raises std::invalid_argument as above, and for
+  // groups of more than one row.
+  PagedRows(std::shared_ptr<const RowOrder> order, std::int64_t num_resident,
+            std::int64_t num_frames, std::vector<ColumnFile> columns, std::vector<ColumnFile> again,
+            std::shared_ptr<DiskGather> reader, const ReadLimits& limits);
+
   // A rehearsal: windows have the same stats and no rows, nothing is read, no file need be there.
   // `limits.alignment` is the file's. table() and preload() are not for it.
   PagedRows(ResidentRows resident, std::int64_t num_frames, const std::vector<RowLayout>& layouts,
             const ReadLimits& limits);
 
   std::size_t num_columns() const noexcept { return columns_.size(); }
-  std::int64_t num_rows() const noexcept { return resident_.num_rows(); }
+  std::int64_t num_rows() const noexcept {
+    return order_ ? order_->num_rows() : resident_.num_rows();
+  }
   const ResidentRows& resident() const noexcept { return resident_; }
   // Groups that may be kept: resident ones and frames.
   std::int64_t num_kept() const noexcept {
@@ -110,6 +123,7 @@ class PagedRows {
   struct Column {
     ColumnFile file;
     std::shared_ptr<std::byte> kept;  // resident rows, then those in frames
+    ColumnFile again;                 // with an order: the rows that lie once more
   };
   // Groups to be read into kept places: which, and where to, in groups too.
   struct Fill {
@@ -144,13 +158,18 @@ class PagedRows {
     return (fill.groups.size() << resident_.group_bits()) * row_bytes_;
   }
   Pieces pieces_of(const Fill& fill, const RowLayout& layout) const;
+  void check_rows(const ColumnFile& file, std::int64_t expected) const;
+  // Reads rows of a column to where each request wants them.
+  GatherResult gather(const Column& column, std::span<const RowRequest> requests,
+                      std::stop_token stop);
   void fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
              std::stop_token stop);
   void rehearse(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window);
   void fetch_one_by_one(std::span<const IdList> lists, RowWindow& window, std::stop_token stop);
 
   const ResidentRows resident_;
-  std::optional<RowCache> cache_;  // guarded by mutex_
+  std::shared_ptr<const RowOrder> order_;  // null: rows lie once, as they are numbered
+  std::optional<RowCache> cache_;          // guarded by mutex_
   std::vector<Column> columns_;
   std::int64_t row_bytes_ = 0;
   std::shared_ptr<DiskGather> reader_;  // null: a rehearsal

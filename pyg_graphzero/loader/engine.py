@@ -235,6 +235,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
             )  # fmt: skip
             iterator = BatchIterator(self, hooks)
             self._stats, is_ready = iterator.stats, iterator.is_ready
+            iterator.stats.reordered = epoch.is_reordered
         else:
             iterator, is_ready = super()._begin(), bool
         if self._device is None or self._device.type == "cpu":
@@ -295,6 +296,11 @@ class _Epoch:
         window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
         plan.columns.read_into(files.quotas.windows, window)
         return files.quotas.begin(loader.num_workers, size)
+
+    @property
+    def is_reordered(self) -> bool:
+        """Whether rows are read from a copy in the order of their use."""
+        return self._files is not None and self._files.order is not None
 
     def request(self, index: Any, key: int) -> Request:
         """How the batch of some positions is made."""

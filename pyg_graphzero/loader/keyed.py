@@ -201,14 +201,14 @@ class KeyedLoader(Generic[Graph_co]):
     # Without workers, where torch takes no prefetch_factor: it is to be 0.
     _prepares_none: bool = False
 
-    def _seed_rows(self) -> Tensor | None:
+    def seed_rows(self) -> Tensor | None:
         """Where the seeds lie in the store; None: in the order of their positions."""
         return None
 
     def _shuffle(self) -> Shuffle:
         if self.locality is None:
             return plain_shuffle
-        rows, group = self._seed_rows(), self.locality
+        rows, group = self.seed_rows(), self.locality
         return lambda size, generator: grouped_order(rows, size, group, generator)
 
     def __setattr__(self, name: str, value: Any) -> None:

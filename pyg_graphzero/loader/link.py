@@ -238,7 +238,8 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         )
         return prepared
 
-    def _seed_rows(self) -> Tensor | None:
+    def seed_rows(self) -> Tensor | None:
+        """Where the seeds' rows lie; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
         seeds, name = self.input_data, self.input_data.input_type
         dst_type = None if name is None else name[2]
         if isinstance(seeds, StoredEdges):

@@ -31,7 +31,8 @@ class SeedNodeLoader(EngineLoader[Graph_co]):
         prepared: Prepared = self.node_sampler.prepare_nodes(self.input_data[index], *windows)
         return prepared
 
-    def _seed_rows(self) -> Tensor:
+    def seed_rows(self) -> Tensor:
+        """Where the seeds' rows lie; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
         return store_rows(self.graph_sampler, self.input_data.input_type, self.input_data.node)
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:

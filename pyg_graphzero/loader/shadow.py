@@ -104,7 +104,8 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
     def _prepare(self, index: Any, key: int) -> Prepared:
         return self.node_sampler.prepare_nodes(NodeSamplerInput(index, self.node_idx[index]))
 
-    def _seed_rows(self) -> Tensor:
+    def seed_rows(self) -> Tensor:
+        """Where the seeds' rows lie; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
         return store_rows(self.graph_sampler, None, self.node_idx)
 
     def filter_fn(self, out: SamplerOutput) -> Batch:

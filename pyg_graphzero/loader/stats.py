@@ -49,6 +49,7 @@ class LoaderStats(Rates):
         gather: Spent gathering rows, summed over threads.
         read: During which rows were read from disk, by a thread of its own.
         topology_read: Of ``sample``, during which neighbours were read from disk.
+        reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``).
         prepare: The consumer's, to choose seeds and ask for batches.
         wait: The consumer's, for batches that were not ready. Without workers: while it made them.
         finish: The consumer's, to make ``Data`` of arrays, and in transforms.
@@ -62,6 +63,7 @@ class LoaderStats(Rates):
     topology_bytes: int = 0
     topology_useful_bytes: int = 0
     topology_read: float = 0.0
+    reordered: bool = False
     prepare: float = 0.0
     wait: float = 0.0
     finish: float = 0.0
@@ -147,6 +149,7 @@ class LoaderStats(Rates):
             f"{self.hit_rate:.1%} of {self.rows:,} rows in memory, {self.reads_per_batch:,.0f} "
             f"reads and {self.read_bytes_per_batch / 2**20:.1f} MiB a batch, "
             f"{self.useful_bytes / (self.read_bytes or 1):.0%} of that wanted"
+            f"{', rows in the order of their use' if self.reordered else ''}"
         )
         return (
             f"LoaderStats({self.verdict}: {self.batches:,} batches in {self.elapsed:.3g} s, "

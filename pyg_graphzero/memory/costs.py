@@ -40,7 +40,7 @@ CACHED_SHARE = 7 / 8
 # Rows of at most so many bytes cost less to hold in memory than to read one by one; a file of them
 # is held if it takes no more than this share.
 SMALL_ROW = 64
-HELD_SHARE = 0.6
+HELD_SHARE = 0.8
 # Neighbours that stay in memory, of each edge type.
 TOPOLOGY_SHARE = 0.3
 # Batches whose topology is read are sampled so many together, at most. Each takes so many times

@@ -15,6 +15,7 @@ from pyg_graphzero.memory.files import file_of, is_ranked_file
 from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.quota import EpochQuotas
+from pyg_graphzero.memory.row_copy import OwnOrder
 from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
@@ -42,6 +43,7 @@ class PagedFiles:
             first ones, where they lie in the order of their use, else those that were used lately.
             Neighbours of edge types whose topology is not among these files are mapped.
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
+        order: Rows that lie once more in the order of their use, if there are such.
 
     Attributes:
         made: What loaders have made by this, by loader. It is kept here and nowhere else, so that
@@ -58,6 +60,7 @@ class PagedFiles:
         plan: MemoryPlan,
         kept: Mapping[str, int],
         merge_gap: int,
+        order: OwnOrder | None = None,
     ) -> None:
         self.contents = contents
         self.plan = plan
@@ -66,6 +69,7 @@ class PagedFiles:
         self.quotas = None if plan.is_whole else EpochQuotas(plan)
         self.kept = kept
         self.merge_gap = merge_gap
+        self.order = order
         self._rows: dict[str, _core.PagedRows] = {}
         self._reader: _core.DiskGather | None = None
         self._process = os.getpid()
@@ -92,8 +96,11 @@ class PagedFiles:
             return None
         if file not in self._rows:
             column = self.contents.column(file)
-            sizes = column.shape[0], column.row_bytes
-            self._rows[file] = self._page(file, _core.ColumnFile.of(column), *sizes)
+            if self.order is not None and file in self.order.columns:
+                self._rows[file] = self._page_ordered(file, column, self.order)
+            else:
+                sizes = column.shape[0], column.row_bytes
+                self._rows[file] = self._page(file, _core.ColumnFile.of(column), *sizes)
         return self._rows[file]
 
     def reading(self, sampler: GraphSampler, size: float = 1.0) -> Reading | None:
@@ -114,17 +121,33 @@ class PagedFiles:
             target=_preload, args=(weakref.ref(self),), daemon=True, name="graphzero-preload"
         ).start()
 
+    def _page_ordered(self, file: str, column: _core.Column, own: OwnOrder) -> _core.PagedRows:
+        again, kept = own.columns[file], self.kept.get(file, 0)
+        first = min(kept, again.shape[0])
+        return _core.PagedRows.ordered(
+            own.orders[file],
+            [_core.ColumnFile.of(column)],
+            [_core.ColumnFile.of(again)],
+            self._disk(),
+            first,
+            self.merge_gap,
+            num_frames=kept - first,
+        )
+
+    def _disk(self) -> _core.DiskGather:
+        if self._reader is None:
+            self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+        return self._reader
+
     def _page(
         self, name: str, file: _core.ColumnFile, num_rows: int, row_bytes: int
     ) -> _core.PagedRows:
-        if self._reader is None:
-            self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
         kept = self.kept.get(name, 0)
         first = kept if is_ranked_file(self.contents, name) else 0
         return _core.PagedRows(
             num_rows,
             [file],
-            self._reader,
+            self._disk(),
             first,
             group_bits=group_bits_of(row_bytes, num_rows),
             merge_gap=self.merge_gap,

@@ -11,11 +11,13 @@ import logging
 import os
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_batches, files_of
 from pyg_graphzero.memory.hot_rows import groups_kept
+from pyg_graphzero.memory.own_order import OrderKeeper
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.plan import (
     BatchSize,
@@ -23,6 +25,7 @@ from pyg_graphzero.memory.plan import (
     MemoryPlan,
     divide,
     is_ample,
+    neighbours_fit,
 )
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
@@ -70,6 +73,7 @@ class Pager:
         self.memory = memory
         self.is_given = is_given
         self.files: PagedFiles | None = None
+        self.orders = OrderKeeper(contents)
         self._process = os.getpid()
         # What was decided from: how the longest epoch samples, and the largest batches.
         self._baseline = 0
@@ -102,7 +106,8 @@ class Pager:
         if self.files is None:
             self._baseline = self._baseline or private_rss()
             return self.decide(loader, BatchSize(0, 0))
-        if not self._is_outgrown(loader, self.files):
+        is_better = self.orders.is_made and not self.files.quotas
+        if not is_better and not self._is_outgrown(loader, self.files):
             return self.files
         size = larger(self._batch, self._size_of(loader))
         decider = None if self._decider is None else self._decider()
@@ -147,7 +152,8 @@ class Pager:
     def decide(self, loader: BatchSource, least: BatchSize) -> PagedFiles:
         """Decides from how this loader samples; there is to be room for ``least``, too."""
         contents, baseline, files = self.contents, self._baseline, files_of(loader)
-        merge_gap = 0
+        self.orders.settle()
+        merge_gap, order = 0, None
         if is_ample(self.memory, files, baseline):
             plan = divide(self.memory, files, baseline, BatchSize(0, 0))
             prefetch_files(contents, plan.held)
@@ -173,10 +179,18 @@ class Pager:
             prefetch_files(contents, divide(self.memory, files, baseline, batch).held)
             case = Case(contents, loader.graph_sampler.graph, found, batch, baseline, disk)
             plan = choose_plan(case, self.memory, files)
+            if reading is None and not plan.is_whole:
+                order = self.orders.find(case, plan, files, loader)
+                if order is not None:
+                    files = order.files(files)
+                    plan = choose_plan(case, self.memory, files, order.ranks(case.graph))
+                elif self.orders.is_making:
+                    case = replace(case, baseline=baseline + self.orders.num_bytes)
+                    plan = choose_plan(case, self.memory, files)
             self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
             self._batch, self._sizes[loader] = batch, size
             del found, case, reading
-        self.files = PagedFiles(contents, plan, groups_kept(files, plan), merge_gap)
+        self.files = PagedFiles(contents, plan, groups_kept(files, plan), merge_gap, order)
         if not plan.is_whole:
             self.files.preload()
             self._say(plan, files)
@@ -187,7 +201,7 @@ class Pager:
     ) -> Reading | None:
         """How a loader samples neighbours before it is decided which stay in memory."""
         tables = [file.name for file in files if file.kind in ("indptr", "indices")]
-        if 2 * sum(file.held_bytes for file in files if file.name in tables) <= self.memory:
+        if neighbours_fit(self.memory, files):
             # Or each batch would wait for its pages.
             prefetch_files(self.contents, tables).join()
             return None

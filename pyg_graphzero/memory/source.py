@@ -34,5 +34,8 @@ class BatchSource(Protocol):
     def epoch_length(self) -> int:
         """How many batches an epoch has."""
 
+    def seed_rows(self) -> Tensor | None:
+        """Where the seeds' rows lie, ``int64 [len(dataset)]``; None: as they are numbered."""
+
     def trial(self, index: Tensor, key: int) -> Prepared:
         """What to sample for as many seeds, where it does not matter which: ``index`` is random."""

@@ -39,6 +39,7 @@ def open(
     memory: int | str | None = None,
     processes: int = 1,
     strict: bool = False,
+    order: int | str = "auto",
 ) -> Store:
     """Opens a store. Costs milliseconds and no memory, whatever the size.
 
@@ -60,6 +61,11 @@ def open(
         strict: What would bring a large part of the store into memory (more than a tenth of the
             budget: ``data.edge_index``, a transform) is a ``DoesNotFitError``, not a
             ``MemoryUseWarning``.
+        order: ``"auto"``: where rows do not fit and reading them takes long, those that training
+            uses are written once more in the order of their use, in the store's directory or the
+            user's cache, while the first epoch runs; later epochs and later runs with the same
+            seeds read them there. A size such as ``"20GB"`` limits what is written, ``"off"``
+            forbids it; ``graphzero clean`` removes it.
 
     Raises:
         MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``. That
@@ -75,7 +81,10 @@ def open(
         >>> store.data().num_nodes
         4
     """
-    return Store(path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict)
+    return Store(
+        path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict,
+        order=order,
+    )  # fmt: skip
 
 
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -142,20 +151,23 @@ class Store:
         memory: int | str | None = None,
         processes: int = 1,
         strict: bool = False,
+        order: int | str = "auto",
     ) -> None:
         self.handle = StoreHandle(
-            path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict
-        )
+            path, mode, keep_half=keep_half, memory=memory, processes=processes, strict=strict,
+            order=order,
+        )  # fmt: skip
         self.mode = mode
         self.keep_half = keep_half
         self.memory = memory
         self.processes = processes
         self.strict = strict
+        self.order = order
         self.feature_store = DiskFeatureStore(self.handle)
         self.graph_store = DiskGraphStore(self.handle)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = ("keep_half", "memory", "processes", "strict")
+        options = ("keep_half", "memory", "processes", "strict", "order")
         remake = partial(Store, **{name: getattr(self, name) for name in options})
         return remake, (self.path, "r")
 

@@ -65,8 +65,10 @@ class StoreContents(OpenedFiles):
         processes: How many share that memory, and have the store open.
         strict: To bring a large part of the store into memory is an error, not a warning.
         drafts: Likewise.
+        order: Whether loaders may write rows once more, ``"auto"``, ``"off"``, or how many bytes.
 
     Attributes:
+        order_limit: Of those, bytes; None where the disk's free space decides.
         memory: The budget of this process in bytes.
         is_memory_given: It was named by the user.
         pager: What keeps loaders within it, once one is needed; see :mod:`.memory.pager`.
@@ -85,6 +87,7 @@ class StoreContents(OpenedFiles):
         processes: int = 1,
         strict: bool = False,
         drafts: Sequence[Unpublished] = (),
+        order: int | str = "auto",
     ) -> None:
         if processes < 1:
             raise ValueError(f"processes: found {processes}, expected 1 or more")
@@ -93,6 +96,10 @@ class StoreContents(OpenedFiles):
         self.strict = strict
         self.is_memory_given = memory is not None
         self._given_memory = memory
+        self._given_order = order
+        self.order_limit: int | None = None
+        if order != "auto":
+            self.order_limit = 0 if order == "off" else parse_size(order, "order")
         self.pager: Any = None
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}
         self._told: set[str] = set()
@@ -101,7 +108,7 @@ class StoreContents(OpenedFiles):
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = self.keep_half, self._given_memory, self.processes, self.strict, self.drafts
-        return StoreContents, (self.path, *options)
+        return StoreContents, (self.path, *options, self._given_order)
 
     def __deepcopy__(self, memo: object) -> StoreContents:
         return self  # the files never change

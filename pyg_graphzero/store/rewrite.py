@@ -47,11 +47,11 @@ _INDEX_BYTES = 32
 
 @dataclass
 class Order:
-    """A permutation of the rows of a node type.
+    """A permutation of the rows of a node type, or of some of them.
 
     Attributes:
         order: The old row of every new one, ``int32`` or ``int64 [num_nodes]``.
-        rank: The new row of every old one, likewise.
+        rank: The new row of every old one, likewise; -1 of those that are left out.
     """
 
     order: Tensor
@@ -323,17 +323,18 @@ def through_file(
 
     Within their range they lie as they did before.
     """
-    num_rows = len(raw)
+    num_rows = order.order.numel()
     path = space.file("rows")
     try:
         with open(path, "xb", buffering=0) as file:
             ends = [begin * width for begin in range(0, num_rows, most)]
-            for begin in range(0, num_rows, step):
-                slab = raw.read(begin, min(begin + step, num_rows))[:, :width]
+            for begin in range(0, len(raw), step):
+                slab = raw.read(begin, min(begin + step, len(raw)))[:, :width]
                 bucket = order.rank[begin : begin + step].to(torch.int64) // most
-                by_bucket = bucket.argsort(stable=True)
+                left_out = int((bucket < 0).sum())
+                by_bucket = bucket.argsort(stable=True)[left_out:]
                 (rows,) = _picked(slab, by_bucket, len(slab))
-                counts = torch.bincount(bucket, minlength=len(ends)).tolist()
+                counts = torch.bincount(bucket[by_bucket], minlength=len(ends)).tolist()
                 for number, part in enumerate(rows.split(counts)):
                     _write_all(file, part.reshape(-1), ends[number])
                     ends[number] += part.numel()

@@ -19,7 +19,8 @@ from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_batches, bytes_of_rows, files_of
-from pyg_graphzero.memory.plan import FileSize
+from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates
+from pyg_graphzero.memory.plan import FileSize, neighbours_fit
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, AccessCounts, profile
 from pyg_graphzero.memory.simulate import Case, simulate
@@ -92,12 +93,14 @@ def doctor(
         (True, 0, [])
     """
     path = store.path if isinstance(store, Store) else Path(os.path.abspath(store))
-    keep_half = store.keep_half if isinstance(store, Store) else False
+    opened: dict[str, Any] = {}
+    if isinstance(store, Store):
+        opened = {"keep_half": store.keep_half, "order": store.order}
     processes = 1
     if memory is None and isinstance(store, Store):
         memory, processes = store.memory, store.processes
     disk = probe(path, seconds=2.0, refresh=refresh)
-    with Store(path, keep_half=keep_half, memory=memory, processes=processes) as own:
+    with Store(path, memory=memory, processes=processes, **opened) as own:
         contents, data = own.contents, own.data()
         chosen = find_seeds(data, contents, seeds, input_type)
         nodes = chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes)
@@ -191,9 +194,23 @@ class _Examination:
                 f"{len(profile.batches)} batches were sampled in time, fewer than the {window} of "
                 "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
             )
+        if self._orders_itself(found):
+            notes.append(
+                "rows that are used are copied in the order of their use during the first epoch "
+                '(gz.open(order="auto")): later ones are about as after graphzero optimize'
+            )
         if not division.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
         return notes
+
+    def _orders_itself(self, found: Diagnosis) -> bool:
+        """Whether a loader would have rows copied, if there is room for them."""
+        return (
+            found.epoch.read > LEAST_SECONDS
+            and self.contents.order_limit != 0
+            and bool(candidates(self.files))
+            and neighbours_fit(self.contents.memory, self.files)
+        )
 
     def _advise(self, memory: int, now: Forecast) -> list[Advice]:
         """The same epoch after every change that could make a difference."""

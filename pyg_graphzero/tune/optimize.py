@@ -22,6 +22,13 @@ from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.memory.prefetch import prefetch_all
+from pyg_graphzero.memory.ranking import (
+    HOT,
+    TOUCH_BATCH,
+    count_accesses,
+    number_by_first_touch,
+    order_rows,
+)
 from pyg_graphzero.pyg.data import (
     DiskData,
     DiskHeteroData,
@@ -33,17 +40,11 @@ from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.rewrite import Order, StoreRewriter
-from pyg_graphzero.tune.ranking import count_accesses, number_by_first_touch, order_rows
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import free_memory, rss
 from pyg_graphzero.util.workspace import Workspace
 
-# Rows that more batches of two epochs than this use are ordered by how many these are; the others
-# by what they are used with. See benchmarks/ranking.py.
-_HOT = 4
-# Seeds that lie together are sampled together in batches of this size.
-_TOUCH_BATCH = 128
 # Memory for each node of all types while batches are counted, and for each of the largest type
 # besides while it is ranked: counts, and numbers of rows in 4 or 8 bytes.
 _COUNT_BYTES = 4
@@ -380,7 +381,7 @@ class _Sampling:
             sampler,
             seeds.node_type,
             seeds.nodes[at],
-            _TOUCH_BATCH,
+            TOUCH_BATCH,
             places,
             seed=seed,
             each=self._forget,
@@ -400,7 +401,7 @@ class _Sampling:
         orders: dict[str | None, Order] = {}
         for name in list(places):
             counts = found.counts.pop(name)
-            order = order_rows(counts, places.pop(name), int(_HOT * epochs / 2))
+            order = order_rows(counts, places.pop(name), int(HOT * epochs / 2))
             summary.used[name or ""] = int((counts > 0).sum())
             summary.hottest[name or ""] = _shares(counts, order)
             del counts

@@ -150,16 +150,22 @@ def _device_of(file: Path) -> str:
     return " ".join([number, *(fact.read_text().strip() for fact in facts if fact.exists())])
 
 
-def _cache_file(device: str, depth: int) -> Path | None:
-    """Where figures are kept; None for a user without a home."""
+def cache_folder() -> Path | None:
+    """Where the package keeps what can be made again; None for a user without a home."""
     home = os.environ.get("XDG_CACHE_HOME")
     if not home:
         try:
             home = str(Path.home() / ".cache")
         except RuntimeError:  # no HOME, and a user whom the system does not know
             return None
+    return Path(home) / "pyg_graphzero"
+
+
+def _cache_file(device: str, depth: int) -> Path | None:
+    """Where figures are kept."""
+    folder = cache_folder()
     name = "".join(c if c.isalnum() else "-" for c in f"{device} depth {depth}")
-    return Path(home) / "pyg_graphzero" / f"disk-{name}.json"
+    return None if folder is None else folder / f"disk-{name}.json"
 
 
 def _remembered(memory: Path, device: str) -> DiskSpeed | None:

@@ -133,12 +133,18 @@ def prefetch(path: Path, piece: int, most: int | None = None) -> None:
         os.close(descriptor)
 
 
-def drop_pages(path: Path) -> None:
-    """Asks the kernel to forget a file's pages; those that a process has mapped stay."""
+def drop_pages(path: Path, begin: int = 0, size: int = 0) -> None:
+    """Asks the kernel to forget a file's pages; those that a process has mapped stay.
+
+    Args:
+        path: The file.
+        begin: From which byte on.
+        size: Of how many bytes; 0: to the end.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fdatasync(descriptor)  # what is not on the disk yet is not forgotten
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(descriptor, begin, size, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
 

@@ -41,12 +41,16 @@ struct Table {
   RowTable in_memory() const {
     return {reinterpret_cast<const std::byte*>(numbers.data()), num_rows, row_bytes(), row_bytes()};
   }
-  std::shared_ptr<PagedRows> paged(ResidentRows resident, bool direct = true,
-                                   std::int64_t frames = 0) const {
+  ColumnFile file(bool direct = true) const {
     ColumnFile file{DirectFile::open(path, direct), {}};
     file.layout = {0, num_rows, row_bytes(), row_bytes(), file.file->size()};
+    return file;
+  }
+  std::shared_ptr<PagedRows> paged(ResidentRows resident, bool direct = true,
+                                   std::int64_t frames = 0) const {
     const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-    return std::make_shared<PagedRows>(std::move(resident), frames, std::vector<ColumnFile>{file},
+    return std::make_shared<PagedRows>(std::move(resident), frames,
+                                       std::vector<ColumnFile>{this->file(direct)},
                                        std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
   }
 
@@ -94,6 +98,59 @@ Batch in_memory(const Table& table, std::uint64_t key) {
 }
 
 }  // namespace
+
+TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
+  const Scratch scratch;
+  std::mt19937_64 random(7);
+  const Table table(scratch / "rows", 500);
+  for (int round = 0; round < 40; ++round) {
+    std::vector<std::int64_t> order(500);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    order.resize(random() % 501);
+    Table again(scratch / "again", std::ssize(order));
+    std::vector<std::int32_t> places(500, -1);
+    std::vector<std::int64_t> numbers;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      places[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+      const auto* const row = table.numbers.data() + kRow * order[i];
+      numbers.insert(numbers.end(), row, row + kRow);
+    }
+    std::ofstream(again.path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(numbers.data()),
+               static_cast<std::streamsize>(numbers.size() * sizeof(std::int64_t)));
+    const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
+    PagedRows paged(std::make_shared<RowOrder>(places, std::ssize(order)),
+                    static_cast<std::int64_t>(random() % 200),
+                    static_cast<std::int64_t>(random() % 100), {table.file()}, {again.file()},
+                    std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
+    for (int window = 0; window < 5; ++window) {
+      std::vector<std::int64_t> wanted(random() % 300);
+      for (std::int64_t& row : wanted) row = static_cast<std::int64_t>(random() % 500);
+      const IdList list(wanted);
+      const RowWindow read = paged.read({&list, 1}, 1 << 20);
+      CHECK(read.errors[0] == nullptr);
+      const std::span<const std::int64_t> at = read.places_of(0);
+      std::vector<std::int64_t> got(kRow * wanted.size());
+      copy_rows(paged.table(0, read), at.data(), std::ssize(at),
+                reinterpret_cast<std::byte*>(got.data()));
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        CHECK(got[i] ==
+              table.numbers[static_cast<std::size_t>(kRow * wanted[i / kRow]) + i % kRow]);
+      }
+    }
+    const std::vector<std::int64_t> beyond{500};
+    const IdList list(beyond);
+    CHECK_THROWS(std::out_of_range, "expected 0 <= row < 500", paged.read({&list, 1}, 1 << 20));
+  }
+}
+
+TEST(orders_of_rows_that_lie_nowhere_are_refused) {
+  for (const std::int32_t place : {-2, 3}) {
+    const std::vector<std::int32_t> places{0, place};
+    CHECK_THROWS(std::invalid_argument, "places[1]: found", RowOrder(places, 3));
+  }
+}
 
 TEST(resident_rows_are_found_where_they_are) {
   std::mt19937_64 random(1);

@@ -193,7 +193,7 @@ def test_files_that_a_page_names_exist(page):
         "loader.shadow",
         "loader.sweep",
         "tune.optimize",
-        "tune.ranking",
+        "memory.ranking",
         "sampling.neighbor",
         "convert",
     ],

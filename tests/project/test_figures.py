@@ -193,8 +193,8 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
 
 
 def test_flags_of_the_others(tmp_path, monkeypatch):
-    """Of info, verify, and of all of them."""
-    known = {"info": {"as_json"}, "verify": {"progress", "is_quiet", "as_json"}}
+    """Of info, verify, clean, and of all of them."""
+    known = {"info": {"as_json"}, "clean": set(), "verify": {"progress", "is_quiet", "as_json"}}
     assert set(main.commands) == {*CALLS, *known, "bench"}
     for command, names in known.items():
         assert {option.name for option in options(command)} == names

@@ -18,9 +18,9 @@ from pyg_graphzero.loader import (
     NeighborLoader,
     ShaDowKHopSampler,
 )
+from pyg_graphzero.memory.ranking import count_accesses
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.tune.ranking import count_accesses
 
 WRITES = ("author", "writes", "paper")
 

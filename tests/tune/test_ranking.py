@@ -13,14 +13,14 @@ from graphs import heterogeneous, homogeneous
 from pyg_graphzero import _core
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.memory.profile import AccessCounts
-from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.neighbor import NeighborSampler
-from pyg_graphzero.store.columns import inverse_permutation
-from pyg_graphzero.tune.ranking import (
+from pyg_graphzero.memory.ranking import (
     count_accesses,
     order_rows,
     shuffled,
 )
+from pyg_graphzero.sampling.hgt import HGTSampler
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.store.columns import inverse_permutation
 
 
 def test_all_neighbors_of_one_batch_are_counted_once():

@@ -18,8 +18,14 @@ from torch_geometric.sampler import NodeSamplerInput
 from pyg_graphzero import _core
 from pyg_graphzero.memory.profile import AccessCounts, sampled_batches
 from pyg_graphzero.sampling.base import GraphSampler, Seeds
+from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array, inverse_permutation
 
+#: Rows that more batches of two epochs than this use are ordered by how many these are; the others
+#: by what they are used with. See benchmarks/ranking.py.
+HOT = 4
+#: Seeds that lie together are sampled together in batches of this size.
+TOUCH_BATCH = 128
 # What batches that wait to be counted may take.
 _AHEAD_BYTES = 64 << 20
 # Rows that are looked at by one call where all are.
@@ -59,15 +65,26 @@ def count_accesses(
 
     Example:
         >>> import torch, pyg_graphzero as gz
-        >>> from pyg_graphzero.tune.ranking import count_accesses
+        >>> from pyg_graphzero.memory.ranking import count_accesses
         >>> sampler = gz.sampler.NeighborSampler(gz.open(example_store).data(), [-1])
         >>> count_accesses(sampler, None, torch.tensor([1, 2]), 1).counts[None].tolist()
         [2, 2, 1, 0]
     """
-    begin = perf_counter()
-    found = AccessCounts.of(sampler.graph, torch.int32)
     batches = shuffled(seeds, batch_size, epochs, seed)
-    for batch in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
+    made = sampled(sampler, node_type, seeds, batches, times, num_threads, seed)
+    return count_rows_of(sampler.graph, made, seconds, each)
+
+
+def count_rows_of(
+    graph: SampledGraph,
+    batches: Iterator[_core.Batch],
+    seconds: float | None = None,
+    each: Callable[[], object] = lambda: None,
+) -> AccessCounts:
+    """Counts which rows batches have, whoever samples them; see :func:`count_accesses`."""
+    begin = perf_counter()
+    found = AccessCounts.of(graph, torch.int32)
+    for batch in batches:
         found.add(batch)
         each()
         if seconds is not None and perf_counter() - begin >= seconds:
@@ -152,9 +169,19 @@ def number_by_first_touch(
         seed: Of sampling.
         each: Called after each batch.
     """
-    next_number = dict.fromkeys(places, 0)
     batches = iter(torch.arange(seeds.numel()).split(batch_size))
-    for batch in sampled(sampler, node_type, seeds, batches, times, num_threads, seed):
+    made = sampled(sampler, node_type, seeds, batches, times, num_threads, seed)
+    number_rows_of(made, places, each)
+
+
+def number_rows_of(
+    batches: Iterator[_core.Batch],
+    places: dict[str | None, Tensor],
+    each: Callable[[], object] = lambda: None,
+) -> None:
+    """Numbers rows as batches have them; see :func:`number_by_first_touch`."""
+    next_number = dict.fromkeys(places, 0)
+    for batch in batches:
         for name, rows in zip(places, batch.nodes, strict=True):
             next_number[name] = _core.number_rows(
                 engine_array(rows), engine_array(places[name]), next_number[name]

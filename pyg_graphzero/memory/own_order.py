@@ -1,0 +1,306 @@
+"""Rows that a store has once more, in the order of their use, because training was slow without.
+
+Where rows do not fit into memory, where they lie decides how often the disk is asked: ``optimize``
+puts those first that training uses most, and together those it uses together. Who trains on a store
+as it was converted gets the same from a copy of the rows that training uses. They are ranked before
+the first epoch, from the topology alone; then a thread copies them while the first epoch runs, and
+later epochs read there what is there. The batches are the same.
+
+A copy is a directory named by all that it depends on: the files that it is of, and what a batch of
+fixed seeds is. So it is found again by later runs that sample likewise, and by nobody else. It
+appears complete or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import torch
+import xxhash
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import FormatError
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.plan import FileSize, MemoryPlan, least_memory
+from pyg_graphzero.memory.planner import seconds_per_batch
+from pyg_graphzero.memory.profile import sampled_batches
+from pyg_graphzero.memory.ranking import HOT, TOUCH_BATCH, count_rows_of, number_rows_of, order_rows
+from pyg_graphzero.memory.row_copy import (
+    DOCUMENT,
+    CopyOf,
+    OwnOrder,
+    Stopped,
+    copy_folders,
+    is_writable,
+    places_of,
+    ranks_of,
+    remove_oldest,
+    room_on_disk,
+    write_copy,
+)
+from pyg_graphzero.memory.simulate import Case, Simulation, simulate
+from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.sampling.base import Seeds
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.locks import remove_abandoned
+
+log = logging.getLogger("pyg_graphzero")
+
+# A copy is worth its making where an epoch reads for longer than this, in seconds, and would for
+# less than this share of the time.
+LEAST_SECONDS = 10.0
+WORTH = 0.8
+# Ranking may take so much of what the disk takes for an epoch, in seconds at most.
+_RANK_SHARE, _RANK_SECONDS = 0.1, 30.0
+# Batches that are sampled to rank rows are others than those of the profile.
+_RANK_KEY = 1 << 41
+_RANK_EPOCHS = 2
+_AHEAD_BYTES = 64 << 20
+# Memory for each node while its row is ranked: counts, numbers, and what sorts them. Then while
+# rows are copied: which they are, and where they go.
+_RANK_BYTES, _COPY_BYTES = 28, 8
+# Of the memory that loaders leave, rows that wait for their order take this share; what is read at
+# once, a part of them.
+_SLAB_SHARE, _LEAST_SLAB, _MOST_SLAB = 1 / 16, 1 << 20, 64 << 20
+# Places are numbers of 32 bits, of rows that were copied and of all.
+_MOST_ROWS = 1 << 30
+# Copies that a store may have.
+_MOST_COPIES = 4
+
+
+class OrderKeeper:
+    """Finds a store's copy for a loader, or has one made.
+
+    Args:
+        contents: The store.
+
+    Attributes:
+        thread: Copies rows, if some are copied.
+        num_bytes: Memory that this takes.
+    """
+
+    def __init__(self, contents: StoreContents) -> None:
+        self._contents = contents
+        self.thread: threading.Thread | None = None
+        self.num_bytes = 0
+        self._was_tried = False
+        self._awaited: Path | None = None  # another process writes it
+
+    @property
+    def is_making(self) -> bool:
+        """Whether rows are copied now."""
+        return self.thread is not None and self.thread.is_alive()
+
+    @property
+    def is_made(self) -> bool:
+        """Whether that has come to an end, here or in another process."""
+        if self._awaited is not None:
+            return (self._awaited / DOCUMENT).exists()
+        return self.thread is not None and not self.thread.is_alive()
+
+    def settle(self) -> None:
+        """What was made is known from now on."""
+        if self.is_made:
+            self.thread = self._awaited = None
+
+    def find(
+        self, case: Case, plan: MemoryPlan, files: Sequence[FileSize], loader: BatchSource
+    ) -> OwnOrder | None:
+        """The copy that is there for batches like these; or has it made, and returns None."""
+        mine = candidates(files)
+        if self._contents.order_limit == 0 or not mine or not case.profile.batches:
+            return None
+        key = _key_of(self._contents, mine, case)
+        folders = copy_folders(self._contents.path)
+        for folder in folders:
+            if not (folder / key / DOCUMENT).exists():
+                continue
+            try:
+                return OwnOrder.open(folder / key, self._contents)
+            except (FormatError, OSError) as error:
+                log.warning("%s: not used, and made anew: %s", folder / key, error)
+                with suppress(OSError):
+                    shutil.rmtree(folder / key)
+        if not self._was_tried and not self.is_making:
+            self._was_tried = True
+            self._make(case, plan, files, loader, folders, key)
+        return None
+
+    def _make(
+        self,
+        case: Case,
+        plan: MemoryPlan,
+        files: Sequence[FileSize],
+        loader: BatchSource,
+        folders: Sequence[Path],
+        key: str,
+    ) -> None:
+        path, mine = self._contents.path, candidates(files)
+        few = replace(case, profile=case.profile.first(costs.MAX_WINDOW))
+        now = seconds_per_batch(case, simulate(few, plan, files))
+        if now * case.profile.epoch < LEAST_SECONDS:
+            return
+        num_nodes = sum(case.graph.node_types.values())
+        room = plan.memory - plan.baseline - sum(plan.held.values())
+        slab = min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
+        # Beside the slab there are pieces of it on their way.
+        self.num_bytes = _COPY_BYTES * num_nodes + slab + slab // 2
+        least = least_memory(files, plan.baseline + self.num_bytes, case.batch)
+        if _RANK_BYTES * num_nodes > room or least > plan.memory:
+            log.info("%s: rows are not put in order, no memory to do it in", path)
+            return
+        folder = next((f for f in folders if is_writable(f)), None)
+        if folder is None:
+            log.info("%s: rows are not put in order, nowhere to write them to", path)
+            return
+        remove_abandoned(folder / key, "partial")
+        if any(folder.glob(f".{key}.partial-*")):
+            self._awaited = folder / key
+            return
+        seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
+        orders = rank_rows(loader, seconds, _core.num_threads(0))
+        then = seconds_per_batch(case, _simulate_ordered(few, plan, files, orders))
+        if then > WORTH * now:
+            log.info("%s: rows are not put in order, %.3g s a batch not %.3g", path, then, now)
+            return
+        parts = []
+        left = room_on_disk(folder, self._contents.order_limit)
+        for name, order in orders.items():
+            attrs = set(self._contents.node_type(name).attrs.values())
+            columns = {f.name: self._contents.column(f.name) for f in mine if f.name in attrs}
+            width = sum(column.row_bytes for column in columns.values())
+            if width > 0 and order.numel() > 0:
+                rows = order[: left // (2 * width)].clone()
+                left -= 2 * width * rows.numel()
+                parts.append(CopyOf(name, case.graph.node_types[name], rows, columns))
+        if not any(part.order.numel() for part in parts):
+            log.info("%s: rows are not put in order, the disk of %s is full", path, folder)
+            return
+        remove_oldest(folder, _MOST_COPIES - 1)
+        folder.mkdir(parents=True, exist_ok=True)
+        stop = threading.Event()
+        self.thread = threading.Thread(
+            target=_copy, args=(folder / key, parts, slab, stop), daemon=True,
+            name="graphzero-order",
+        )  # fmt: skip
+        self.thread.start()
+        weakref.finalize(self, _end, self.thread, stop)  # at exit, too
+
+
+def _end(thread: threading.Thread, stop: threading.Event) -> None:
+    stop.set()
+    thread.join()
+
+
+def candidates(files: Sequence[FileSize]) -> list[FileSize]:
+    """Files whose rows may be copied."""
+    return [
+        f
+        for f in files
+        if f.kind == "node"
+        and not f.is_ranked
+        and f.row_bytes > costs.SMALL_ROW
+        and f.num_rows < _MOST_ROWS
+    ]
+
+
+def _key_of(contents: StoreContents, mine: Sequence[FileSize], case: Case) -> str:
+    """Names what a copy depends on: files, and how is sampled."""
+    found = xxhash.xxh3_128()
+    names = [file.name for file in mine] + [t.topology for t in contents.schema.edge_types]
+    for name in names:
+        record = contents.schema.files.get(name) or contents.schema.adopted.get(name)
+        found.update(f"{name} {record!r}\n".encode())
+    for rows in case.profile.batches[0]:
+        found.update(rows.numpy().data)
+    found.update(str(case.profile.epoch).encode())
+    return found.hexdigest()
+
+
+def _simulate_ordered(
+    case: Case, plan: MemoryPlan, files: Sequence[FileSize], orders: Mapping[str | None, Tensor]
+) -> Simulation:
+    """What would be read with rows in these orders."""
+    names = {file.name for file in candidates(files)}
+    ranked = [replace(file, is_ranked=file.is_ranked or file.name in names) for file in files]
+    graph = case.graph
+    places = {name: places_of(each, graph.node_types[name]) for name, each in orders.items()}
+    return simulate(case, plan, ranked, ranks_of(places, graph))
+
+
+def rank_rows(
+    source: BatchSource, seconds: float, num_threads: int = 1
+) -> dict[str | None, Tensor]:
+    """The rows that a loader's batches use, in the order in which they should lie.
+
+    Args:
+        source: The loader. It is sampled from, and no row is read.
+        seconds: When to stop counting; then only as many seeds are looked at.
+        num_threads: Threads that sample.
+
+    Returns:
+        By node type, ``int32`` rows: some or all that are used.
+    """
+    sampler, num_seeds = source.graph_sampler, len(source.dataset)
+    recipe = sampler.recipe()
+    size = min(num_seeds, getattr(source, "batch_size", None) or TOUCH_BATCH)
+
+    def made(positions: Iterator[Tensor], key: int) -> Iterator[_core.Batch]:
+        def requests() -> Iterator[tuple[Seeds, int]]:
+            for number, index in enumerate(positions, key):
+                yield source.trial(index, number).seeds, number
+
+        return sampled_batches(recipe, requests(), num_threads, _AHEAD_BYTES)
+
+    generator = torch.Generator().manual_seed(2)
+    shuffled = (
+        index
+        for _ in range(_RANK_EPOCHS)
+        for index in torch.randperm(num_seeds, generator=generator).split(size)
+    )
+    found = count_rows_of(sampler.graph, made(shuffled, _RANK_KEY), seconds)
+    share = min(1.0, found.num_batches * size / num_seeds)
+    at = source.seed_rows()
+    near = torch.arange(num_seeds) if at is None else at.argsort()
+    pieces = near.split(TOUCH_BATCH)
+    count = max(1, round(share * len(pieces)))
+    some = iter(pieces[number * len(pieces) // count] for number in range(count))
+    places = {
+        name: torch.full((num_nodes,), -1, dtype=torch.int32)
+        for name, num_nodes in sampler.graph.node_types.items()
+    }
+    number_rows_of(made(some, 2 * _RANK_KEY), places)
+    hot = max(1, round(HOT * found.num_batches * size / (_RANK_EPOCHS * num_seeds)))
+    orders = {}
+    for name in list(places):
+        counts, numbers = found.counts.pop(name), places.pop(name)
+        used = int(((counts > 0) | (numbers >= 0)).sum())
+        orders[name] = order_rows(counts, numbers, hot)[:used].clone()
+    return orders
+
+
+def _copy(target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event) -> None:
+    begun = perf_counter()
+    try:
+        write_copy(target, parts, slab, stop)
+    except Stopped:
+        pass
+    except OSError as error:
+        log.warning("%s: rows are not put in order: %s", target, error)
+    except Exception:  # of a thread that nobody waits for
+        log.exception("%s: rows are not put in order", target)
+    else:
+        rows = sum(part.order.numel() for part in parts)
+        log.info(
+            "%s: %s rows in the order of their use, made in %.0f s",
+            target, f"{rows:,}", perf_counter() - begun,
+        )  # fmt: skip

@@ -1,0 +1,297 @@
+"""A copy of rows in another order than the store's: it is written, opened, found and removed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import torch
+import xxhash
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import FormatError
+from pyg_graphzero.memory.plan import FileSize
+from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.store.columns import engine_array, view_column, write_column
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.rewrite import Order, through_file
+from pyg_graphzero.store.rows import FileRows
+from pyg_graphzero.util.disk import cache_folder
+from pyg_graphzero.util.documents import check_whole, read_document, write_document
+from pyg_graphzero.util.locks import LOCK_FILE, make_scratch, remove_abandoned
+from pyg_graphzero.util.system import drop_pages
+from pyg_graphzero.util.workspace import Workspace
+
+#: Of a store's directory, or of the user's cache.
+FOLDER = "orders"
+DOCUMENT = "order.json"
+_FORMAT = 1
+# What is read at once, as a part of what waits for its order; of a row of that, its numbers.
+_STEPS = 16
+_INDEX_BYTES = 32
+# Rows that are looked at by one call where all are.
+_PIECE = 1 << 20
+# Left free on the disk, of its size.
+_FREE_SHARE = 0.05
+
+
+@dataclass
+class OwnOrder:
+    """A copy of rows in the order of their use, opened.
+
+    Attributes:
+        path: Its directory.
+        columns: By the store's file, those of its rows that lie once more, as bytes.
+        orders: By the store's file, which rows these are.
+        places: By node type, the same: ``int32 [num_nodes]``, -1 for rows that are not among them.
+    """
+
+    path: Path
+    columns: dict[str, _core.Column]
+    orders: dict[str, _core.RowOrder]
+    places: dict[str | None, _core.Column]
+
+    @classmethod
+    def open(cls, path: Path, contents: StoreContents) -> OwnOrder:
+        """Opens what :func:`write_copy` wrote.
+
+        Raises:
+            FileNotFoundError: There is none.
+            FormatError: It is damaged.
+        """
+        document = path / DOCUMENT
+        body = read_document(document)
+        check_whole(body, document)
+        found = cls(path, {}, {}, {})
+        for number, record in enumerate(body["node_types"]):
+            places = _core.Column.open(str(path / str(number) / "places.gd"))
+            expected = ("int32", [contents.node_type(record["name"]).num_nodes])
+            if (places.dtype, list(places.shape)) != expected:
+                raise FormatError.of(
+                    places.path, "dtype, shape", (places.dtype, list(places.shape)), expected
+                )
+            try:
+                order = _core.RowOrder(engine_array(view_column(places).clone()), record["rows"])
+            except ValueError as error:
+                raise FormatError.of(places.path, "places", str(error), "rows") from None
+            found.places[record["name"]] = places
+            for each, file in enumerate(record["files"]):
+                column = _core.Column.open(str(path / str(number) / f"{each}.gd"))
+                expected_shape = [record["rows"], contents.column(file).row_bytes]
+                if list(column.shape) != expected_shape:
+                    raise FormatError.of(column.path, "shape", list(column.shape), expected_shape)
+                found.columns[file], found.orders[file] = column, order
+        return found
+
+    def files(self, files: Sequence[FileSize]) -> list[FileSize]:
+        """What loaders read from with it: its tables, and files whose rows it has."""
+        tables = [
+            FileSize(f"places {number}", places.shape[0], 4, "indptr")
+            for number, places in enumerate(self.places.values())
+        ]
+        return tables + [replace(f, is_ranked=f.is_ranked or f.name in self.columns) for f in files]
+
+    def ranks(self, graph: SampledGraph) -> dict[str | None, Tensor]:
+        """By node type, where every row would lie if the others followed it."""
+        return ranks_of({name: view_column(each) for name, each in self.places.items()}, graph)
+
+
+def places_of(order: Tensor, num_nodes: int) -> Tensor:
+    """Where each of all nodes is in an order of some, or -1 (``int32``)."""
+    places = torch.full((num_nodes,), -1, dtype=torch.int32)
+    for begin in range(0, order.numel(), _PIECE):
+        rows = order[begin : begin + _PIECE].to(torch.int64)
+        places[rows] = torch.arange(begin, begin + rows.numel(), dtype=torch.int32)
+    return places
+
+
+def ranks_of(places: Mapping[str | None, Tensor], graph: SampledGraph) -> dict[str | None, Tensor]:
+    """By node type, where every row would lie if those without a place followed the others."""
+    ranks = {}
+    for name, num_nodes in graph.node_types.items():
+        if name not in places:
+            ranks[name] = torch.arange(num_nodes, dtype=torch.int32)
+            continue
+        rank = places[name].clone()
+        others = (rank < 0).nonzero().view(-1)
+        rank[others] = torch.arange(num_nodes - len(others), num_nodes, dtype=torch.int32)
+        ranks[name] = rank
+    return ranks
+
+
+@dataclass
+class CopyOf:
+    """What of a node type is written once more.
+
+    Attributes:
+        name: The type.
+        num_nodes: Its nodes.
+        order: The rows, ``int32``.
+        columns: By file, where they are from.
+    """
+
+    name: str | None
+    num_nodes: int
+    order: Tensor
+    columns: Mapping[str, _core.Column]
+
+
+class Stopped(Exception):
+    """Nobody wants the copy any more."""
+
+
+class _Turns:
+    """Leaves the disk to others as long as it was used."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        self._stop = stop
+        self._begun = perf_counter()
+
+    def take(self) -> None:
+        """Waits for as long as the last turn took."""
+        if self._stop.wait(perf_counter() - self._begun):
+            raise Stopped
+        self._begun = perf_counter()
+
+
+class _RowsInTurns(FileRows):
+    """Rows of a column's file, which leave the page cache as it was."""
+
+    def __init__(self, column: _core.Column, turns: _Turns) -> None:
+        shape = (column.shape[0], column.row_stride)
+        super().__init__(Path(column.path), column.data_offset, shape, torch.uint8)
+        self._turns = turns
+
+    def read(self, begin: int, end: int) -> Tensor:
+        self._turns.take()
+        rows = super().read(begin, end)
+        drop_pages(self.path, self.offset + begin * self.row_bytes, rows.numel())
+        return rows
+
+
+def write_copy(target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event) -> None:
+    """Writes rows once more, complete or not at all; no more than half of the time.
+
+    Args:
+        target: The directory to be.
+        parts: The rows.
+        slab: Bytes of rows that wait for their order in memory; the others wait in a file.
+        stop: Ends it early.
+
+    Raises:
+        OSError: The disk is full, or cannot be read; nothing is left behind.
+    """
+    scratch, lock = make_scratch(target, "partial")
+    turns, records = _Turns(stop), []
+    try:
+        for number, part in enumerate(parts):
+            folder = scratch / str(number)
+            folder.mkdir()
+            rank = places_of(part.order, part.num_nodes)
+            write_column(folder / "places.gd", rank)
+            with Workspace(folder / "rows") as space:
+                for each, column in enumerate(part.columns.values()):
+                    order = Order(part.order, rank)
+                    _copy_rows(folder / f"{each}.gd", column, order, slab, turns, space)
+            records.append(
+                {"name": part.name, "rows": part.order.numel(), "files": list(part.columns)}
+            )
+        write_document({"format": _FORMAT, "node_types": records}, scratch / DOCUMENT)
+        try:
+            scratch.rename(target)
+        except OSError:
+            if not (target / DOCUMENT).exists():  # another process was faster
+                raise
+        else:
+            (target / LOCK_FILE).unlink()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        del lock
+
+
+def _copy_rows(
+    path: Path, column: _core.Column, order: Order, slab: int, turns: _Turns, space: Workspace
+) -> None:
+    width, rows = column.row_bytes, _RowsInTurns(column, turns)
+    most = max(1, slab // (width + _INDEX_BYTES))
+    writer = _core.ColumnWriter(str(path), "uint8", [order.order.numel(), width])
+    step = max(1, slab // _STEPS // column.row_stride)
+    for piece in through_file(rows, width, order, most, step, space):
+        writer.append(engine_array(piece.view(-1)))
+        turns.take()
+    writer.finish()
+
+
+# Where copies are #################################################################################
+
+
+def copy_folders(store: Path) -> list[Path]:
+    """Where a store's copies may be: with it, else in the user's cache."""
+    cache = cache_folder()
+    name = xxhash.xxh64_hexdigest(os.fsencode(store))
+    return [store / FOLDER, *([] if cache is None else [cache / FOLDER / name])]
+
+
+def is_writable(folder: Path) -> bool:
+    """Whether it could be made and written to."""
+    there = next(each for each in (folder, *folder.parents) if each.exists())
+    return os.access(there, os.W_OK | os.X_OK)
+
+
+def room_on_disk(folder: Path, limit: int | None) -> int:
+    """Bytes that copying may take, with what waits for its order meanwhile."""
+    found = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
+    left = int(found.free - _FREE_SHARE * found.total)
+    return max(0, left if limit is None else min(left, 2 * limit))
+
+
+def _copies(folder: Path) -> list[Path]:
+    """The copies in a folder, the oldest first."""
+    with suppress(FileNotFoundError):
+        found = [each for each in folder.iterdir() if (each / DOCUMENT).is_file()]
+        return sorted(found, key=lambda each: each.stat().st_mtime)
+    return []
+
+
+def remove_oldest(folder: Path, count: int) -> None:
+    """Leaves no more copies than so many."""
+    for each in _copies(folder)[: -count or None]:
+        shutil.rmtree(each, ignore_errors=True)
+
+
+def remove_copies(store: str | os.PathLike[str]) -> tuple[int, int]:
+    """Removes all that loaders wrote of a store's rows, and what they began and never ended.
+
+    Whoever reads from it now goes on to the end of its epoch.
+
+    Args:
+        store: The store's directory.
+
+    Returns:
+        How many there were, and their bytes.
+
+    Raises:
+        FileNotFoundError: There is no store.
+        OSError: One cannot be removed.
+    """
+    path = Path(os.path.realpath(store))
+    StoreContents(path)  # or it is something else's directory
+    count = num_bytes = 0
+    for folder in copy_folders(path):
+        for each in _copies(folder):
+            num_bytes += sum(f.stat().st_size for f in each.rglob("*") if f.is_file())
+            shutil.rmtree(each)
+            count += 1
+        for each in folder.glob(".*.partial-*"):
+            remove_abandoned(folder / each.name[1:].partition(".")[0], "partial")
+        if folder.is_dir():
+            with suppress(OSError):  # somebody makes one
+                folder.rmdir()
+    return count, num_bytes

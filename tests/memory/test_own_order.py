@@ -1,0 +1,335 @@
+"""Rows that a store has once more, in the order of their use: the same batches, fewer reads."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import multiprocessing
+import os
+import random
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+import pyg_graphzero as gz
+import spawned
+from graphs import write_store
+from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
+from pyg_graphzero.memory import own_order
+from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, Stopped, write_copy
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.locks import make_scratch, remove_abandoned
+from pyg_graphzero.util.system import private_rss
+from pyg_graphzero_cli import main
+
+SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
+# More than a loader needs, less than the rows are.
+ROOM = 60_000_000
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch, tmp_path):
+    """Rows are put in order however little is gained, and nothing is kept for other tests."""
+    monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(own_order, "WORTH", float("inf"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def skewed(built_once):
+    return built_once("skewed", lambda path: gz.convert(power_law(60_000, 600_000, 256), path))
+
+
+@pytest.fixture
+def store(skewed, tmp_path):
+    """A store of one's own."""
+    return Path(shutil.copytree(skewed, tmp_path / "store"))
+
+
+def training(path, **options):
+    gc.collect()
+    data = gz.open(path, memory=private_rss() + ROOM, **options).data()
+    return gz.loader.NeighborLoader(
+        data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED
+    )
+
+
+def epoch(loader, seed=0):
+    """Batches, and what was counted."""
+    loader.generator.manual_seed(seed) if loader.generator else torch.manual_seed(seed)
+    batches = [(batch.n_id, batch.edge_index, batch.x, batch.y) for batch in loader]
+    return batches, loader.stats()
+
+
+def orders_of(loader):
+    return pager_of(loader.graph_sampler.graph.contents).orders
+
+
+def copied(loader):
+    """Waits for the copy."""
+    thread = orders_of(loader).thread
+    assert thread is not None
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def assert_same(found, expected):
+    assert len(found) == len(expected) > 0
+    for a, b in zip(found, expected, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def test_the_same_batches_before_during_and_after(store):
+    expected, plain = epoch(training(store, order="off"))
+    loader = training(store)
+    first, during = epoch(loader)
+    assert not during.reordered
+    assert during.rows > 0
+    copied(loader)
+    second, after = epoch(loader)
+    assert after.reordered
+    assert "in the order of their use" in repr(after)
+    again = training(store)
+    third, later = epoch(again)
+    assert later.reordered  # of a later run, from its first epoch on
+    assert orders_of(again).thread is None
+    for batches in (first, second, third):
+        assert_same(batches, expected)
+    assert not plain.reordered
+    assert after.rows == plain.rows
+    assert later.read_bytes < 0.8 * plain.read_bytes
+    assert gz.verify(store).ok
+
+
+def test_rows_of_several_types(tmp_path):
+    gz.convert(power_law_hetero(60_000, 600_000, 256, num_edge_types=3), tmp_path / "store")
+
+    def of(order):
+        data = gz.open(tmp_path / "store", memory=private_rss() + ROOM, order=order).data()
+        name = next(t for t in data.node_types if "train_mask" in data[t])
+        nodes = (name, data[name].train_mask)
+        return gz.loader.NeighborLoader(
+            data, input_nodes=nodes, shuffle=True, num_workers=1, **SAMPLED
+        )
+
+    def rows(loader):
+        torch.manual_seed(0)
+        return [[batch[t].x for t in batch.node_types] for batch in loader]
+
+    expected, loader = rows(of("off")), of("auto")
+    assert_same(rows(loader), expected)
+    copied(loader)
+    assert_same(rows(loader), expected)
+    assert loader.stats().reordered
+
+
+def test_off(store):
+    loader = training(store, order="off")
+    for _ in range(2):
+        epoch(loader)
+    assert orders_of(loader).thread is None
+    assert not (store / "orders").exists()
+    with pytest.raises(ValueError, match="order"):
+        gz.open(store, order="sometimes")
+
+
+def test_a_limit_takes_the_hottest_rows(store):
+    loader = training(store, order=2_000_000)
+    expected, _ = epoch(loader)
+    copied(loader)
+    found, stats = epoch(loader)
+    assert_same(found, expected)
+    assert stats.reordered
+    (copy,) = (store / "orders").iterdir()
+    contents = StoreContents(store)
+    opened = OwnOrder.open(copy, contents)
+    assert opened.columns["node/x.gd"].shape[0] == 2_000_000 // 1024
+
+
+def test_nothing_where_it_is_not_worth_it(store, monkeypatch):
+    monkeypatch.setattr(own_order, "LEAST_SECONDS", 1e6)
+    loader = training(store)
+    epoch(loader)
+    assert orders_of(loader).thread is None
+    monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(own_order, "WORTH", 0.0)
+    loader = training(store)
+    epoch(loader)
+    assert orders_of(loader).thread is None
+    assert not (store / "orders").exists()
+
+
+@pytest.mark.parametrize("damage", ["document", "places", "rows", "gone"])
+def test_damaged_ones_are_made_anew(store, damage, caplog):
+    loader = training(store)
+    expected, _ = epoch(loader)
+    copied(loader)
+    (copy,) = (store / "orders").iterdir()
+    if damage == "document":
+        (copy / "order.json").write_text((copy / "order.json").read_text().replace("rows", "rosw"))
+    elif damage == "places":
+        (copy / "0" / "places.gd").write_bytes((copy / "0" / "places.gd").read_bytes()[:-4096])
+    elif damage == "rows":
+        os.truncate(copy / "0" / "0.gd", 4096)
+    else:
+        (copy / "0" / "0.gd").unlink()
+    again = training(store)
+    with caplog.at_level(logging.WARNING, "pyg_graphzero"):
+        found, stats = epoch(again)
+    assert_same(found, expected)
+    assert "made anew" in caplog.text
+    assert not stats.reordered
+    copied(again)
+    found, stats = epoch(again)
+    assert_same(found, expected)
+    assert stats.reordered
+
+
+def test_rows_that_were_changed_are_not_read_from_it(store):
+    loader = training(store)
+    epoch(loader)
+    copied(loader)
+    del loader
+    with gz.open(store, mode="r+") as opened:
+        x = -torch.as_tensor(opened.data().x)
+        opened.feature_store.put_tensor(x, group_name=None, attr_name="x", index=None)
+    expected, _ = epoch(training(store, order="off"))
+    loader = training(store)
+    found, stats = epoch(loader)
+    assert_same(found, expected)
+    assert not stats.reordered
+
+
+def test_other_seeds_have_another(store):
+    loader = training(store)
+    epoch(loader)
+    copied(loader)
+    data = gz.open(store, memory=private_rss() + ROOM).data()
+    other = gz.loader.NeighborLoader(
+        data, input_nodes=data.train_mask, shuffle=True, num_workers=1, num_neighbors=[9, 3],
+        batch_size=128,
+    )  # fmt: skip
+    epoch(other)
+    assert not other.stats().reordered
+    copied(other)
+    assert len(list((store / "orders").iterdir())) == 2
+
+
+def test_a_full_disk(store, monkeypatch, caplog):
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    loader = training(store)
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "pyg_graphzero"):
+        patch.setattr("pyg_graphzero.memory.row_copy.write_column", full)
+        expected, _ = epoch(loader)
+        copied(loader)
+        found, stats = epoch(loader)
+    assert_same(found, expected)
+    assert not stats.reordered
+    assert "No space left" in caplog.text
+    assert list((store / "orders").iterdir()) == []
+
+
+def test_a_disk_that_would_be_full_is_left_alone(store, monkeypatch):
+    monkeypatch.setattr("pyg_graphzero.memory.row_copy._FREE_SHARE", 1.0)
+    loader = training(store)
+    epoch(loader)
+    assert orders_of(loader).thread is None
+    assert not (store / "orders").exists()
+
+
+def test_a_store_that_cannot_be_written_to(store, monkeypatch):
+    monkeypatch.setattr(own_order, "is_writable", lambda folder: store not in folder.parents)
+    loader = training(store)
+    epoch(loader)
+    copied(loader)
+    epoch(loader)
+    assert loader.stats().reordered
+    assert not (store / "orders").exists()
+    again = training(store)
+    epoch(again)
+    assert again.stats().reordered
+
+
+def test_another_process_makes_it(store):
+    loader = training(store)
+    epoch(loader)
+    copied(loader)
+    (copy,) = (store / "orders").iterdir()
+    aside = copy.rename(store / "aside")
+    held = make_scratch(copy, "partial")
+    waiting = training(store)
+    expected, _ = epoch(waiting)
+    assert orders_of(waiting).thread is None
+    assert not waiting.stats().reordered
+    aside.rename(copy)
+    found, stats = epoch(waiting)
+    assert_same(found, expected)
+    assert stats.reordered
+    del held
+
+
+def test_clean(store):
+    loader = training(store)
+    epoch(loader)
+    copied(loader)
+    (store / "orders" / ".abandoned.partial-00").mkdir()
+    found = CliRunner().invoke(main, ["clean", str(store)])
+    assert found.exit_code == 0
+    assert "1 removed" in found.output
+    assert not (store / "orders").exists()
+    epoch(loader)  # who had it open goes on
+    assert CliRunner().invoke(main, ["clean", str(store)]).output.endswith("0 removed, 0 bytes\n")
+    assert CliRunner().invoke(main, ["clean", str(store / "node")]).exit_code == 2
+
+
+def test_nobody_wants_it_any_more(store, tmp_path):
+    contents, stop = StoreContents(store), threading.Event()
+    stop.set()
+    column = contents.column("node/x.gd")
+    part = CopyOf(None, 60_000, torch.arange(60_000, dtype=torch.int32), {"node/x.gd": column})
+    with pytest.raises(Stopped):
+        write_copy(tmp_path / "copy", [part], 1 << 20, stop)
+    assert not list(tmp_path.glob("*copy*"))
+
+
+def killed(path, tmp_path, count):
+    """Kills who writes a copy, again and again; whatever is there then is whole."""
+    store, target = StoreContents(path), tmp_path / "copy"
+    expected = torch.as_tensor(store.rows("node/x.gd")).flip(0)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pyg_graphzero.memory.row_copy", "spawned"])
+    made, longest, pick = 0, 0.25, random.Random(0)
+    for _ in range(count):
+        process = context.Process(target=spawned.copy_rows, args=(str(target), str(path)))
+        process.start()
+        process.join(pick.uniform(0.0, longest))
+        process.kill()
+        process.join()
+        if target.exists():
+            made += 1
+            column = OwnOrder.open(target, store).columns["node/x.gd"]
+            rows = gz.store.columns.view_column(column)
+            assert torch.equal(rows.flatten(), expected.contiguous().view(torch.uint8).flatten())
+            shutil.rmtree(target)
+    remove_abandoned(target, "partial")
+    assert not list(tmp_path.glob(".copy*"))
+    return made
+
+
+def test_a_few_kills(tmp_path):
+    path = write_store(power_law(2_000, 10_000, 64), tmp_path / "store")
+    killed(path, tmp_path, 6)
+
+
+@pytest.mark.long
+def test_a_hundred_kills(tmp_path):
+    path = write_store(power_law(20_000, 100_000, 64), tmp_path / "store")
+    assert 5 < killed(path, tmp_path, 100) < 95
