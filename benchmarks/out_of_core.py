@@ -50,6 +50,7 @@ from pyg_graphzero.bench.communities import CommunityGraph, check_rows
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.errors import MemoryBudgetError
+from pyg_graphzero.memory.row_copy import remove_copies
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
@@ -156,6 +157,7 @@ class Stores:
         """A store: ``f32`` or ``f16``, and with ``-opt`` in the order of their use."""
         path = self.folder / name
         if path.exists():
+            remove_copies(path)  # that an earlier run has left, which would begin this one ahead
             return path
         base, optimised = name.removesuffix("-opt"), name.endswith("-opt")
         source = self.make(base) if optimised else path
