@@ -45,13 +45,13 @@ from pyg_graphzero.memory.row_copy import (
     ranks_of,
     remove_oldest,
     room_on_disk,
+    sweep,
     write_copy,
 )
 from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Seeds
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.util.locks import remove_abandoned
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -92,7 +92,7 @@ class OrderKeeper:
         self._contents = contents
         self.thread: threading.Thread | None = None
         self.num_bytes = 0
-        self._was_tried = False
+        self._tried: set[str] = set()  # copies that were made, or not, once and for all
         self._awaited: Path | None = None  # another process writes it
 
     @property
@@ -117,7 +117,8 @@ class OrderKeeper:
     ) -> OwnOrder | None:
         """The copy that is there for batches like these; or has it made, and returns None."""
         mine = candidates(files)
-        if self._contents.order_limit == 0 or not mine or not case.profile.batches:
+        is_read = any(file.name in plan.hot for file in mine)
+        if self._contents.order_limit == 0 or not is_read or not case.profile.batches:
             return None
         key = _key_of(self._contents, mine, case)
         folders = copy_folders(self._contents.path)
@@ -130,9 +131,12 @@ class OrderKeeper:
                 log.warning("%s: not used, and made anew: %s", folder / key, error)
                 with suppress(OSError):
                     shutil.rmtree(folder / key)
-        if not self._was_tried and not self.is_making:
-            self._was_tried = True
-            self._make(case, plan, files, loader, folders, key)
+        if key not in self._tried and not self.is_making:
+            self._tried.add(key)
+            try:
+                self._make(case, plan, files, loader, folders, key)
+            except OSError as error:  # of a folder that cannot be written to after all
+                log.warning("%s: rows are not put in order: %s", self._contents.path, error)
         return None
 
     def _make(
@@ -162,7 +166,7 @@ class OrderKeeper:
         if folder is None:
             log.info("%s: rows are not put in order, nowhere to write them to", path)
             return
-        remove_abandoned(folder / key, "partial")
+        sweep(folder)
         if any(folder.glob(f".{key}.partial-*")):
             self._awaited = folder / key
             return
@@ -175,7 +179,8 @@ class OrderKeeper:
         parts = []
         left = room_on_disk(folder, self._contents.order_limit)
         for name, order in orders.items():
-            attrs = set(self._contents.node_type(name).attrs.values())
+            record = self._contents.schema.node_type(name)
+            attrs = set() if record is None else set(record.attrs.values())
             columns = {f.name: self._contents.column(f.name) for f in mine if f.name in attrs}
             width = sum(column.row_bytes for column in columns.values())
             if width > 0 and order.numel() > 0:

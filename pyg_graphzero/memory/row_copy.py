@@ -69,6 +69,8 @@ class OwnOrder:
         document = path / DOCUMENT
         body = read_document(document)
         check_whole(body, document)
+        if body.get("format") != _FORMAT:
+            raise FormatError.of(document, "format", body.get("format"), _FORMAT)
         found = cls(path, {}, {}, {})
         for number, record in enumerate(body["node_types"]):
             places = _core.Column.open(str(path / str(number) / "places.gd"))
@@ -254,10 +256,16 @@ def room_on_disk(folder: Path, limit: int | None) -> int:
 
 def _copies(folder: Path) -> list[Path]:
     """The copies in a folder, the oldest first."""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, NotADirectoryError):
         found = [each for each in folder.iterdir() if (each / DOCUMENT).is_file()]
         return sorted(found, key=lambda each: each.stat().st_mtime)
     return []
+
+
+def sweep(folder: Path) -> None:
+    """Removes what was begun by processes that have died."""
+    for each in folder.glob(".*.partial-*"):
+        remove_abandoned(folder / each.name[1:].partition(".")[0], "partial")
 
 
 def remove_oldest(folder: Path, count: int) -> None:
@@ -289,8 +297,7 @@ def remove_copies(store: str | os.PathLike[str]) -> tuple[int, int]:
             num_bytes += sum(f.stat().st_size for f in each.rglob("*") if f.is_file())
             shutil.rmtree(each)
             count += 1
-        for each in folder.glob(".*.partial-*"):
-            remove_abandoned(folder / each.name[1:].partition(".")[0], "partial")
+        sweep(folder)
         if folder.is_dir():
             with suppress(OSError):  # somebody makes one
                 folder.rmdir()

@@ -210,6 +210,7 @@ def test_other_seeds_have_another(store):
     loader = training(store)
     epoch(loader)
     copied(loader)
+    (store / "orders" / ".killed.partial-00").mkdir()
     data = gz.open(store, memory=private_rss() + ROOM).data()
     other = gz.loader.NeighborLoader(
         data, input_nodes=data.train_mask, shuffle=True, num_workers=1, num_neighbors=[9, 3],
@@ -219,6 +220,35 @@ def test_other_seeds_have_another(store):
     assert not other.stats().reordered
     copied(other)
     assert len(list((store / "orders").iterdir())) == 2
+
+
+def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
+    data = gz.open(store, memory=private_rss() + ROOM).data()
+    seeds = data.train_mask.nonzero().view(-1)
+    short, long = (
+        gz.loader.NeighborLoader(data, input_nodes=nodes, shuffle=True, num_workers=1, **SAMPLED)
+        for nodes in (seeds[:500], seeds)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(own_order, "LEAST_SECONDS", 1e6)
+        epoch(short)
+    assert orders_of(short).thread is None
+    epoch(long)
+    copied(long)
+    epoch(long)
+    assert long.stats().reordered
+
+
+def test_a_file_in_place_of_the_folder(store):
+    (store / "orders").write_text("somebody's file")
+    loader = training(store)
+    expected, _ = epoch(loader)
+    copied(loader)  # to the user's cache
+    found, stats = epoch(loader)
+    assert_same(found, expected)
+    assert stats.reordered
+    assert CliRunner().invoke(main, ["clean", str(store)]).output.startswith(f"{store}: 1 removed")
+    assert (store / "orders").read_text() == "somebody's file"
 
 
 def test_a_full_disk(store, monkeypatch, caplog):
