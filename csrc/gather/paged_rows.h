@@ -55,8 +55,8 @@ struct RowWindow {
 // What is read beside them stays, too, in frames that take in what is used and let go of what is
 // not.
 //
-// Where some rows lie once more in another order, they are read from there; "rows" are then their
-// places in this order, but in what callers ask for.
+// Where some rows lie once more in another order, they are read from there. Callers ask for rows by
+// their numbers as ever; in here, a row then goes by its place in that order.
 //
 // Thread safety: read() may be called from several threads, which wait for each other; table() at
 // any time for windows that were read. After a fork only the parent may read.
@@ -69,8 +69,8 @@ class PagedRows {
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits);
 
   // Of rows of which some lie once more, in `again`: as many files as `columns`. Those that are
-  // resident or in frames are chosen by place. Raises std::invalid_argument as above, and for
-  // groups of more than one row.
+  // resident or in frames are chosen by place, one by one. Raises std::invalid_argument where
+  // numbers of files or rows differ, or sizes of rows, and as RowCache.
   PagedRows(std::shared_ptr<const RowOrder> order, std::int64_t num_resident,
             std::int64_t num_frames, std::vector<ColumnFile> columns, std::vector<ColumnFile> again,
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits);

@@ -145,6 +145,42 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
   }
 }
 
+TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
+  const Scratch scratch;
+  const Table table(scratch / "rows", 500);
+  const Table again(scratch / "again", 100);  // the same first rows, in the same order
+  std::vector<std::int32_t> places(500, -1);
+  std::iota(places.begin(), places.begin() + 100, 0);
+  const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
+  const auto order = std::make_shared<RowOrder>(places, 100);
+  const auto reader = std::make_shared<DiskGather>(options);
+  for (const std::int64_t resident : {0, 100}) {
+    PagedRows paged(order, resident, 0, {table.file()}, {again.file()}, reader, {64, 4096});
+    std::filesystem::resize_file(again.path, 50 * again.row_bytes());
+    const std::vector<std::int64_t> beside{200, 499, 100}, lost{300, 99}, there{0, 49, 400};
+    const std::vector<IdList> lists{IdList(beside), IdList(lost), IdList(there)};
+    const RowWindow window = paged.read(lists, 1 << 20);
+    CHECK(!window.errors[0] && window.errors[1] && !window.errors[2]);
+    for (const auto& [number, wanted] : {std::pair{0, beside}, std::pair{2, there}}) {
+      const std::span<const std::int64_t> at = window.places_of(number);
+      std::vector<std::int64_t> got(kRow * wanted.size());
+      copy_rows(paged.table(0, window), at.data(), std::ssize(at),
+                reinterpret_cast<std::byte*>(got.data()));
+      for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(got[kRow * i] == 10 * wanted[i]);
+    }
+    const Table whole(again.path, 100);  // as it was
+  }
+  const Table fewer(scratch / "fewer", 99);
+  const auto made = [&](std::vector<ColumnFile> files) {
+    PagedRows(order, 0, 0, {table.file()}, std::move(files), reader, {64, 4096});
+  };
+  ColumnFile narrow = again.file();
+  narrow.layout.row_bytes = 8;
+  CHECK_THROWS(std::invalid_argument, "found 0 files, expected 1", made({}));
+  CHECK_THROWS(std::invalid_argument, "found 99 rows, expected 100", made({fewer.file()}));
+  CHECK_THROWS(std::invalid_argument, "found rows of 8 bytes, expected 24", made({narrow}));
+}
+
 TEST(orders_of_rows_that_lie_nowhere_are_refused) {
   for (const std::int32_t place : {-2, 3}) {
     const std::vector<std::int32_t> places{0, place};

@@ -21,9 +21,12 @@ import spawned
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.memory import own_order
+from pyg_graphzero.memory.own_order import rank_rows
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, Stopped, write_copy
+from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.documents import read_document, write_document
 from pyg_graphzero.util.locks import make_scratch, remove_abandoned
 from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
@@ -318,6 +321,63 @@ def test_clean(store):
     epoch(loader)  # who had it open goes on
     assert CliRunner().invoke(main, ["clean", str(store)]).output.endswith("0 removed, 0 bytes\n")
     assert CliRunner().invoke(main, ["clean", str(store / "node")]).exit_code == 2
+
+
+def small_copy(path, target):
+    """Of a store of 2,000 nodes, the first 10 rows."""
+    contents = StoreContents(path)
+    order = torch.arange(10, dtype=torch.int32)
+    part = CopyOf(None, 2_000, order, {"node/x.gd": contents.column("node/x.gd")})
+    write_copy(target, [part], 1 << 20, threading.Event())
+    return contents
+
+
+@pytest.mark.parametrize("fault", ["format", "places", "dtype", "rows"])
+def test_what_is_no_copy_of_these_rows(tmp_path, fault):
+    path, copy = write_store(power_law(2_000, 10_000, 64), tmp_path / "store"), tmp_path / "copy"
+    contents = small_copy(path, copy)
+    assert OwnOrder.open(copy, contents).columns["node/x.gd"].shape[0] == 10
+    body = read_document(copy / "order.json")
+    damaged = copy / "0" / ("0.gd" if fault == "rows" else "places.gd")
+    if fault != "format":
+        damaged.unlink()
+    if fault == "format":
+        write_document(body | {"format": 2}, copy / "order.json")
+    elif fault == "places":
+        write_column(damaged, torch.full((2_000,), 10, dtype=torch.int32))
+    elif fault == "dtype":
+        write_column(damaged, torch.full((2_000,), -1))
+    else:
+        write_column(damaged, torch.zeros(9, 256, dtype=torch.uint8))
+    with pytest.raises(gz.FormatError, match="expected"):
+        OwnOrder.open(copy, contents)
+
+
+def test_who_is_slower_leaves_what_is_there(tmp_path):
+    path, copy = write_store(power_law(2_000, 10_000, 64), tmp_path / "store"), tmp_path / "copy"
+    small_copy(path, copy)
+    before = (copy / "order.json").stat().st_ino
+    small_copy(path, copy)
+    assert (copy / "order.json").stat().st_ino == before
+    assert not list(tmp_path.glob(".copy*"))
+
+
+def test_no_memory_to_rank_rows_in(store, monkeypatch):
+    monkeypatch.setattr(own_order, "_RANK_BYTES", 1 << 20)
+    loader = training(store)
+    epoch(loader)
+    assert orders_of(loader).thread is None
+
+
+def test_ranking_that_has_no_time(store):
+    loader = training(store, order="off")
+    few, all_of_them = rank_rows(loader, 0.0)[None], rank_rows(loader, 60.0)[None]
+    assert 0 < len(few) < len(all_of_them)
+    for rows in (few, all_of_them):
+        assert len(rows.unique()) == len(rows)
+    found, _ = epoch(loader)
+    used = torch.cat([batch[0] for batch in found]).unique()
+    assert torch.isin(used, all_of_them).float().mean() > 0.8
 
 
 def test_nobody_wants_it_any_more(store, tmp_path):
