@@ -8,6 +8,7 @@ nothing else: it has no thread and no file open. What must be set before the fir
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import io
 import json
@@ -59,9 +60,10 @@ class Python:
         self.returncode: int | None = None
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal, unless it has ended, be it just now."""
         if self.returncode is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def communicate(self, timeout: float = _PATIENCE) -> tuple[str, str]:
         """All it writes until it ends; killed with its session if it takes longer than that."""
