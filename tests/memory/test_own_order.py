@@ -403,6 +403,7 @@ def killed(path, tmp_path, count):
         process.join(pick.uniform(0.0, longest))
         process.kill()
         process.join()
+        longest *= 0.8 if target.exists() else 1.1  # however fast the machine, some are made
         if target.exists():
             made += 1
             column = OwnOrder.open(target, store).columns["node/x.gd"]
