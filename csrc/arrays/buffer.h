@@ -61,12 +61,6 @@ class Buffer {
   const T& operator[](std::int64_t i) const noexcept { return data()[i]; }
   std::span<const T> span() const noexcept { return {data(), static_cast<std::size_t>(size_)}; }
 
-  // Gives the memory up to the caller, who hands it to return_block().
-  Block release() noexcept {
-    size_ = 0;
-    return std::exchange(block_, Block{});
-  }
-
  private:
   void swap(Buffer& other) noexcept {
     std::swap(block_, other.block_);

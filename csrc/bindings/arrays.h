@@ -10,6 +10,7 @@
 #include <span>
 
 #include "arrays/buffer.h"
+#include "pipeline/loan.h"
 
 namespace gz::python {
 
@@ -37,23 +38,27 @@ inline std::span<const std::int64_t> as_span(const Int64Array& array) {
   return {array.data(), array.size()};
 }
 
-// Hands the buffer's memory to an array of the given shape, which gives it back to the pool.
+// Hands the buffer's memory to an array of the given shape, which gives it back to the pool; and
+// its part of `loan`, if it is one's.
 template <class Array, class T>
-Array to_array(Buffer<T>&& buffer, std::initializer_list<std::size_t> shape) {
+Array to_array(Buffer<T>&& buffer, std::initializer_list<std::size_t> shape, Loan* loan = nullptr) {
+  struct Owned {
+    Loan loan;  // ends last, when the memory is free
+    Buffer<T> buffer;
+  };
   if (buffer.capacity() == 0) buffer.reserve(1);
-  auto block = std::make_unique<Block>(buffer.release());
-  auto* const data = static_cast<typename Array::Scalar*>(block->data);
-  const nb::capsule owner(block.get(), [](void* held) noexcept {
-    const std::unique_ptr<Block> dead(static_cast<Block*>(held));
-    return_block(*dead);
-  });
-  block.release();
+  const auto bytes = static_cast<std::int64_t>(buffer.span().size_bytes());
+  auto* const data = reinterpret_cast<typename Array::Scalar*>(buffer.data());
+  std::unique_ptr<Owned> owned(new Owned{loan ? loan->split(bytes) : Loan(), std::move(buffer)});
+  const nb::capsule owner(owned.get(),
+                          [](void* held) noexcept { delete static_cast<Owned*>(held); });
+  owned.release();
   return Array(data, shape, owner);
 }
 
-inline Int64Tensor to_tensor(Buffer<std::int64_t>&& buffer) {
+inline Int64Tensor to_tensor(Buffer<std::int64_t>&& buffer, Loan* loan = nullptr) {
   const auto size = static_cast<std::size_t>(buffer.size());
-  return to_array<Int64Tensor>(std::move(buffer), {size});
+  return to_array<Int64Tensor>(std::move(buffer), {size}, loan);
 }
 
 // Keeps a Python object alive; the last reference may go away on a thread without the GIL.

@@ -68,18 +68,18 @@ GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldT
 
 }  // namespace
 
-Int64Tensors to_tensors(std::vector<Buffer<std::int64_t>>&& buffers) {
+Int64Tensors to_tensors(std::vector<Buffer<std::int64_t>>&& buffers, Loan* loan) {
   Int64Tensors tensors;
-  for (auto& buffer : buffers) tensors.append(to_tensor(std::move(buffer)));
+  for (auto& buffer : buffers) tensors.append(to_tensor(std::move(buffer), loan));
   return tensors;
 }
 
-GatheredTensors GatheredTensors::of(Gathered gathered) {
-  GatheredTensors made{to_tensors(std::move(gathered.lists)), {}};
+GatheredTensors GatheredTensors::of(Gathered gathered, Loan* loan) {
+  GatheredTensors made{to_tensors(std::move(gathered.lists), loan), {}};
   for (auto& [rows, row_bytes] : gathered.columns) {
     const auto width = static_cast<std::size_t>(row_bytes);
     const auto height = width == 0 ? 0 : static_cast<std::size_t>(rows.size()) / width;
-    made.columns.append(to_array<ByteMatrix>(std::move(rows), {height, width}));
+    made.columns.append(to_array<ByteMatrix>(std::move(rows), {height, width}, loan));
   }
   return made;
 }

@@ -69,14 +69,15 @@ TensorBatch TensorBatch::of(Batch batch) {
                    .num_bytes = batch.bytes(),
                    .read = told(batch.read),
                    .topology_read = told(batch.topology_read)};
-  made.nodes = to_tensors(std::move(batch.nodes));
-  made.trees = to_tensors(std::move(batch.trees));
+  Loan* const loan = &batch.loan;
+  made.nodes = to_tensors(std::move(batch.nodes), loan);
+  made.trees = to_tensors(std::move(batch.trees), loan);
   for (auto& [index, slot] : batch.edges) {
     const auto count = static_cast<std::size_t>(slot.size());
-    made.edge_index.append(to_array<Int64Matrix>(std::move(index), {2, count}));
-    made.slots.append(to_tensor(std::move(slot)));
+    made.edge_index.append(to_array<Int64Matrix>(std::move(index), {2, count}, loan));
+    made.slots.append(to_tensor(std::move(slot), loan));
   }
-  made.gathered = GatheredTensors::of(std::move(batch.gathered));
+  made.gathered = GatheredTensors::of(std::move(batch.gathered), loan);
   return made;
 }
 

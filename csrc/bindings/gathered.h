@@ -17,10 +17,10 @@ struct GatheredTensors {
   Int64Tensors lists;
   nb::typed<nb::list, ByteMatrix> columns;
 
-  static GatheredTensors of(Gathered gathered);
+  static GatheredTensors of(Gathered gathered, Loan* loan = nullptr);
 };
 
-// A list of one tensor for each of `buffers`, which hands its memory over.
-Int64Tensors to_tensors(std::vector<Buffer<std::int64_t>>&& buffers);
+// A list of one tensor for each of `buffers`, which hands its memory over, and its part of `loan`.
+Int64Tensors to_tensors(std::vector<Buffer<std::int64_t>>&& buffers, Loan* loan = nullptr);
 
 }  // namespace gz::python

@@ -16,6 +16,7 @@
 #include "arrays/buffer.h"
 #include "arrays/narrow_ids.h"
 #include "gather/gather.h"
+#include "pipeline/loan.h"
 #include "sampling/sample.h"
 #include "sampling/sample_window.h"
 
@@ -55,6 +56,8 @@ struct Recipe {
 
   bool samples_together() const noexcept { return begin != nullptr; }
   bool reads() const noexcept { return plan != nullptr && plan->reads(); }
+  // Whether batches wait for others before their rows are gathered.
+  bool waits() const noexcept { return reads() || (samples_together() && plan != nullptr); }
   // For how many batches rows are read at once now.
   std::size_t max_window(int at_once) const noexcept {
     if (plan->windows == nullptr) return 1;
@@ -99,6 +102,7 @@ struct Batch {
   ReadStats topology_read;                  // the same for the batches that were sampled together
   std::chrono::nanoseconds sample_time{0};  // of those, the share of one
   std::chrono::nanoseconds gather_time{0};
+  Loan loan;  // of bytes(), where a pipeline made it
 
   std::int64_t num_nodes() const noexcept;
   std::int64_t num_edges() const noexcept;

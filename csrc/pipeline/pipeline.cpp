@@ -12,12 +12,11 @@
 #include <vector>
 
 #include "io/process.h"
+#include "pipeline/entry.h"
 #include "pipeline/fork_gate.h"
 
 namespace gz {
 namespace {
-
-enum class Stage { kToSample, kToRead, kReading, kToGather, kDone };
 
 // Windows of batches that are sampled at the same time: one computes while the other reads.
 constexpr int kSampledAtOnce = 2;
@@ -31,22 +30,23 @@ constexpr int kSmooth = 4;
 
 using Clock = std::chrono::steady_clock;
 
-struct Entry {
-  std::shared_ptr<const Recipe> recipe;
-  BatchRequest request;
-  std::uint64_t ticket = 0;
-  Batch batch;
-  std::exception_ptr error;
-  Stage stage = Stage::kToSample;
-  bool running = false;
-  bool is_last = false;  // of what is to come for now
-  bool is_in_window = false;
-};
-
 }  // namespace
 
-struct Pipeline::State {
-  explicit State(std::int64_t limit) : max_bytes(limit) {}
+struct Pipeline::State : Lender {
+  explicit State(std::int64_t limit) : max_bytes(std::max<std::int64_t>(limit, 1)) {}
+
+  bool orphaned() const noexcept { return home != fork_depth(); }
+
+  void returned(std::int64_t bytes) noexcept override {
+    if (orphaned()) return;  // who knows who has the lock
+    bool makes_room = false;
+    {
+      const std::lock_guard lock(mutex);
+      lent_bytes -= bytes;
+      makes_room = std::exchange(waits_for_room, false);
+    }
+    if (makes_room) to_do.notify_all();
+  }
 
   void work() {
     block_signals();
@@ -56,7 +56,7 @@ struct Pipeline::State {
       to_do.wait(lock, [&] { return closing || !(work = oldest_to_do()).empty(); });
       if (closing) return;
       for (Entry* entry : work) entry->running = true;
-      if (is_window(*work.front())) {
+      if (work.front()->is_of_window()) {
         longest_sampled = std::max<std::int64_t>(longest_sampled, kGrowth * std::ssize(work));
         sample(work, lock);
         continue;
@@ -69,26 +69,19 @@ struct Pipeline::State {
     }
   }
 
-  static bool is_window(const Entry& entry) {
-    return entry.stage == Stage::kToSample && entry.recipe->samples_together();
-  }
-
   // Takes entries that are sampled together to their next stage. REQUIRES the lock, which is open
   // meanwhile.
   void sample(const std::vector<Entry*>& window, std::unique_lock<std::mutex>& lock) {
     ++sampling;
     lock.unlock();
-    std::vector<std::exception_ptr> errors = sample_for(window);
+    std::vector<std::exception_ptr> errors = sample_for(window, stop.get_token());
     lock.lock();
     --sampling;
     if (closing) return;
     for (std::size_t k = 0; k < window.size(); ++k) {
       Entry& entry = *window[k];
       entry.running = false;
-      if (errors[k]) {
-        entry.error = errors[k];
-        entry.batch = Batch{};
-      }
+      if (errors[k]) entry.fail(errors[k]);
       advance(entry);
     }
     to_do.notify_all();
@@ -97,24 +90,30 @@ struct Pipeline::State {
   // REQUIRES the lock. An entry, or those that are sampled together. Rows are what takes memory: a
   // batch that waits for others, as it is sampled or read for, is bounded by it when it is
   // gathered, others before they are sampled, so that what is sampled can be gathered at once.
+  // Rows are gathered in order, or a batch would have the room of one that is needed first.
   std::vector<Entry*> oldest_to_do() {
     std::int64_t begun = 0;  // and not done, so that what it takes is a guess
+    bool all_begun = true;   // of those before, or done
     bool may_sample = sampling < kSampledAtOnce;
     for (std::size_t i = 0; i < entries.size(); ++i) {
       Entry* const entry = entries[i].get();
+      if (entry->stage == Stage::kDone) continue;
       const Recipe& recipe = *entry->recipe;
-      const bool waits = recipe.reads() || (recipe.samples_together() && recipe.plan != nullptr);
-      if (entry->running && (!waits || entry->stage == Stage::kToGather)) ++begun;
+      const bool waits = recipe.waits();
+      const bool is_begun = entry->running && (!waits || entry->stage == Stage::kToGather);
+      if (is_begun) ++begun;
+      const bool is_next = std::exchange(all_begun, all_begun && is_begun);
       if (entry->running) continue;
-      if (is_window(*entry)) {
+      if (entry->is_of_window()) {
         if (!may_sample) continue;
-        const std::int64_t most = std::min(
-            longest_sampled, waits ? recipe.sampled.max_batches : room_for(recipe, begun, i));
-        if (most == 0) {
+        const std::int64_t most =
+            std::min<std::int64_t>(longest_sampled, recipe.sampled.max_batches);
+        const std::int64_t together = waits ? most : std::min(most, room_for(begun, i));
+        if (together == 0) {
           waits_for_room = true;
           return {};
         }
-        std::vector<Entry*> window = next_to_sample(i, most);
+        std::vector<Entry*> window = next_to_sample(i, together);
         if (!window.empty()) return window;
         may_sample = false;  // those behind it are part of it
         continue;
@@ -122,19 +121,21 @@ struct Pipeline::State {
       const bool is_light = entry->stage == (waits ? Stage::kToSample : Stage::kToGather);
       if (is_light) return {entry};
       if (entry->stage != Stage::kToSample && entry->stage != Stage::kToGather) continue;
-      const bool fits = i == 0 || held_bytes + (begun + 1) * largest <= max_bytes;
-      if (fits) return {entry};
+      if (waits && !is_next) continue;
+      if (room_for(begun, i) > 0) return {entry};
       waits_for_room = true;
       if (!waits) return {};
     }
     return {};
   }
 
-  // REQUIRES the lock. How many batches that are done when they are sampled may be sampled together
-  // from number i on.
-  std::int64_t room_for(const Recipe& recipe, std::int64_t begun, std::size_t i) const {
-    const std::int64_t room = (max_bytes - held_bytes) / std::max<std::int64_t>(largest, 1) - begun;
-    return std::clamp<std::int64_t>(room, i == 0 ? 1 : 0, recipe.sampled.max_batches);
+  // REQUIRES the lock. How many batches more there is room for, beside so many that are begun; one
+  // at least where the consumer waits for number i. As long as nobody knows what a batch takes, two
+  // are begun.
+  std::int64_t room_for(std::int64_t begun, std::size_t i) const {
+    const std::int64_t each = largest > 0 ? largest : (max_bytes + 1) / 2;
+    const std::int64_t room = (max_bytes - lent_bytes - held_bytes) / each - begun;
+    return std::max<std::int64_t>(room, awaited && i == 0 ? 1 : 0);
   }
 
   // REQUIRES the lock. The entries from number i on that are sampled together, or none as long as
@@ -144,7 +145,7 @@ struct Pipeline::State {
     const bool is_wanted = awaited && i == 0;
     for (; i < entries.size(); ++i) {
       Entry* const entry = entries[i].get();
-      if (entry->running || !is_window(*entry)) return window;
+      if (entry->running || !entry->is_of_window()) return window;
       window.push_back(entry);
       if (std::ssize(window) >= most || entry->is_last) return window;
     }
@@ -155,21 +156,6 @@ struct Pipeline::State {
   // REQUIRES the lock.
   bool is_ready() const {
     return closing || entries.empty() || entries.front()->stage == Stage::kDone;
-  }
-
-  static void run(Entry& entry) noexcept {
-    const Job job;
-    try {
-      if (entry.stage == Stage::kToSample) {
-        entry.batch = sample_batch(*entry.recipe, entry.request, 1);
-        if (entry.recipe->reads()) pack_batch(entry.batch);
-      } else {
-        gather_batch(*entry.recipe, entry.batch, 1);
-      }
-    } catch (...) {
-      entry.error = std::current_exception();
-      entry.batch = Batch{};
-    }
   }
 
   // REQUIRES the lock.
@@ -213,7 +199,7 @@ struct Pipeline::State {
       const int together = at_once(*window.front());
       lock.unlock();
       const Clock::time_point begin = Clock::now();
-      std::vector<std::exception_ptr> errors = read_for(window, together);
+      std::vector<std::exception_ptr> errors = read_for(window, stop.get_token(), together);
       const Clock::duration took = Clock::now() - begin;
       lock.lock();
       if (closing) return;
@@ -236,9 +222,8 @@ struct Pipeline::State {
         entry.stage = Stage::kToGather;
         entry.is_in_window = true;
         if (errors[k] == nullptr) continue;
-        entry.error = errors[k];
         const ReadStats stats = entry.batch.read;
-        entry.batch = Batch{};
+        entry.fail(errors[k]);
         entry.batch.read = stats;
         finish(entry);
       }
@@ -253,7 +238,8 @@ struct Pipeline::State {
     for (const auto& entry : entries) {
       const bool is_read = entry->stage != Stage::kToSample && entry->stage != Stage::kToRead;
       if (window.empty() && (is_read || !entry->recipe->reads())) continue;
-      if (entry->stage == Stage::kToSample && (entry->running || !is_window(*entry))) return {};
+      const bool samples = entry->stage == Stage::kToSample;
+      if (samples && (entry->running || !entry->is_of_window())) return {};
       if (entry->stage != Stage::kToRead) break;
       if (window.empty() && in_window > 0 && !may_overlap(*entry)) return {};
       if (!window.empty() && window.front()->recipe->plan != entry->recipe->plan) return window;
@@ -290,50 +276,16 @@ struct Pipeline::State {
     to_read.notify_one();
   }
 
-  std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window) noexcept {
-    const Job job;
-    std::vector<BatchToSample> batches;
-    for (Entry* entry : window) {
-      batches.push_back({entry->recipe.get(), &entry->request, &entry->batch});
-    }
-    try {
-      std::vector<std::exception_ptr> errors = sample_together(batches, 1, stop.get_token());
-      for (std::size_t k = 0; k < errors.size(); ++k) {
-        if (!errors[k] && window[k]->recipe->reads()) pack_batch(window[k]->batch);
-      }
-      return errors;
-    } catch (...) {
-      return std::vector<std::exception_ptr>(window.size(), std::current_exception());
-    }
-  }
-
-  std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window,
-                                           int together) noexcept {
-    const Job job;
-    std::vector<Batch*> batches;
-    for (Entry* entry : window) batches.push_back(&entry->batch);
-    try {
-      return read_window(*window.front()->recipe, batches, stop.get_token(), together);
-    } catch (...) {
-      // Nobody can tell which batch is at fault: each is made alone, the first one now.
-      if (batches.size() == 1) return {std::current_exception()};
-    }
-    try {
-      return read_window(*window.front()->recipe, std::span(batches).first(1), stop.get_token(),
-                         together);
-    } catch (...) {
-      return {std::current_exception()};
-    }
-  }
-
   std::mutex mutex;
   std::condition_variable to_do;
   std::condition_variable to_read;
   std::condition_variable done;
   std::deque<std::unique_ptr<Entry>> entries;  // the oldest first
   std::vector<std::thread> threads;
+  const int home = fork_depth();
   const std::int64_t max_bytes;
-  std::int64_t held_bytes = 0;       // of the batches that are done
+  std::int64_t lent_bytes = 0;       // of batches that the consumer has
+  std::int64_t held_bytes = 0;       // of those that are done
   std::int64_t largest = 0;          // of the batches so far
   bool waits_for_room = false;       // some thread found work that would take too much
   std::size_t in_window = 0;         // entries that were read for and are not gathered
@@ -343,7 +295,7 @@ struct Pipeline::State {
   std::int64_t longest_sampled = 1;  // batches that may be sampled together so far
   std::size_t longest_read = 1;      // the same of those that are read for together
   bool awaited = false;              // the consumer waits
-  Clock::time_point returned;        // when the consumer last got a batch
+  Clock::time_point delivered;       // when the consumer last got a batch
   Clock::duration own_time{0};       // that it takes for one, on average of the last ones
   Clock::duration read_time{0};      // of a batch, in the last window
   std::thread reader;                // begun with the first batch that reads
@@ -354,7 +306,7 @@ struct Pipeline::State {
 };
 
 Pipeline::Pipeline(int threads, std::int64_t max_bytes)
-    : state_(std::make_shared<State>(max_bytes)), fork_depth_(fork_depth()) {
+    : state_(std::make_shared<State>(max_bytes)) {
   if (threads < 1) {
     throw std::invalid_argument("pipeline: found " + std::to_string(threads) +
                                 " threads, expected 1 or more");
@@ -396,7 +348,7 @@ void Pipeline::close() noexcept {
   dropped.swap(state->entries);
 }
 
-bool Pipeline::orphaned() const noexcept { return fork_depth_ != fork_depth(); }
+bool Pipeline::orphaned() const noexcept { return state_->orphaned(); }
 
 std::shared_ptr<Pipeline::State> Pipeline::live() const {
   if (orphaned()) throw std::logic_error("the pipeline's threads are in another process");
@@ -456,18 +408,19 @@ void Pipeline::give_up_windows() {
 std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
   const std::shared_ptr<State> state = live();
   std::unique_ptr<Entry> entry;
-  bool makes_room = false;
   {
     std::unique_lock lock(state->mutex);
-    if (state->returned != Clock::time_point{}) {
-      const Clock::duration own = Clock::now() - state->returned;
+    if (state->delivered != Clock::time_point{}) {
+      const Clock::duration own = Clock::now() - state->delivered;
       state->own_time += (own - state->own_time) / kSmooth;
-      state->returned = {};
+      state->delivered = {};
     }
     if (!state->is_ready()) {
       state->awaited = true;
       state->to_read.notify_one();
-      if (std::exchange(state->waits_for_more, false)) state->to_do.notify_one();
+      const bool waits_for_more = std::exchange(state->waits_for_more, false);
+      const bool waits_for_room = std::exchange(state->waits_for_room, false);
+      if (waits_for_more || waits_for_room) state->to_do.notify_one();
     }
     const bool is_ready = state->done.wait_for(lock, patience, [&] { return state->is_ready(); });
     state->awaited = false;
@@ -476,11 +429,12 @@ std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
     if (state->entries.empty()) throw std::logic_error("no batch was asked for");
     entry = std::move(state->entries.front());
     state->entries.pop_front();
-    state->held_bytes -= entry->batch.bytes();
-    makes_room = std::exchange(state->waits_for_room, false);
-    state->returned = Clock::now();
+    const std::int64_t bytes = entry->batch.bytes();
+    state->held_bytes -= bytes;
+    state->lent_bytes += bytes;
+    entry->batch.loan = Loan(state, bytes);
+    state->delivered = Clock::now();
   }
-  if (makes_room) state->to_do.notify_all();
   if (entry->error) std::rethrow_exception(entry->error);
   return std::make_unique<Batch>(std::move(entry->batch));
 }

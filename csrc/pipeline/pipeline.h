@@ -30,8 +30,9 @@ namespace gz {
 // next() raise std::logic_error.
 class Pipeline {
  public:
-  // `max_bytes` bounds what the batches made ahead take together; the one that the consumer waits
-  // for is made whatever it takes. REQUIRES threads >= 1.
+  // `max_bytes` bounds what the batches made ahead take, together with those that the consumer has
+  // and did not free (Batch::loan); the one that it waits for is made whatever that takes.
+  // REQUIRES threads >= 1.
   Pipeline(int threads, std::int64_t max_bytes);
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -75,7 +76,6 @@ class Pipeline {
   std::shared_ptr<State> live() const;
 
   const std::shared_ptr<State> state_;
-  const int fork_depth_;
 };
 
 }  // namespace gz

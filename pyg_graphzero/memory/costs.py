@@ -18,12 +18,11 @@ PACKED = 0.5
 # Batches differ by a few percent.
 SLACK = 1.15
 
-# Training. Batches in the consumer's hands: a loop gets the next one before it lets go of the last.
-CONSUMER_BATCHES = 2
-# Batches that are ready, in the making, or in the consumer's hands.
+# Training. Batches that are ready, in the making, or in the consumer's hands: it has one while the
+# next is made, and a third is begun when it has freed that.
 READY_SHARE = 0.1
-LEAST_READY = 1 + CONSUMER_BATCHES
-MOST_READY = 3 + CONSUMER_BATCHES
+LEAST_READY = 2
+MOST_READY = 4
 # While the batches of one window are gathered, those of the next are sampled.
 WINDOWS_AHEAD = 2
 # Batches are read for at most so many at once. More hardly unites more rows.

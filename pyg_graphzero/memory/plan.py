@@ -139,7 +139,20 @@ def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> 
     """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
     must = sum(file.held_bytes for file in files if file.kind == "indptr")
     least = baseline + must + costs.READER + costs.LEAST_READY * batch.whole
-    return least + (1 + costs.TOGETHER) * batch.sampled
+    return least + (1 + costs.TOGETHER) * batch.sampled + _window_of_one(files, batch)
+
+
+def _window_of_one(files: Sequence[FileSize], batch: BatchSize) -> int:
+    """Bytes of a window of one batch, which is read whatever it takes, and of what waits for it."""
+    of_node = sum(file.row_bytes for file in files if file.kind == "node")
+    has_edges = any(file.kind == "edge" for file in files)
+    rows = batch.whole if has_edges else min(batch.whole, batch.nodes * of_node)
+    return rows + _waiting(batch)
+
+
+def _waiting(batch: BatchSize) -> int:
+    """Bytes that each batch of a window takes beside its rows."""
+    return costs.WINDOWS_AHEAD * batch.sampled + costs.WINDOW_ROW * batch.nodes
 
 
 def is_ample(memory: int, files: Sequence[FileSize], baseline: int) -> bool:
@@ -192,6 +205,7 @@ def divide(
     budget.spend(costs.READER + sum(held.values()))
     ready = budget.take(costs.READY_SHARE, batch.whole, costs.LEAST_READY, costs.MOST_READY)
     budget.spend(batch.sampled)
+    one = budget.spend(min(_window_of_one(files, batch), budget.left))
     paged: list[FileSize] = []
     for file in sorted((f for f in files if f.kind != "indptr"), key=_worth):
         is_small = file.row_bytes <= costs.SMALL_ROW
@@ -210,9 +224,8 @@ def divide(
         hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=file.num_bytes)
     rows = [file for file in paged if file.kind != "indices"]
     # What is read for a window, and the samples that wait for it, the next one's too.
-    ahead = budget.take(1 - split.hot)
-    per_batch = costs.WINDOWS_AHEAD * batch.sampled + costs.WINDOW_ROW * batch.nodes
-    per_batch += int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
+    ahead = one + budget.take(1 - split.hot)
+    per_batch = _waiting(batch) + int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
     window = how_many(ahead, 1.0, per_batch, 1, costs.MAX_WINDOW)
     sampled = min(costs.WINDOWS_AHEAD * window * batch.sampled, ahead)
     plans = min(window * costs.WINDOW_ROW * batch.nodes, ahead - sampled)

@@ -25,7 +25,7 @@ class EpochQuota:
     Attributes:
         threads: Of the engine, at least.
         ready: Batches that may be finished and wait.
-        ready_bytes: What those take together.
+        ready_bytes: What those take, with the one that the consumer has.
         size: Of one of its batches, in batches that the plan is made for; 1 at least.
         pending: The batches that it has asked for and not delivered.
         pipeline: That makes them.
@@ -80,10 +80,9 @@ class EpochQuotas:
     def begin(self, num_workers: int, size: float = 1.0) -> EpochQuota:
         """A quota for an epoch that begins now; ``size`` is that of its batches, as in a quota."""
         plan, others = self._plan, list(self._under_way)
-        share = plan.ready / (len(others) + 1) / size
-        ready = max(1, round(share) - costs.CONSUMER_BATCHES)
-        each = plan.batches // plan.ready
-        quota = EpochQuota(self, max(1, num_workers), ready, int(ready * each * size), size)
+        share = max(1, round(plan.ready / (len(others) + 1) / size))
+        room = int(share * plan.batches // plan.ready * size)
+        quota = EpochQuota(self, max(1, num_workers), max(1, share - 1), room, size)
         self._under_way.add(quota)
         self._divide()
         for other in others:

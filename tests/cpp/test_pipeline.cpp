@@ -50,6 +50,12 @@ std::unique_ptr<Batch> wait(Pipeline& pipeline) {
   return batch;
 }
 
+// Waits until so many batches were begun, or gives up.
+bool comes_to(const std::atomic<int>& count, int expected) {
+  for (int i = 0; i < 2000 && count.load() < expected; ++i) std::this_thread::sleep_for(1ms);
+  return count.load() == expected;
+}
+
 // A recipe that does what `body` says and samples nothing.
 std::shared_ptr<const Recipe> doing(std::function<void(std::uint64_t key)> body,
                                     std::int64_t size = 1) {
@@ -99,12 +105,15 @@ TEST(an_error_comes_in_place_of_its_batch) {
 
 TEST(batches_ahead_are_bounded_by_bytes) {
   std::atomic<int> begun{0};
-  const auto recipe = doing([&](std::uint64_t) { ++begun; }, 1000);  // 8000 bytes each
-  Pipeline pipeline(2, 25000);
+  const auto count = [&](std::uint64_t) {
+    ++begun;
+    std::this_thread::sleep_for(1ms);
+  };
+  const auto recipe = doing(count, 1000);  // 8000 bytes each
+  Pipeline pipeline(8, 25000);
   for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(recipe, batch_request(key));
   std::this_thread::sleep_for(50ms);
-  CHECK(begun.load() >= 1);
-  CHECK(begun.load() <= 4);  // three fit; of the first two nobody knows how large they are
+  CHECK(begun.load() == 3);
   for (int i = 0; i < 20; ++i) wait(pipeline);
   CHECK(begun.load() == 20);
 
@@ -112,6 +121,46 @@ TEST(batches_ahead_are_bounded_by_bytes) {
   for (std::uint64_t key = 0; key < 20; ++key) tight.submit(recipe, batch_request(key));
   for (int i = 0; i < 20; ++i) wait(tight);
   CHECK(begun.load() == 40);
+}
+
+TEST(what_the_consumer_has_leaves_less_room) {
+  std::atomic<int> begun{0};
+  const auto recipe = doing([&](std::uint64_t) { ++begun; }, 1000);  // 8000 bytes each
+  Pipeline pipeline(2, 25000);
+  for (std::uint64_t key = 0; key < 12; ++key) pipeline.submit(recipe, batch_request(key));
+  std::unique_ptr<Batch> first = wait(pipeline), second = wait(pipeline);
+  std::this_thread::sleep_for(20ms);
+  CHECK(begun.load() == 3);
+  first.reset();
+  CHECK(comes_to(begun, 4));
+  Loan part = second->loan.split(5000);
+  second.reset();  // but for that part
+  std::this_thread::sleep_for(20ms);
+  CHECK(begun.load() == 4);
+  part = Loan();
+  CHECK(comes_to(begun, 5));
+  // Who keeps them all gets them all the same.
+  std::vector<std::unique_ptr<Batch>> kept;
+  while (pipeline.num_pending() > 0) kept.push_back(wait(pipeline));
+  CHECK(kept.size() == 10 && begun.load() == 12);
+}
+
+TEST(a_loan_may_outlive_its_pipeline) {
+  std::unique_ptr<Batch> batch;
+  {
+    Pipeline pipeline(1, 1);
+    pipeline.submit(doing([](std::uint64_t) {}), batch_request(0));
+    batch = wait(pipeline);
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    batch.reset();
+    ::_exit(0);
+  }
+  int status = -1;
+  CHECK(::waitpid(child, &status, 0) == child && status == 0);
+  batch.reset();
 }
 
 TEST(patience_ends) {
@@ -256,12 +305,6 @@ struct PagedLoading : Loading {
   std::atomic<int> begun{0};
 };
 
-// Waits until so many batches were begun, or gives up.
-bool comes_to(const std::atomic<int>& count, int expected) {
-  for (int i = 0; i < 2000 && count.load() < expected; ++i) std::this_thread::sleep_for(1ms);
-  return count.load() == expected;
-}
-
 }  // namespace
 
 TEST(batches_sampled_together_are_those_made_in_line) {
@@ -371,6 +414,31 @@ TEST(windows_ahead_are_bounded_by_bytes) {
       same = same && (!gathers || test::same(*batch, loading.inline_batch(key)));
     }
     CHECK(same && loading.begun.load() == 24);
+  }
+}
+
+// Windows are sampled by two threads, and a later one may be sampled first: it is not to take the
+// room of those that are needed before it.
+TEST(the_next_batch_is_made_as_soon_as_there_is_room) {
+  PagedLoading loading(4);
+  std::int64_t most = 0;
+  for (std::uint64_t key = 0; key < 40; ++key) {
+    most = std::max(most, loading.inline_batch(key).bytes());
+  }
+  for (int round = 0; round < 5; ++round) {
+    Pipeline pipeline(2, 2 * most);
+    for (std::uint64_t key = 0; key < 40; ++key)
+      pipeline.submit(loading.windowed, batch_request(key));
+    pipeline.flush();
+    std::unique_ptr<Batch> last;
+    bool ready = true;
+    for (std::uint64_t key = 0; key < 40; ++key) {
+      // Nobody waits for it: there is room beside the last one.
+      for (int i = 0; i < 5000 && !pipeline.is_ready(); ++i) std::this_thread::sleep_for(1ms);
+      ready = ready && pipeline.is_ready();
+      last = wait(pipeline);
+    }
+    CHECK(ready);
   }
 }
 

@@ -98,7 +98,7 @@ def test_the_chosen_windows_use_their_room(case, monkeypatch):
     """How many batches share a window's rows is learned from all columns together."""
     monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
     made, files, _ = case
-    for total in (45 * MB, 46 * MB):
+    for total in (43 * MB, 44 * MB):
         chosen = choose_plan(made, total, files)
         assert not chosen.is_whole
         window = simulate(made, chosen, files).steady[0]

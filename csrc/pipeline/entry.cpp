@@ -1,0 +1,61 @@
+#include "pipeline/entry.h"
+
+#include <span>
+#include <utility>
+
+#include "pipeline/fork_gate.h"
+
+namespace gz {
+
+void run(Entry& entry) noexcept {
+  const Job job;
+  try {
+    if (entry.stage == Stage::kToSample) {
+      entry.batch = sample_batch(*entry.recipe, entry.request, 1);
+      if (entry.recipe->reads()) pack_batch(entry.batch);
+    } else {
+      gather_batch(*entry.recipe, entry.batch, 1);
+    }
+  } catch (...) {
+    entry.fail(std::current_exception());
+  }
+}
+
+std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,
+                                           std::stop_token stop) noexcept {
+  const Job job;
+  std::vector<BatchToSample> batches;
+  for (Entry* entry : window) {
+    batches.push_back({entry->recipe.get(), &entry->request, &entry->batch});
+  }
+  try {
+    std::vector<std::exception_ptr> errors = sample_together(batches, 1, std::move(stop));
+    for (std::size_t k = 0; k < errors.size(); ++k) {
+      if (!errors[k] && window[k]->recipe->reads()) pack_batch(window[k]->batch);
+    }
+    return errors;
+  } catch (...) {
+    return std::vector<std::exception_ptr>(window.size(), std::current_exception());
+  }
+}
+
+std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window, std::stop_token stop,
+                                         int at_once) noexcept {
+  const Job job;
+  std::vector<Batch*> batches;
+  for (Entry* entry : window) batches.push_back(&entry->batch);
+  const Recipe& recipe = *window.front()->recipe;
+  try {
+    return read_window(recipe, batches, stop, at_once);
+  } catch (...) {
+    // Nobody can tell which batch is at fault: each is made alone, the first one now.
+    if (batches.size() == 1) return {std::current_exception()};
+  }
+  try {
+    return read_window(recipe, std::span(batches).first(1), stop, at_once);
+  } catch (...) {
+    return {std::current_exception()};
+  }
+}
+
+}  // namespace gz
