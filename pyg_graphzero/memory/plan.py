@@ -127,12 +127,25 @@ class MemoryPlan:
         return max(1, min(self.window, -(-epoch // 2)))
 
     @property
+    def parts(self) -> dict[str, int]:
+        """What each use has, in bytes; those that have nothing are left out."""
+        parts = {
+            "this process, before": self.baseline,
+            "files in memory whole": sum(self.held.values()),
+            "what stays of the others": sum(self.hot.values()),
+            f"rows read for {self.window} batches at once": self.windows - self.cached,
+            "batches that wait for those": self.sampled,
+            "working out what to read": self.plans,
+            f"neighbours read for {self.topology_window} batches at once": self.topology_windows,
+            "reading": 0 if self.is_whole else costs.READER,
+            f"{self.ready} batches, made or being made": self.batches,
+        }
+        return {name: num_bytes for name, num_bytes in parts.items() if num_bytes > 0}
+
+    @property
     def total(self) -> int:
         """All of it together."""
-        windows = self.windows - self.cached
-        parts = (self.baseline, windows, self.plans, self.sampled, self.batches)
-        reader = 0 if self.is_whole else costs.READER + self.topology_windows
-        return sum(parts) + reader + sum(self.held.values()) + sum(self.hot.values())
+        return sum(self.parts.values())
 
 
 def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> int:
@@ -225,7 +238,9 @@ def divide(
     rows = [file for file in paged if file.kind != "indices"]
     # What is read for a window, and the samples that wait for it, the next one's too.
     ahead = one + budget.take(1 - split.hot)
-    per_batch = _waiting(batch) + int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
+    per_batch = _waiting(batch) + int(
+        split.new * batch.nodes * sum(file.row_bytes for file in rows)
+    )
     window = how_many(ahead, 1.0, per_batch, 1, costs.MAX_WINDOW)
     sampled = min(costs.WINDOWS_AHEAD * window * batch.sampled, ahead)
     plans = min(window * costs.WINDOW_ROW * batch.nodes, ahead - sampled)

@@ -146,18 +146,26 @@ def _store_lines(found: Diagnosis) -> list[str]:
             f"  {file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes, "
             f"{format_bytes(file.num_bytes)}: {place}"
         )
-    lines.append(
-        f"memory: {format_bytes(division.memory)}, of which this process takes "
-        f"{format_bytes(division.baseline)} already"
-    )
+    return [*lines, *_memory_lines(found)]
+
+
+def _memory_lines(found: Diagnosis) -> list[str]:
+    division = found.division
+    uses = {name: format_bytes(num_bytes) for name, num_bytes in division.parts.items()}
+    free = division.memory - division.total
+    if free > 0:
+        uses["free"] = format_bytes(free)
+    width = max(len(name) for name in uses)
+    lines = [f"memory: {format_bytes(division.memory)}"]
     if not division.is_whole:
-        lines.append(
-            f"  stays: {format_bytes(sum(division.held.values()))} whole, "
-            f"{format_bytes(sum(division.hot.values()))} of the rows used most; windows of "
-            f"{division.window} batches: {format_bytes(division.windows)}; batches: "
-            f"{format_bytes(division.batches + division.sampled)}"
+        paged = {file.name for file in found.files if file.kind != "indices"}
+        rows = sum(size for name, size in division.hot.items() if name in paged)
+        rows += division.windows - division.cached
+        lines[0] += (
+            f"; rows that do not all fit have {format_bytes(rows)}, "
+            f"{rows / max(1, division.memory - division.baseline):.0%} of what this process leaves"
         )
-    return lines
+    return [*lines, *(f"  {name:<{width}}  {size:>10}" for name, size in uses.items())]
 
 
 def _epoch_lines(found: Diagnosis) -> list[str]:

@@ -271,7 +271,18 @@ def test_what_the_doctor_says(tmp_path):
     assert seconds == pytest.approx(epoch["elapsed"], rel=0.01)
     assert rate == pytest.approx(epoch["batches_per_second"], rel=0.01)
     assert numbers(r"epoch: ([\d,]+) batches of ([\d,]+) seeds", text) == [30, 100]
-    assert f"memory: {format_bytes(values['division']['memory'])}, of which" in text
+    plan = found.division
+    assert f"memory: {format_bytes(values['division']['memory'])}\n" in text
+    tight = dataclasses.replace(
+        plan, held={}, hot={"node/x.gd": 3 << 20}, windows=2 << 20, cached=1 << 20
+    )
+    tight = dataclasses.replace(tight, memory=plan.baseline + (40 << 20), plans=5 << 20)
+    said = str(dataclasses.replace(found, division=tight))
+    assert "rows that do not all fit have 4.0 MiB, 10% of what this process leaves" in said
+    for division, shown in ((plan, text), (tight, said)):
+        for name, size in division.parts.items():
+            assert re.search(rf"\n  {name} +{format_bytes(size)}\n", shown), name
+    assert sum(tight.parts.values()) == tight.total
     for file in found.files:
         if file.kind != "indptr":
             assert f"{file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes" in text
