@@ -22,14 +22,12 @@ from torch_geometric.data import Data
 
 from harness.record import parser, record, write
 from pyg_graphzero import _core
+from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.memory.ranking import (
     count_accesses,
     number_by_first_touch,
     order_rows,
-    sampled,
-    shuffled,
 )
-from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import inverse_permutation
 
 ROW_BYTES, GAP, MOST = 512, 16 << 10, 512 << 10
@@ -65,11 +63,12 @@ def clustered(
     return Data(edge_index=edge_index, num_nodes=num_nodes, train_mask=mask)
 
 
-def ranks(sampler: NeighborSampler, seeds: Tensor, args: argparse.Namespace) -> dict[str, Tensor]:
+def ranks(loader: NeighborLoader, args: argparse.Namespace) -> dict[str, Tensor]:
     """The row of every node in the orders that are compared."""
-    num_nodes = sampler.graph.node_types[None]
-    counts = count_accesses(sampler, None, seeds, args.batch_size, epochs=args.epochs).counts[None]
-    _, indices = sampler.graph.csc(None)
+    graph = loader.graph_sampler.graph
+    num_nodes = graph.node_types[None]
+    counts = count_accesses(loader, epochs=args.epochs, seed=args.seed).counts[None]
+    _, indices = graph.csc(None)
     degree = torch.bincount(indices.to(torch.int64), minlength=num_nodes)
     found = {
         "as it is": torch.arange(num_nodes),
@@ -79,7 +78,7 @@ def ranks(sampler: NeighborSampler, seeds: Tensor, args: argparse.Namespace) -> 
     for batch in args.touch:
         places = {None: torch.full((num_nodes,), -1, dtype=torch.int32)}
         if batch > 0:
-            number_by_first_touch(sampler, None, seeds.sort().values, batch, places)
+            places = number_by_first_touch(loader, size=batch, seed=args.seed)
         for hot in args.hot:
             order = order_rows(counts, places[None].clone(), hot)
             rest = f"by first touch, {batch} seeds a batch" if batch else "as it was"
@@ -143,15 +142,16 @@ def main(argv: list[str] | None = None) -> None:
     args = made.parse_args(argv)
 
     data = clustered(args.nodes, args.degree, args.community, args.inside, args.local, args.seed)
-    sampler = NeighborSampler(data, args.fanout)
     seeds = data.train_mask.nonzero().view(-1)
-    other = shuffled(seeds, args.batch_size, 1.0, args.seed + 1)
-    epoch = sampled(sampler, None, seeds, islice(other, args.batches), seed=args.seed + (1 << 40))
-    batches = [torch.as_tensor(batch.nodes[0]).clone() for batch in epoch]
+    loader = NeighborLoader(
+        data, args.fanout, input_nodes=seeds, batch_size=args.batch_size, shuffle=True
+    )
+    torch.manual_seed(args.seed + 1)
+    batches = [batch.n_id for batch in islice(loader, args.batches)]
     size = round(sum(b.numel() for b in batches) / len(batches))
     print(f"{seeds.numel():,} seeds, {size:,} nodes a batch")
     found = {}
-    for name, rank in ranks(sampler, seeds, args).items():
+    for name, rank in ranks(loader, args).items():
         found[name] = tried(rank, batches, args.cache, args.window)
         print(json.dumps({name: found[name]}), flush=True)
     write(args.json, record(args, argv, seeds=seeds.numel(), nodes_per_batch=size, orders=found))

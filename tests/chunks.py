@@ -71,8 +71,8 @@ NO_CHUNKS: dict[str, set[str]] = {
     "nn.small": {"_LEAST", "_SEED"},
     "sampling.hops": {"ALL"},
     "sampling.negatives": {"_ROUNDS"},
-    "memory.ranking": {"TOUCH_BATCH", "_AHEAD_BYTES"},
-    "memory.own_order": {"_AHEAD_BYTES", "_LEAST_SLAB", "_MOST_ROWS", "_MOST_SLAB", "_RANK_KEY"},
+    "memory.ranking": {"TOUCH_BATCH", "_AHEAD_BYTES", "_KEYS"},
+    "memory.own_order": {"_LEAST_SLAB", "_MOST_ROWS", "_MOST_SLAB"},
     "memory.hot_rows": {"_GROUP_BYTES"},
     "util.documents": {"_DEEPEST", "_MOST_BYTES"},
 }

@@ -17,23 +17,20 @@ import logging
 import shutil
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-import torch
 import xxhash
 from torch import Tensor
 
-from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan, least_memory
-from pyg_graphzero.memory.planner import seconds_per_batch
-from pyg_graphzero.memory.profile import sampled_batches
-from pyg_graphzero.memory.ranking import HOT, TOUCH_BATCH, count_rows_of, number_rows_of, order_rows
+from pyg_graphzero.memory.planner import first_batches, seconds_per_batch
+from pyg_graphzero.memory.ranking import rank_rows
 from pyg_graphzero.memory.row_copy import (
     DOCUMENT,
     CopyOf,
@@ -50,7 +47,6 @@ from pyg_graphzero.memory.row_copy import (
 )
 from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.sampling.base import Seeds
 from pyg_graphzero.store.contents import StoreContents
 
 log = logging.getLogger("pyg_graphzero")
@@ -61,10 +57,6 @@ LEAST_SECONDS = 10.0
 WORTH = 0.8
 # Ranking may take so much of what the disk takes for an epoch, in seconds at most.
 _RANK_SHARE, _RANK_SECONDS = 0.1, 30.0
-# Batches that are sampled to rank rows are others than those of the profile.
-_RANK_KEY = 1 << 41
-_RANK_EPOCHS = 2
-_AHEAD_BYTES = 64 << 20
 # Memory for each node while its row is ranked: counts, numbers, and what sorts them. Then while
 # rows are copied: which they are, and where they go.
 _RANK_BYTES, _COPY_BYTES = 28, 8
@@ -112,17 +104,18 @@ class OrderKeeper:
         if self.is_made:
             self.thread = self._awaited = None
 
-    def find(
-        self, case: Case, plan: MemoryPlan, files: Sequence[FileSize], loader: BatchSource
-    ) -> OwnOrder | None:
-        """The copy that is there for batches like these; or has it made, and returns None."""
-        mine = candidates(files)
-        is_read = any(file.name in plan.hot for file in mine)
-        if self._contents.order_limit == 0 or not is_read or not case.profile.batches:
+    def find(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> OwnOrder | None:
+        """The copy that is there for batches like these, or None.
+
+        Args:
+            case: The batches.
+            plan: For rows as they lie in the store.
+            files: What loaders read from.
+        """
+        key = self._key_of(case, plan, files)
+        if key is None:
             return None
-        key = _key_of(self._contents, mine, case)
-        folders = copy_folders(self._contents.path)
-        for folder in folders:
+        for folder in copy_folders(self._contents.path):
             if not (folder / key / DOCUMENT).exists():
                 continue
             try:
@@ -131,13 +124,28 @@ class OrderKeeper:
                 log.warning("%s: not used, and made anew: %s", folder / key, error)
                 with suppress(OSError):
                     shutil.rmtree(folder / key)
-        if key not in self._tried and not self.is_making:
-            self._tried.add(key)
-            try:
-                self._make(case, plan, files, loader, folders, key)
-            except OSError as error:  # of a folder that cannot be written to after all
-                log.warning("%s: rows are not put in order: %s", self._contents.path, error)
         return None
+
+    def make(
+        self, case: Case, plan: MemoryPlan, files: Sequence[FileSize], loader: BatchSource
+    ) -> None:
+        """Has a copy made for batches like these, if it is worth it and was not tried before."""
+        key = self._key_of(case, plan, files)
+        if key is None or key in self._tried or self.is_making:
+            return
+        self._tried.add(key)
+        try:
+            self._make(case, plan, files, loader, copy_folders(self._contents.path), key)
+        except OSError as error:  # of a folder that cannot be written to after all
+            log.warning("%s: rows are not put in order: %s", self._contents.path, error)
+
+    def _key_of(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> str | None:
+        """Names the copy of what these batches read; None where there is to be none."""
+        mine = candidates(files)
+        is_read = any(file.name in plan.hot for file in mine)
+        if self._contents.order_limit == 0 or not is_read or not case.profile.batches:
+            return None
+        return _key_of(self._contents, mine, case)
 
     def _make(
         self,
@@ -149,7 +157,7 @@ class OrderKeeper:
         key: str,
     ) -> None:
         path, mine = self._contents.path, candidates(files)
-        few = replace(case, profile=case.profile.first(costs.MAX_WINDOW))
+        few = first_batches(case, plan)
         now = seconds_per_batch(case, simulate(few, plan, files))
         if now * case.profile.epoch < LEAST_SECONDS:
             return
@@ -171,7 +179,8 @@ class OrderKeeper:
             self._awaited = folder / key
             return
         seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
-        orders = rank_rows(loader, seconds, _core.num_threads(0))
+        _, ranked = rank_rows(loader, seconds=seconds)
+        orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
         then = seconds_per_batch(case, _simulate_ordered(few, plan, files, orders))
         if then > WORTH * now:
             log.info("%s: rows are not put in order, %.3g s a batch not %.3g", path, then, now)
@@ -240,57 +249,6 @@ def _simulate_ordered(
     graph = case.graph
     places = {name: places_of(each, graph.node_types[name]) for name, each in orders.items()}
     return simulate(case, plan, ranked, ranks_of(places, graph))
-
-
-def rank_rows(
-    source: BatchSource, seconds: float, num_threads: int = 1
-) -> dict[str | None, Tensor]:
-    """The rows that a loader's batches use, in the order in which they should lie.
-
-    Args:
-        source: The loader. It is sampled from, and no row is read.
-        seconds: When to stop counting; then only as many seeds are looked at.
-        num_threads: Threads that sample.
-
-    Returns:
-        By node type, ``int32`` rows: some or all that are used.
-    """
-    sampler, num_seeds = source.graph_sampler, len(source.dataset)
-    recipe = sampler.recipe()
-    size = min(num_seeds, getattr(source, "batch_size", None) or TOUCH_BATCH)
-
-    def made(positions: Iterator[Tensor], key: int) -> Iterator[_core.Batch]:
-        def requests() -> Iterator[tuple[Seeds, int]]:
-            for number, index in enumerate(positions, key):
-                yield source.trial(index, number).seeds, number
-
-        return sampled_batches(recipe, requests(), num_threads, _AHEAD_BYTES)
-
-    generator = torch.Generator().manual_seed(2)
-    shuffled = (
-        index
-        for _ in range(_RANK_EPOCHS)
-        for index in torch.randperm(num_seeds, generator=generator).split(size)
-    )
-    found = count_rows_of(sampler.graph, made(shuffled, _RANK_KEY), seconds)
-    share = min(1.0, found.num_batches * size / num_seeds)
-    at = source.seed_rows()
-    near = torch.arange(num_seeds) if at is None else at.argsort()
-    pieces = near.split(TOUCH_BATCH)
-    count = max(1, round(share * len(pieces)))
-    some = iter(pieces[number * len(pieces) // count] for number in range(count))
-    places = {
-        name: torch.full((num_nodes,), -1, dtype=torch.int32)
-        for name, num_nodes in sampler.graph.node_types.items()
-    }
-    number_rows_of(made(some, 2 * _RANK_KEY), places)
-    hot = max(1, round(HOT * found.num_batches * size / (_RANK_EPOCHS * num_seeds)))
-    orders = {}
-    for name in list(places):
-        counts, numbers = found.counts.pop(name), places.pop(name)
-        used = int(((counts > 0) | (numbers >= 0)).sum())
-        orders[name] = order_rows(counts, numbers, hot)[:used].clone()
-    return orders
 
 
 def _copy(target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event) -> None:

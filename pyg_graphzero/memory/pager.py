@@ -178,13 +178,16 @@ class Pager:
             batch = larger(least, size)
             prefetch_files(contents, divide(self.memory, files, baseline, batch).held)
             case = Case(contents, loader.graph_sampler.graph, found, batch, baseline, disk)
-            plan = choose_plan(case, self.memory, files)
-            if reading is None and not plan.is_whole:
-                order = self.orders.find(case, plan, files, loader)
-                if order is not None:
-                    files = order.files(files)
-                    plan = choose_plan(case, self.memory, files, order.ranks(case.graph))
-                elif self.orders.is_making:
+            if reading is None:
+                order = self.orders.find(case, case.divide(self.memory, files), files)
+            if order is not None:
+                files = order.files(files)
+                plan = choose_plan(case, self.memory, files, order.ranks(case.graph))
+            else:
+                plan = choose_plan(case, self.memory, files)
+                if reading is None:
+                    self.orders.make(case, plan, files, loader)
+                if self.orders.is_making:
                     case = replace(case, baseline=baseline + self.orders.num_bytes)
                     plan = choose_plan(case, self.memory, files)
             self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()

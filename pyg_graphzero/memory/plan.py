@@ -218,11 +218,12 @@ def divide(
     budget.spend(costs.READER + sum(held.values()))
     ready = budget.take(costs.READY_SHARE, batch.whole, costs.LEAST_READY, costs.MOST_READY)
     budget.spend(batch.sampled)
-    one = budget.spend(min(_window_of_one(files, batch), budget.left))
+    one = min(_window_of_one(files, batch), budget.left)
     paged: list[FileSize] = []
     for file in sorted((f for f in files if f.kind != "indptr"), key=_worth):
         is_small = file.row_bytes <= costs.SMALL_ROW
-        if is_small and file.held_bytes <= costs.HELD_SHARE * budget.left:
+        most = min(costs.HELD_SHARE * budget.left, budget.left - one)
+        if is_small and file.held_bytes <= most:
             held[file.name] = budget.spend(file.held_bytes)
         else:
             paged.append(file)
@@ -234,10 +235,11 @@ def divide(
         topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, costs.MAX_TOGETHER)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     for file in topologies:
-        hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=file.num_bytes)
+        most = max(0, min(file.num_bytes, budget.left - one))
+        hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
     rows = [file for file in paged if file.kind != "indices"]
     # What is read for a window, and the samples that wait for it, the next one's too.
-    ahead = one + budget.take(1 - split.hot)
+    ahead = budget.take(1 - split.hot, least=min(one, budget.left))
     per_batch = _waiting(batch) + int(
         split.new * batch.nodes * sum(file.row_bytes for file in rows)
     )

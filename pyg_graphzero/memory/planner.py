@@ -27,6 +27,8 @@ from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 UP, DOWN = (0.6, 0.75, 0.9), (0.2,)
 #: After so many seconds no further one is tried.
 SECONDS = 1.0
+# Batches that are simulated: so many windows of the default, and no fewer than these.
+_WINDOWS, _LEAST = 4, 8
 # Another share is taken if it needs less than this part of the time: the batches at hand are not
 # those to come, so that a small gain says nothing.
 _WORTH = 0.98
@@ -56,12 +58,12 @@ def choose_plan(
         MemoryBudgetError: The budget is too small for one batch.
     """
     begun = perf_counter()
-    few = replace(case, profile=case.profile.first(costs.MAX_WINDOW))
     split = DEFAULT_SPLIT
     best = case.divide(memory, files, split)
     reads_rows = any(f.kind != "indices" and f.name in best.hot for f in files)
-    if not reads_rows or len(few.profile.batches) < best.window_of(case.profile.epoch):
+    if not reads_rows or len(case.profile.batches) < best.window_of(case.profile.epoch):
         return best
+    few = first_batches(case, best)
 
     def try_out(share: float) -> tuple[float, MemoryPlan]:
         nonlocal split
@@ -90,6 +92,12 @@ def choose_plan(
         if is_better:
             break
     return best
+
+
+def first_batches(case: Case, plan: MemoryPlan) -> Case:
+    """The same with as many batches as it takes to see what a plan reads for one."""
+    count = max(_LEAST, _WINDOWS * plan.window_of(case.profile.epoch))
+    return replace(case, profile=case.profile.first(count))
 
 
 def seconds_per_batch(case: Case, found: Simulation) -> float:

@@ -9,16 +9,16 @@ itself reaches from the seeds at hand is what will be gathered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from time import perf_counter
 
 import torch
 from torch import Tensor
-from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory.profile import AccessCounts, sampled_batches
-from pyg_graphzero.sampling.base import GraphSampler, Seeds
-from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.sampling.base import Seeds
 from pyg_graphzero.store.columns import engine_array, inverse_permutation
 
 #: Rows that more batches of two epochs than this use are ordered by how many these are; the others
@@ -30,61 +30,46 @@ TOUCH_BATCH = 128
 _AHEAD_BYTES = 64 << 20
 # Rows that are looked at by one call where all are.
 _PIECE = 1 << 22
+# Keys of batches are other ones than those of the profile, and than each other's: they begin at
+# multiples of this.
+_KEYS = 1 << 41
 
 
 def count_accesses(
-    sampler: GraphSampler,
-    node_type: str | None,
-    seeds: Tensor,
-    batch_size: int,
+    source: BatchSource,
     *,
-    times: Tensor | None = None,
-    seconds: float | None = None,
     epochs: float = 1.0,
+    seconds: float | None = None,
     num_threads: int = 0,
     seed: int = 0,
     each: Callable[[], object] = lambda: None,
 ) -> AccessCounts:
-    """Samples shuffled batches, gathers nothing, and counts which rows they have.
+    """Samples shuffled batches as a loader would, gathers nothing, and counts which rows they have.
 
     Args:
-        sampler: Samples as training will.
-        node_type: Of the seeds; None in a homogeneous graph.
-        seeds: The nodes that training starts from, ``int64 [num_seeds]``.
-        batch_size: Seeds per batch.
-        times: The seeds' times, where the sampler needs them.
+        source: The loader.
+        epochs: How often to go over its seeds; a part of 1.0 takes that part of them.
         seconds: Stop after that long, however many batches that were (at least one).
-        epochs: How often to go over the seeds; a part of 1.0 takes that part of them.
         num_threads: Threads that sample; 0 uses as many as torch does.
         seed: Of the shuffle and of sampling; torch's generator is left alone.
         each: Called after each batch.
 
     Raises:
-        ValueError: ``batch_size`` or ``epochs`` is not positive.
+        ValueError: ``epochs`` is not positive.
         IndexError: A seed is not a node.
 
     Example:
         >>> import torch, pyg_graphzero as gz
         >>> from pyg_graphzero.memory.ranking import count_accesses
-        >>> sampler = gz.sampler.NeighborSampler(gz.open(example_store).data(), [-1])
-        >>> count_accesses(sampler, None, torch.tensor([1, 2]), 1).counts[None].tolist()
+        >>> data = gz.open(example_store).data()
+        >>> loader = gz.loader.NeighborLoader(data, [-1], torch.tensor([1, 2]), batch_size=1)
+        >>> count_accesses(loader).counts[None].tolist()
         [2, 2, 1, 0]
     """
-    batches = shuffled(seeds, batch_size, epochs, seed)
-    made = sampled(sampler, node_type, seeds, batches, times, num_threads, seed)
-    return count_rows_of(sampler.graph, made, seconds, each)
-
-
-def count_rows_of(
-    graph: SampledGraph,
-    batches: Iterator[_core.Batch],
-    seconds: float | None = None,
-    each: Callable[[], object] = lambda: None,
-) -> AccessCounts:
-    """Counts which rows batches have, whoever samples them; see :func:`count_accesses`."""
     begin = perf_counter()
-    found = AccessCounts.of(graph, torch.int32)
-    for batch in batches:
+    found = AccessCounts.of(source.graph_sampler.graph, torch.int32)
+    positions = _shuffled(len(source.dataset), _batch_size(source), epochs, seed)
+    for batch in _sampled(source, positions, 2 * seed + 1, num_threads):
         found.add(batch)
         each()
         if seconds is not None and perf_counter() - begin >= seconds:
@@ -93,100 +78,139 @@ def count_rows_of(
     return found
 
 
-def shuffled(seeds: Tensor, batch_size: int, epochs: float, seed: int) -> Iterator[Tensor]:
-    """Positions of the seeds of every batch, in a new order each epoch.
-
-    Raises:
-        ValueError: ``batch_size`` or ``epochs`` is not positive.
-    """
-    if batch_size < 1:
-        raise ValueError(f"batch_size: found {batch_size}, expected at least 1")
-    if not epochs > 0:
-        raise ValueError(f"epochs: found {epochs}, expected more than 0")
-    generator = torch.Generator().manual_seed(seed)
-    left = -int(-seeds.numel() * epochs // 1)
-    while left > 0:
-        order = torch.randperm(seeds.numel(), generator=generator)[:left]
-        yield from order.split(batch_size)
-        left -= order.numel()
-
-
-def sampled(
-    sampler: GraphSampler,
-    node_type: str | None,
-    seeds: Tensor,
-    batches: Iterator[Tensor],
-    times: Tensor | None = None,
-    num_threads: int = 0,
-    seed: int = 0,
-) -> Iterator[_core.Batch]:
-    """Samples batches, made ahead by the engine's threads.
-
-    Args:
-        sampler: Samples.
-        node_type: Of the seeds.
-        seeds: ``int64 [num_seeds]``.
-        batches: Positions of the seeds of each batch.
-        times: The seeds' times, where the sampler needs them.
-        num_threads: 0 uses as many as torch does.
-        seed: Of sampling.
-    """
-
-    def requests() -> Iterator[tuple[Seeds, int]]:
-        for number, index in enumerate(batches):
-            of_seeds = None if times is None else times[index]
-            inputs = NodeSamplerInput(index, seeds[index], of_seeds, node_type)
-            yield sampler.prepare_nodes(inputs).seeds, (seed + number) % 2**64
-
-    threads = _core.num_threads(num_threads)
-    return sampled_batches(sampler.recipe(), requests(), threads, _AHEAD_BYTES)
-
-
 def number_by_first_touch(
-    sampler: GraphSampler,
-    node_type: str | None,
-    seeds: Tensor,
-    batch_size: int,
-    places: dict[str | None, Tensor],
+    source: BatchSource,
     *,
-    times: Tensor | None = None,
+    size: int = TOUCH_BATCH,
+    share: float = 1.0,
     num_threads: int = 0,
     seed: int = 0,
     each: Callable[[], object] = lambda: None,
-) -> None:
-    """Samples around the seeds in their order, and numbers rows as they are met.
+) -> dict[str | None, Tensor]:
+    """Samples around a loader's seeds as they lie on disk, and numbers rows as they are met.
 
     What neighbouring seeds reach lies together by these numbers.
 
     Args:
-        sampler: Samples as training will.
-        node_type: Of the seeds.
-        seeds: ``int64 [num_seeds]``.
-        batch_size: Seeds per batch.
-        places: By node type, ``int32`` or ``int64 [num_nodes]`` full of -1, to be filled in.
-        times: The seeds' times, where the sampler needs them.
-        num_threads: 0 uses as many as torch does.
+        source: The loader.
+        size: Seeds per batch.
+        share: Of the seeds, spread over all of them.
+        num_threads: Threads that sample; 0 uses as many as torch does.
         seed: Of sampling.
         each: Called after each batch.
+
+    Returns:
+        By node type, ``int32`` or (of more than 2^31 nodes) ``int64 [num_nodes]``; -1: not met.
     """
-    batches = iter(torch.arange(seeds.numel()).split(batch_size))
-    made = sampled(sampler, node_type, seeds, batches, times, num_threads, seed)
-    number_rows_of(made, places, each)
-
-
-def number_rows_of(
-    batches: Iterator[_core.Batch],
-    places: dict[str | None, Tensor],
-    each: Callable[[], object] = lambda: None,
-) -> None:
-    """Numbers rows as batches have them; see :func:`number_by_first_touch`."""
+    places = {
+        name: torch.full((num_nodes,), -1, dtype=_dtype(num_nodes))
+        for name, num_nodes in source.graph_sampler.graph.node_types.items()
+    }
+    at = source.seed_rows()
+    pieces = (torch.arange(len(source.dataset)) if at is None else at.argsort()).split(size)
+    count = max(1, round(share * len(pieces)))
+    some = (pieces[number * len(pieces) // count] for number in range(count))
     next_number = dict.fromkeys(places, 0)
-    for batch in batches:
+    for batch in _sampled(source, some, 2 * seed + 2, num_threads):
         for name, rows in zip(places, batch.nodes, strict=True):
             next_number[name] = _core.number_rows(
                 engine_array(rows), engine_array(places[name]), next_number[name]
             )
         each()
+    return places
+
+
+@dataclass
+class RankedRows:
+    """The rows of a node type as they should lie.
+
+    Attributes:
+        counts: ``int32 [num_nodes]``, how many batches had each row.
+        order: ``int32`` or ``int64 [num_nodes]``, the old row of every new one.
+        used: So many of its first ones are rows that some batch had.
+    """
+
+    counts: Tensor
+    order: Tensor
+    used: int
+
+
+def rank_rows(
+    source: BatchSource,
+    *,
+    epochs: float = 2.0,
+    seconds: float | None = None,
+    num_threads: int = 0,
+    seed: int = 0,
+    each: Callable[[], object] = lambda: None,
+) -> tuple[AccessCounts, Iterator[tuple[str | None, RankedRows]]]:
+    """The order in which rows should lie for a loader's batches.
+
+    Args:
+        source: The loader. It is sampled from, and no row is read.
+        epochs: How often each seed is sampled from for counting.
+        seconds: When to stop counting; then only as many seeds are looked at.
+        num_threads: Threads that sample; 0 uses as many as torch does.
+        seed: Of the sampling.
+        each: Called after each batch.
+
+    Returns:
+        What was counted, and each node type with its rows: one after the other, because what sorts
+        them takes memory. The counts are gone from the former then.
+
+    Raises:
+        ValueError: ``epochs`` is not positive.
+    """
+    found = count_accesses(
+        source, epochs=epochs, seconds=seconds, num_threads=num_threads, seed=seed, each=each
+    )
+    done = found.num_batches * _batch_size(source) / max(1, len(source.dataset))
+    share = 1.0 if seconds is None else min(1.0, done)
+    places = number_by_first_touch(
+        source, share=share, num_threads=num_threads, seed=seed, each=each
+    )
+    hot = max(1, round(HOT * min(epochs, done) / 2))
+
+    def ranked() -> Iterator[tuple[str | None, RankedRows]]:
+        for name in list(places):
+            counts, numbers = found.counts.pop(name), places.pop(name)
+            used = int(((counts > 0) | (numbers >= 0)).sum())
+            yield name, RankedRows(counts, order_rows(counts, numbers, hot), used)
+
+    return found, ranked()
+
+
+def _batch_size(source: BatchSource) -> int:
+    return min(max(1, len(source.dataset)), getattr(source, "batch_size", None) or TOUCH_BATCH)
+
+
+def _dtype(num_rows: int) -> torch.dtype:
+    return torch.int32 if num_rows <= 1 << 31 else torch.int64
+
+
+def _shuffled(num_seeds: int, size: int, epochs: float, seed: int) -> Iterator[Tensor]:
+    """Positions of the seeds of every batch, in a new order each epoch."""
+    if not epochs > 0:
+        raise ValueError(f"epochs: found {epochs}, expected more than 0")
+    generator = torch.Generator().manual_seed(seed)
+    left = -int(-num_seeds * epochs // 1)
+    while left > 0:
+        order = torch.randperm(num_seeds, generator=generator)[:left]
+        yield from order.split(size)
+        left -= order.numel()
+
+
+def _sampled(
+    source: BatchSource, positions: Iterator[Tensor], keys: int, num_threads: int
+) -> Iterator[_core.Batch]:
+    """Samples batches around the seeds at these positions, ahead, by the engine's threads."""
+
+    def requests() -> Iterator[tuple[Seeds, int]]:
+        for key, index in enumerate(positions, keys * _KEYS):
+            yield source.trial(index, key % 2**64).seeds, key % 2**64
+
+    threads = _core.num_threads(num_threads)
+    return sampled_batches(source.graph_sampler.recipe(), requests(), threads, _AHEAD_BYTES)
 
 
 def order_rows(counts: Tensor, places: Tensor, hot: int) -> Tensor:

@@ -22,9 +22,11 @@ from pyg_graphzero.memory.files import bytes_of_batches, bytes_of_rows, files_of
 from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates
 from pyg_graphzero.memory.plan import FileSize, neighbours_fit
 from pyg_graphzero.memory.planner import choose_plan
-from pyg_graphzero.memory.profile import SECONDS, AccessCounts, profile
+from pyg_graphzero.memory.profile import SECONDS, profile
+from pyg_graphzero.memory.ranking import rank_rows
 from pyg_graphzero.memory.simulate import Case, simulate
 from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.forecast import Forecast, Pace, forecast, gather_seconds
@@ -126,6 +128,7 @@ class _Examination:
         self.contents = contents
         self.loader = loader
         self.num_workers = num_workers
+        self.seconds = seconds
         self.free = free_memory()
         self.files = files_of(loader)
         baseline = private_rss()
@@ -246,7 +249,8 @@ class _Examination:
                 try_out("edge_ids=False in the loader, if e_id is not used", files=without)
             if all(t.order is None for t in self.contents.schema.node_types):
                 ranked = [replace(file, is_ranked=True) for file in self.files]
-                order = _ranks(self.case.profile.accesses)
+                _, found = rank_rows(self.loader, seconds=self.seconds / 4)
+                order = {name: inverse_permutation(rows.order).long() for name, rows in found}
                 try_out("graphzero optimize", files=ranked, order=order)
             for factor in _MORE:
                 try_out(
@@ -278,17 +282,6 @@ def _encoded(contents: StoreContents, file: FileSize, item: int) -> FileSize:
 
 def _is_edge_id(contents: StoreContents, file: FileSize) -> bool:
     return any(file.name == t.edge_id for t in contents.schema.edge_types)
-
-
-def _ranks(accesses: AccessCounts) -> dict[str | None, Tensor]:
-    """Where every node's row would lie if those used most came first."""
-    ranks = {}
-    for name, counts in accesses.counts.items():
-        order = counts.sort(descending=True, stable=True).indices
-        rank = torch.empty(len(counts), dtype=torch.int64)
-        rank[order] = torch.arange(len(counts))
-        ranks[name] = rank
-    return ranks
 
 
 def find_seeds(data: Any, contents: StoreContents, seeds: Any, input_type: str | None) -> Any:

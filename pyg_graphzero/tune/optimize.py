@@ -21,14 +21,9 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes
+from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.ranking import (
-    HOT,
-    TOUCH_BATCH,
-    count_accesses,
-    number_by_first_touch,
-    order_rows,
-)
+from pyg_graphzero.memory.ranking import rank_rows
 from pyg_graphzero.pyg.data import (
     DiskData,
     DiskHeteroData,
@@ -36,7 +31,6 @@ from pyg_graphzero.pyg.data import (
     open_data,
 )
 from pyg_graphzero.pyg.lazy import raw_items
-from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.rewrite import Order, StoreRewriter
@@ -354,7 +348,13 @@ class _Sampling:
     ) -> tuple[OptimizeSummary, dict[str | None, Order]]:
         """What was found, and the order of every node type whose rows should move."""
         seeds = self._seeds
-        sampler = NeighborSampler(open_data(self._old), self._num_neighbors)
+        loader = NeighborLoader(
+            open_data(self._old),
+            self._num_neighbors,
+            seeds.nodes if seeds.node_type is None else (seeds.node_type, seeds.nodes),
+            batch_size=self._batch_size,
+            edge_ids=False,
+        )
         self._warm()
         with self._bars.step("sampling", None, "batches") as bar:
 
@@ -362,30 +362,7 @@ class _Sampling:
                 bar.update()
                 self._forget()
 
-            found = count_accesses(
-                sampler,
-                seeds.node_type,
-                seeds.nodes,
-                self._batch_size,
-                epochs=epochs,
-                seed=seed,
-                each=each,
-            )
-        places = {
-            name: torch.full((count,), -1, dtype=torch.int32 if _width(count) == 4 else torch.int64)
-            for name, count in sampler.graph.node_types.items()
-        }
-        # In the order of the disk: what lay together before stays so as far as it can.
-        at = sampler.graph.rows(seeds.node_type, seeds.nodes).argsort()
-        number_by_first_touch(
-            sampler,
-            seeds.node_type,
-            seeds.nodes[at],
-            TOUCH_BATCH,
-            places,
-            seed=seed,
-            each=self._forget,
-        )
+            found, ranked = rank_rows(loader, epochs=epochs, seed=seed, each=each)
         self._forget(always=True)
         summary = OptimizeSummary(
             target,
@@ -399,15 +376,12 @@ class _Sampling:
             {},
         )
         orders: dict[str | None, Order] = {}
-        for name in list(places):
-            counts = found.counts.pop(name)
-            order = order_rows(counts, places.pop(name), int(HOT * epochs / 2))
-            summary.used[name or ""] = int((counts > 0).sum())
-            summary.hottest[name or ""] = _shares(counts, order)
-            del counts
+        for name, rows in ranked:
+            summary.used[name or ""] = int((rows.counts > 0).sum())
+            summary.hottest[name or ""] = _shares(rows.counts, rows.order)
             # A type that nothing was sampled of stays as it is.
-            if not _is_identity(order):
-                orders[name] = Order.of(order)
+            if not _is_identity(rows.order):
+                orders[name] = Order.of(rows.order)
         return summary, orders
 
     def _warm(self) -> None:

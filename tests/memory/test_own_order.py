@@ -21,8 +21,8 @@ import spawned
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.memory import own_order
-from pyg_graphzero.memory.own_order import rank_rows
 from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.ranking import rank_rows
 from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, Stopped, write_copy
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
@@ -371,7 +371,11 @@ def test_no_memory_to_rank_rows_in(store, monkeypatch):
 
 def test_ranking_that_has_no_time(store):
     loader = training(store, order="off")
-    few, all_of_them = rank_rows(loader, 0.0)[None], rank_rows(loader, 60.0)[None]
+    few, all_of_them = (
+        rows.order[: rows.used]
+        for seconds in (0.0, 60.0)
+        for _, rows in rank_rows(loader, seconds=seconds)[1]
+    )
     assert 0 < len(few) < len(all_of_them)
     for rows in (few, all_of_them):
         assert len(rows.unique()) == len(rows)

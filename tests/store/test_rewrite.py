@@ -351,7 +351,7 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
         ({"seeds": []}, ValueError, "seeds: found none in what was given"),
         ({"seeds": [300]}, IndexError, "found node 300"),
         ({"num_neighbors": [-2]}, ValueError, "found -2"),
-        ({"batch_size": 0}, ValueError, "batch_size: found 0"),
+        ({"batch_size": 0}, ValueError, "positive integer value, but got batch_size=0"),
         ({"epochs": 0.0}, ValueError, "epochs: found 0.0"),
         ({"memory": 1000}, ValueError, "expected .*MB or more"),
     ):

@@ -11,23 +11,25 @@ from hypothesis import strategies as st
 
 from graphs import heterogeneous, homogeneous
 from pyg_graphzero import _core
-from pyg_graphzero.loader import NeighborLoader
+from pyg_graphzero.loader import HGTLoader, NeighborLoader
 from pyg_graphzero.memory.profile import AccessCounts
 from pyg_graphzero.memory.ranking import (
     count_accesses,
     order_rows,
-    shuffled,
+    rank_rows,
 )
-from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.store.columns import inverse_permutation
+
+
+def loader_of(data, num_neighbors, seeds, batch_size, **options):
+    return NeighborLoader(data, num_neighbors, input_nodes=seeds, batch_size=batch_size, **options)
 
 
 def test_all_neighbors_of_one_batch_are_counted_once():
     data = homogeneous()
-    seeds = torch.arange(0, 300, 7)
-    found = count_accesses(NeighborSampler(data, [-1, -1]), None, seeds, 300)
-    batch = next(iter(NeighborLoader(data, [-1, -1], input_nodes=seeds, batch_size=300)))
+    loader = loader_of(data, [-1, -1], torch.arange(0, 300, 7), 300)
+    found = count_accesses(loader)
+    batch = next(iter(loader))
     expected = torch.zeros(300, dtype=torch.int32)
     expected[batch.n_id] = 1
     assert torch.equal(found.counts[None], expected)
@@ -39,10 +41,9 @@ def test_all_neighbors_of_one_batch_are_counted_once():
 
 @pytest.mark.parametrize("num_threads", [1, 3])
 def test_epochs_of_shuffled_seeds(num_threads):
-    data = homogeneous()
     seeds = torch.arange(50, 100)
-    sampler = NeighborSampler(data, [0])
-    found = count_accesses(sampler, None, seeds, 8, epochs=2.5, num_threads=num_threads)
+    loader = loader_of(homogeneous(), [0], seeds, 8)
+    found = count_accesses(loader, epochs=2.5, num_threads=num_threads)
     assert found.num_batches == 7 + 7 + 4
     counts = found.counts[None]
     assert int(counts.sum()) == 125
@@ -51,9 +52,9 @@ def test_epochs_of_shuffled_seeds(num_threads):
 
 
 def test_counts_do_not_depend_on_threads_but_on_the_seed():
-    sampler = NeighborSampler(homogeneous(), [3, 2])
+    loader = loader_of(homogeneous(), [3, 2], torch.arange(100), 16)
     a, b, c = (
-        count_accesses(sampler, None, torch.arange(100), 16, num_threads=n, seed=s).counts[None]
+        count_accesses(loader, num_threads=n, seed=s).counts[None]
         for n, s in ((1, 0), (3, 0), (1, 1))
     )
     assert torch.equal(a, b)
@@ -61,25 +62,27 @@ def test_counts_do_not_depend_on_threads_but_on_the_seed():
 
 
 def test_it_leaves_torchs_generator_alone():
+    loader = loader_of(homogeneous(), [3], torch.arange(30), 8)
     state = torch.random.get_rng_state()
-    count_accesses(NeighborSampler(homogeneous(), [3]), None, torch.arange(30), 8)
+    count_accesses(loader)
+    list(rank_rows(loader)[1])
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_heterogeneous_and_hgt():
     data = heterogeneous()
-    seeds = torch.arange(40)
-    for sampler in (NeighborSampler(data, [2, 2]), HGTSampler(data, [8, 8])):
-        found = count_accesses(sampler, "paper", seeds, 10)
+    seeds = ("paper", torch.arange(40))
+    hgt = HGTLoader(data, [8, 8], input_nodes=seeds, batch_size=10)
+    for loader in (loader_of(data, [2, 2], seeds, 10), hgt):
+        found = count_accesses(loader)
         assert found.counts.keys() == {"paper", "author", "venue"}
-        assert (found.counts["paper"][seeds] >= 1).all()
+        assert (found.counts["paper"][:40] >= 1).all()
         for name, counts in found.counts.items():
             assert int(counts.sum()) == round(found.nodes_per_batch[name] * found.num_batches)
 
 
 def test_a_node_of_several_trees_is_counted_once_a_batch():
-    sampler = NeighborSampler(homogeneous(), [-1], disjoint=True)
-    found = count_accesses(sampler, None, torch.arange(100), 100)
+    found = count_accesses(loader_of(homogeneous(), [-1], torch.arange(100), 100, disjoint=True))
     assert int(found.counts[None].max()) == 1
     assert found.max_nodes[None] > int(found.counts[None].sum())
 
@@ -87,33 +90,44 @@ def test_a_node_of_several_trees_is_counted_once_a_batch():
 def test_times_of_seeds():
     data = homogeneous()
     data.time = torch.arange(data.num_edges)
-    sampler = NeighborSampler(data, [5], time_attr="time")
     seeds, none = torch.arange(20), torch.full((20,), -1)
-    assert int(count_accesses(sampler, None, seeds, 20, times=none).counts[None].sum()) == 20
-    with pytest.raises(ValueError, match="seed times"):
-        count_accesses(sampler, None, seeds, 20)
+    loader = loader_of(data, [5], seeds, 20, time_attr="time", input_time=none)
+    assert int(count_accesses(loader).counts[None].sum()) == 20
 
 
 def test_time_is_up_after_one_batch():
-    sampler = NeighborSampler(homogeneous(), [3])
-    found = count_accesses(sampler, None, torch.arange(300), 1, seconds=0.0)
+    found = count_accesses(loader_of(homogeneous(), [3], torch.arange(300), 1), seconds=0.0)
     assert found.num_batches == 1
 
 
 def test_no_seeds():
-    found = count_accesses(NeighborSampler(homogeneous(), [3]), None, torch.arange(0), 4)
+    loader = loader_of(homogeneous(), [3], torch.arange(0), 4)
+    found = count_accesses(loader)
     assert (found.num_batches, found.nodes_per_batch) == (0, {None: 0.0})
     assert not found.counts[None].any()
 
 
 def test_refusals():
-    sampler = NeighborSampler(homogeneous(), [3])
-    with pytest.raises(ValueError, match="batch_size: found 0"):
-        count_accesses(sampler, None, torch.arange(3), 0)
     with pytest.raises(ValueError, match="epochs: found 0"):
-        count_accesses(sampler, None, torch.arange(3), 1, epochs=0)
-    with pytest.raises(IndexError, match="300"):
-        count_accesses(sampler, None, torch.tensor([300]), 1)
+        count_accesses(loader_of(homogeneous(), [3], torch.arange(3), 1), epochs=0)
+
+
+@pytest.mark.parametrize("seconds", [None, 0.0])
+def test_rows_in_the_order_of_their_use(seconds):
+    data = heterogeneous()
+    loader = loader_of(data, [3, 2], ("paper", torch.arange(40)), 10)
+    found, ranked = rank_rows(loader, seconds=seconds)
+    ranked = dict(ranked)
+    assert found.num_batches == (1 if seconds == 0.0 else 8)
+    assert ranked.keys() == {"paper", "author", "venue"}
+    for name, rows in ranked.items():
+        assert sorted(rows.order.tolist()) == list(range(data[name].num_nodes))
+        first, rest = rows.order[: rows.used].long(), rows.order[rows.used :].long()
+        assert set(rows.counts.nonzero().view(-1).tolist()) <= set(first.tolist())
+        hot = rows.counts[first] > (1 if seconds == 0.0 else 4)
+        assert (hot.int().diff() <= 0).all()
+        assert (rows.counts[first][hot].diff() <= 0).all()
+        assert rest.tolist() == sorted(rest.tolist())
 
 
 @settings(max_examples=50)
@@ -180,4 +194,6 @@ def test_kernels_refuse_rows_that_are_not_there():
 
 
 def test_a_part_of_an_epoch_is_rounded_up():
-    assert [len(part) for part in shuffled(torch.arange(10), 4, 0.55, 0)] == [4, 2]
+    found = count_accesses(loader_of(homogeneous(), [0], torch.arange(10), 4), epochs=0.55)
+    assert found.nodes_per_batch == {None: 3.0}
+    assert found.num_batches == 2
