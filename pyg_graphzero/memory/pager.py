@@ -35,7 +35,7 @@ from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import probe
-from pyg_graphzero.util.system import private_rss
+from pyg_graphzero.util.system import private_rss, return_freed_memory
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -193,6 +193,7 @@ class Pager:
             self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
             self._batch, self._sizes[loader] = batch, size
             del found, case, reading
+            return_freed_memory()
         self.files = PagedFiles(contents, plan, groups_kept(files, plan), merge_gap, order)
         if not plan.is_whole:
             self.files.preload()

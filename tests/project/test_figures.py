@@ -274,9 +274,14 @@ def test_what_the_doctor_says(tmp_path):
     plan = found.division
     assert f"memory: {format_bytes(values['division']['memory'])}\n" in text
     tight = dataclasses.replace(
-        plan, held={}, hot={"node/x.gd": 3 << 20}, windows=2 << 20, cached=1 << 20
+        plan,
+        memory=plan.baseline + (40 << 20),
+        held={name: size for name, size in plan.held.items() if name != "node/x.gd"},
+        hot={"node/x.gd": 3 << 20},
+        windows=2 << 20,
+        cached=1 << 20,
+        plans=5 << 20,
     )
-    tight = dataclasses.replace(tight, memory=plan.baseline + (40 << 20), plans=5 << 20)
     said = str(dataclasses.replace(found, division=tight))
     assert "rows that do not all fit have 4.0 MiB, 10% of what this process leaves" in said
     for division, shown in ((plan, text), (tight, said)):
