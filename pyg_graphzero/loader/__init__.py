@@ -11,16 +11,19 @@ from pyg_graphzero.loader.saint import (
     GraphSAINTNodeSampler,
     GraphSAINTRandomWalkSampler,
 )
+from pyg_graphzero.loader.samplers import DynamicBatchSampler, ImbalancedSampler
 from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 from pyg_graphzero.loader.subgraphs import RandomNodeLoader
 
 __all__ = [
     "ClusterData",
     "ClusterLoader",
+    "DynamicBatchSampler",
     "GraphSAINTEdgeSampler",
     "GraphSAINTNodeSampler",
     "GraphSAINTRandomWalkSampler",
     "HGTLoader",
+    "ImbalancedSampler",
     "LinkNeighborLoader",
     "NeighborLoader",
     "NeighborSampler",

@@ -15,6 +15,7 @@ from torch_geometric.utils import coalesce, remove_self_loops
 from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
 from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.sampling.options import one_of
 
 
 @dataclass
@@ -108,6 +109,7 @@ class ClusterData(torch_geometric.loader.ClusterData):
             path.parent.mkdir(parents=True, exist_ok=True)
             torch.save(self.cluster, path)
         self.partition = Partition.of(self.cluster, num_parts)
+        self._num_edges: Tensor | None = None
 
     def _clusters(self, partition: Any) -> Any:
         graph, num_nodes = self.sampler.graph, self.sampler.graph.node_types[None]
@@ -143,6 +145,36 @@ class ClusterData(torch_geometric.loader.ClusterData):
                 f"0 <= part < {self.num_parts}, which is num_parts"
             )
         return cluster
+
+    def nodes_of(self, parts: Tensor) -> Tensor:
+        """The nodes of some parts, ``int64 [n]``, one part after the other."""
+        ptr = self.partition.partptr
+        bounds = zip(ptr[parts].tolist(), ptr[parts + 1].tolist(), strict=True)
+        return torch.cat([self.partition.node_perm[a:b] for a, b in bounds])
+
+    def part_sizes(self, mode: str = "node") -> Tensor:
+        """How many nodes, or edges among them, each part has.
+
+        Args:
+            mode: ``"node"``, or ``"edge"``: edges are counted once, a part at a time.
+
+        Returns:
+            ``int64 [num_parts]``.
+
+        Raises:
+            ValueError: Another mode.
+        """
+        one_of("mode", mode, ("node", "edge"))
+        if mode == "node":
+            return self.partition.partptr.diff()
+        if self._num_edges is None:
+            counts = []
+            for part in range(len(self)):
+                nodes: dict[str | None, Tensor] = {None: self.nodes_of(torch.tensor([part]))}
+                sample = self.sampler.sample(self.sampler.prepare_induced(nodes), 0)
+                counts.append(sample.row.numel())
+            self._num_edges = torch.tensor(counts)
+        return self._num_edges
 
     def __getitem__(self, idx: int) -> Data:
         if not -len(self) <= idx < len(self):
@@ -180,9 +212,7 @@ class ClusterLoader(SubgraphLoader[Data], torch_geometric.loader.ClusterLoader):
         self._start(cluster_data.data, len(cluster_data), cluster_data.sampler, device, kwargs)
 
     def _nodes(self, index: Tensor, key: int) -> dict[str | None, Tensor]:
-        parts = self.cluster_data.partition
-        bounds = zip(parts.partptr[index].tolist(), parts.partptr[index + 1].tolist(), strict=True)
-        return {None: torch.cat([parts.node_perm[a:b] for a, b in bounds])}
+        return {None: self.cluster_data.nodes_of(index)}
 
 
 def metis(graph: SampledGraph, num_parts: int, recursive: bool = False) -> Tensor:

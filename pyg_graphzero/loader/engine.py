@@ -166,7 +166,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         loader: Any = self  # a DataLoader
         try:
             return len(loader)
-        except TypeError:  # a batch sampler that does not say
+        except (TypeError, ValueError):  # a batch sampler that does not say; ValueError is PyG's
             return 2 * costs.MAX_WINDOW
 
     def _may_ask(self) -> bool:

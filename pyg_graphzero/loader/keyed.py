@@ -298,13 +298,20 @@ def is_settled(base: Any) -> bool:
     """Whether all of an epoch is chosen when its first batch is.
 
     So it does not matter when the others are asked for: torch's own samplers, but for those that
-    draw as they go, or read what is the user's.
+    draw as they go, or read what is the user's; and those whose ``__iter__`` is :func:`settled`.
     """
     if type(base) is not BatchSampler:
         return False
     at_once: Any = (WeightedRandomSampler.__iter__, DistributedSampler.__iter__)
     own: Any = type(base.sampler).__iter__
-    return isinstance(index_batches(base), Slices) or own in at_once
+    says_so = getattr(own, "is_settled", False)
+    return says_so or isinstance(index_batches(base), Slices) or own in at_once
+
+
+def settled(iterate: Callable[[Any], Iterator[int]]) -> Callable[[Any], Iterator[int]]:
+    """Marks the ``__iter__`` of a sampler that chooses all of an epoch when it is first asked."""
+    iterate.is_settled = True  # type: ignore[attr-defined]
+    return iterate
 
 
 class Slices(Iterator[Tensor]):
