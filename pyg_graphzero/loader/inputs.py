@@ -12,6 +12,7 @@ from torch_geometric.sampler.base import SubgraphType
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.ahead import REDUCTIONS
+from pyg_graphzero.sampling.both_ways import BidirectionalNeighborSampler
 from pyg_graphzero.sampling.graph import plain
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import one_of
@@ -53,7 +54,9 @@ def check_ahead(ahead: str | None, loader: Any) -> None:
     sampler, found = loader.graph_sampler, None
     if isinstance(loader.data, tuple):
         found = "feature and graph stores of another package"
-    elif not isinstance(sampler, NeighborSampler):
+    elif not isinstance(sampler, NeighborSampler) or isinstance(
+        sampler, BidirectionalNeighborSampler
+    ):
         found = f"batches of {type(sampler).__name__}"
     elif sampler.subgraph_type != SubgraphType.directional:
         found = f"subgraph_type={sampler.subgraph_type.value!r}"

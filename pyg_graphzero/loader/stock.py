@@ -17,12 +17,14 @@ from typing import Any
 import torch
 import torch_geometric.loader.link_loader
 import torch_geometric.loader.node_loader
+import torch_geometric.sampler as stock_sampler
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 from torch_geometric.sampler import NeighborSampler as StockSampler
 
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.base import GraphSampler
+from pyg_graphzero.sampling.both_ways import BidirectionalNeighborSampler
 from pyg_graphzero.sampling.graph import EdgePermutation
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 
@@ -59,8 +61,11 @@ def _joined(stock: Callable[..., Any]) -> Callable[..., Any]:
 
 @wraps(StockSampler.__init__)  # its signature is asked for
 def _sampler_of(cls: type[StockSampler], data: Any = None, *args: Any, **kwargs: Any) -> Any:
-    if cls is not StockSampler or contents_of(data) is None:
+    is_both_ways = cls is getattr(stock_sampler, "BidirectionalNeighborSampler", None)
+    if (cls is not StockSampler and not is_both_ways) or contents_of(data) is None:
         return object.__new__(cls)
+    if is_both_ways:
+        return BidirectionalNeighborSampler(data, *args, **kwargs)
     kwargs.pop("share_memory", None)  # processes share the files
     if not kwargs.pop("directed", True):
         kwargs["subgraph_type"] = "induced"

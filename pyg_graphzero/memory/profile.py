@@ -85,8 +85,9 @@ class AccessCounts:
                 counts[nodes] = (counts[nodes] + 1).clamp_(max=torch.iinfo(counts.dtype).max - 1)
         for name, hops in zip(self.max_inner, batch.num_sampled_nodes, strict=True):
             self.max_inner[name] = max(self.max_inner[name], sum(hops[:-1]))
-        for (edge_type, total), slots in zip(self.num_edges.items(), batch.slots, strict=True):
-            self.num_edges[edge_type] = total + slots.numel()
+        names = list(self.num_edges)
+        for number, slots in enumerate(batch.slots):  # of a sampler that walks both ways twice each
+            self.num_edges[names[number % len(names)]] += slots.numel()
         self.max_edges = max(self.max_edges, batch.num_edges)
         self.num_batches += 1
 
@@ -232,7 +233,8 @@ def profile(
     begun, held = perf_counter(), 0
     follow = requests(_shuffled(num_seeds, size, keep), _KEPT_KEY)
     for batch in sampled_batches(recipe, follow, num_threads, min(_AHEAD_BYTES, keep_bytes)):
-        found.batches.append([*batch.nodes, *batch.slots] if keeps_edges else batch.nodes)
+        slots = batch.slots[: len(sampler.graph.edge_types)] if keeps_edges else []
+        found.batches.append([*batch.nodes, *slots])
         found.nodes += batch.num_nodes
         found.edges += batch.num_edges
         found.sample += batch.sample_seconds

@@ -25,6 +25,7 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Sampled
 from pyg_graphzero.sampling.graph import (
     PagedNeighbours,
+    SampledGraph,
     graph_of,
     graph_of_stores,
     resolve,
@@ -131,8 +132,7 @@ class NeighborSampler(GraphSampler):
             graph = graph_of_stores(*data)
         else:
             graph = graph_of(data, backward=backward)
-        if options.time_attr is not None or options.weight_attr is not None:
-            add_order(graph, data, options.time_attr, options.weight_attr, options.is_sorted)
+        self._prepare_graph(graph, data, options)
         self.options = options
         super().__init__(graph, None not in graph.node_types, num_threads)
         self.num_neighbors = num_neighbors
@@ -149,6 +149,11 @@ class NeighborSampler(GraphSampler):
         if name not in options:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return options[name]
+    def _prepare_graph(self, graph: SampledGraph, data: Any, options: SamplingOptions) -> None:
+        """Finds what the engine draws by, before it is built."""
+        if options.time_attr is not None or options.weight_attr is not None:
+            add_order(graph, data, options.time_attr, options.weight_attr, options.is_sorted)
+
 
     def __setattr__(self, name: str, value: Any) -> None:
         options = self.__dict__.get("options")
@@ -157,7 +162,15 @@ class NeighborSampler(GraphSampler):
         super().__setattr__(name, value)
 
     def _build(self, paged: PagedNeighbours) -> _core.NeighborSampler:
-        return _core.NeighborSampler(self.graph.builder(paged))
+        return _core.NeighborSampler(self._builder(paged))
+
+    def _builder(self, paged: PagedNeighbours) -> _core.SamplerBuilder:
+        return self.graph.builder(paged)
+
+    @property
+    def _engine_fanouts(self) -> list[list[int]]:
+        """How many neighbours are drawn per hop, by the engine's edge types."""
+        return self._fanouts
 
     @property
     def num_neighbors(self) -> NumNeighbors:
@@ -188,7 +201,7 @@ class NeighborSampler(GraphSampler):
         options, reading = self.options, reading or self._mapped
         return _core.Recipe.neighbors(
             reading.engine,
-            self._fanouts,
+            self._engine_fanouts,
             replace=options.replace,
             disjoint=options.disjoint,
             last=options.temporal_strategy == "last",

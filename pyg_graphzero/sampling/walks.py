@@ -333,13 +333,7 @@ def _mirror_of(contents: StoreContents, name: EdgeType | None, needs_ids: bool) 
 
 
 def _one_way(contents: StoreContents, name: EdgeType | None, what: str) -> UnsupportedError:
-    of = "" if name is None else f" of {name}"
-    call = "" if name is None else repr(name)
-    return UnsupportedError(
-        f"{contents.path}: {what}: found the edges{of} by destination only, expected them by "
-        f"source too: gz.open(path, mode='r+').create_csr({call}) writes them, or "
-        "`graphzero convert --both-directions`; reverse=True walks against edges without"
-    )
+    return contents.without_csr(name, what, "reverse=True walks against edges without")
 
 
 def _replace(

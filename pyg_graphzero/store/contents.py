@@ -21,6 +21,7 @@ from pyg_graphzero.errors import (
     MemoryBudgetError,
     MemoryUseWarning,
     MissingEdgeIdsError,
+    UnsupportedError,
 )
 from pyg_graphzero.store.columns import (
     decoded,
@@ -298,6 +299,22 @@ class StoreContents(OpenedFiles):
             f"{self.path}: {what}: found {owner} without ids, expected the ids that say which edge "
             "of the input is which; the store was converted with edge_ids=False (--no-edge-ids): "
             "convert it without that option"
+        )
+
+    def without_csr(self, name: EdgeType | None, what: str, instead: str = "") -> UnsupportedError:
+        """What to raise where ``what`` needs edges by source and the store does not have them.
+
+        Args:
+            name: The edge type.
+            what: What needs them, as its user calls it.
+            instead: What to do else, half a sentence.
+        """
+        of = "" if name is None else f" of {name}"
+        call = "" if name is None else repr(name)
+        return UnsupportedError(
+            f"{self.path}: {what}: found the edges{of} by destination only, expected them by "
+            f"source too: gz.open(path, mode='r+').create_csr({call}) writes them, or "
+            "`graphzero convert --both-directions`" + (f"; {instead}" if instead else "")
         )
 
     def edge_id(self, name: EdgeType | None) -> Tensor | None:

@@ -1,0 +1,219 @@
+"""Neighbour sampling along edges and against them at once, as a PyG ``BaseSampler``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.sampler.base import SubgraphType
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.sampling.base import Sampled
+from pyg_graphzero.sampling.graph import PagedNeighbours, SampledGraph
+from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.sampling.options import SamplingOptions
+from pyg_graphzero.sampling.order import edge_values
+from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
+from pyg_graphzero.store.edge_order import EdgeOrder, rank_edges
+from pyg_graphzero.store.schema import EdgeType
+
+
+@dataclass
+class _BySource:
+    """The edges of one type by source: out-neighbours, as the graph has in-neighbours.
+
+    Attributes:
+        arrays: ``(indptr, targets)``; None where a store's file has them.
+        slots: ``int64 [num_edges]``, the CSC slot of each, where they are in memory.
+        order: Their weights.
+    """
+
+    arrays: tuple[Tensor, Tensor] | None
+    slots: Tensor | None
+    order: EdgeOrder | None
+
+
+class BidirectionalNeighborSampler(NeighborSampler):
+    """Samples in-neighbours and out-neighbours in each hop; see PyG's class of the same name.
+
+    A hop draws ``num_neighbors`` edges that lead to a node, and as many that lead on from it. An
+    edge that is drawn from both its ends is there once. Give it to a loader as
+    ``neighbor_sampler``. Out-neighbours of a store need its edges by source (``Store.create_csr``),
+    which are read through the mapped file.
+
+    Samples have ``num_sampled_nodes`` per hop, and no ``num_sampled_edges``: an edge of a later hop
+    may lead to a node of an earlier one, so that no layer can do without it.
+
+    Args:
+        data: A ``Store``, its ``.data()``, its two stores, or ``Data``/``HeteroData`` in memory.
+        num_neighbors: Fan-out per hop, for each direction; see ``NeighborSampler``.
+        subgraph_type: As there.
+        replace: Draw with replacement; an edge is in the sample once all the same.
+        disjoint: Every seed grows a tree of its own.
+        temporal_strategy: Taken for PyG's sake.
+        time_attr: Only None, as PyG samples no times both ways.
+        weight_attr: Edge attribute with weights: draws are in proportion to it.
+        is_sorted: Taken for PyG's sake.
+        share_memory: Taken for PyG's sake: processes share the files.
+        directed: Deprecated; False means ``subgraph_type="induced"``.
+        num_threads: Threads inside one batch; 0 uses as many as torch does.
+
+    Raises:
+        UnsupportedError: ``time_attr``; the store has edges by destination only.
+        ValueError: As ``NeighborSampler``.
+
+    Example:
+        >>> import torch, pyg_graphzero as gz
+        >>> from torch_geometric.data import Data
+        >>> from torch_geometric.sampler import NodeSamplerInput
+        >>> line = Data(edge_index=torch.tensor([[0, 1, 2], [1, 2, 3]]), num_nodes=4)
+        >>> sampler = gz.sampler.BidirectionalNeighborSampler(line, [-1])
+        >>> out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1])))
+        >>> out.node.tolist(), out.edge.tolist()
+        ([1, 0, 2], [0, 1])
+    """
+
+    def __init__(
+        self,
+        data: Any,
+        num_neighbors: Any,
+        subgraph_type: SubgraphType | str = "directional",
+        replace: bool = False,
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        is_sorted: bool = False,
+        share_memory: bool = False,
+        directed: bool = True,
+        num_threads: int = 0,
+    ) -> None:
+        if time_attr is not None:
+            raise UnsupportedError(
+                f"time_attr: found {time_attr!r}, expected None: BidirectionalNeighborSampler "
+                "looks at no times, as in PyG; NeighborSampler samples in-neighbours by time"
+            )
+        subgraph_type = subgraph_type if directed else "induced"
+        self._begin(data, num_neighbors, SamplingOptions.of(locals()), num_threads)
+
+    def _prepare_graph(self, graph: SampledGraph, data: Any, options: SamplingOptions) -> None:
+        super()._prepare_graph(graph, data, options)
+        self._by_source = {name: _by_source(graph, name) for name in graph.edge_types}
+        if options.weight_attr is None:
+            return
+        for name, weights in edge_values(graph, data, options.weight_attr).items():
+            own = self._by_source[name]
+            if own.arrays is None:
+                topology = _file_by_source(graph, name)
+                indptr = topology.bounds(0, topology.num_dst)
+            else:
+                indptr = own.arrays[0]
+            slots = _csc_slots(graph, name, own)
+            if slots is not None:
+                weights = gather(weights, in_memory(slots, torch.int64))
+            own.order = rank_edges(indptr, None, weights, f"edge type {name}")
+
+    def _builder(self, paged: PagedNeighbours) -> _core.SamplerBuilder:
+        """Behind the edge types as they are, the same ones with their ends exchanged."""
+        graph, builder = self.graph, super()._builder(paged)
+        position = {name: i for i, name in enumerate(graph.node_types)}
+        for number, (name, own) in enumerate(self._by_source.items(), len(graph.edge_types)):
+            source, target = graph.ends(name)
+            if own.arrays is None:
+                file = _file_by_source(graph, name)
+                builder.add_file(position[target], position[source], file)
+            else:
+                what = f"edge type {name}, by source"
+                size = graph.node_types[target]
+                builder.add_arrays(position[target], position[source], *own.arrays, size, what)
+            if own.order is not None:
+                builder.set_order(number, None, None, own.order.cumulative)
+        return builder
+
+    @property
+    def _engine_fanouts(self) -> list[list[int]]:
+        return [*self._fanouts, *self._fanouts]
+
+    @property
+    def is_final(self) -> bool:
+        """Whether batches are what the engine samples: both directions are still to be joined."""
+        return False
+
+    @property
+    def is_by_hop(self) -> bool:
+        """Whether hops of edges say what a layer needs."""
+        return False
+
+    def sample_of(self, batch: _core.Batch) -> Sampled:
+        """What was sampled, both ways."""
+        found = super().sample_of(batch)
+        edge_index, slots = [], []
+        for i, (name, own) in enumerate(self._by_source.items()):
+            j = i + len(self._by_source)
+            against, along = found.slots[i], found.slots[j]
+            assert against is not None
+            assert along is not None
+            own_slots = _csc_slots(self.graph, name, own)
+            if own_slots is not None:
+                along = look_up(own_slots, along, self.num_threads)
+            edges = torch.cat([found.edge_index[i], found.edge_index[j].flip(0)], dim=1)
+            both = torch.cat([against, along])
+            hops = [batch.num_sampled_edges[i], batch.num_sampled_edges[j]]
+            num_nodes = max((nodes.numel() for nodes in found.nodes), default=0)
+            kept = _once(edges, both, _hops_of(hops, both.numel()), num_nodes)
+            edge_index.append(edges[:, kept])
+            slots.append(both[kept])
+        found.edge_index, found.slots = edge_index, slots
+        return found
+
+
+def _by_source(graph: SampledGraph, name: EdgeType | None) -> _BySource:
+    if graph.on_disk(name):
+        _file_by_source(graph, name)
+        return _BySource(None, None, None)
+    indptr, sources = graph.arrays[name]
+    source_type, target_type = graph.ends(name)
+    num_sources, num_targets = graph.node_types[source_type], graph.node_types[target_type]
+    targets = torch.repeat_interleave(torch.arange(num_targets), indptr.diff())
+    bounds, slots = _core.sort_by_destination(
+        engine_array(targets), engine_array(sources), num_targets, num_sources
+    )
+    return _BySource((bounds, targets[slots]), slots, None)
+
+
+def _file_by_source(graph: SampledGraph, name: EdgeType | None) -> _core.Topology:
+    assert graph.contents is not None
+    topology = graph.contents.csr(name)
+    if topology is None:
+        raise graph.contents.without_csr(name, "out-neighbours")
+    return topology
+
+
+def _csc_slots(graph: SampledGraph, name: EdgeType | None, own: _BySource) -> Tensor | None:
+    """The CSC slot of each edge by source; None where it is its own number."""
+    if own.arrays is not None:
+        return own.slots
+    assert graph.contents is not None
+    return graph.contents.csr_slot(name)
+
+
+def _hops_of(counts: list[list[int]], num_edges: int) -> Tensor:
+    """The hop of each edge, of lists that lie one after the other; 0 where they are of none."""
+    hops = [torch.tensor(each, dtype=torch.int64) for each in counts]
+    found = torch.cat([torch.repeat_interleave(torch.arange(h.numel()), h) for h in hops])
+    return found if found.numel() == num_edges else torch.zeros(num_edges, dtype=torch.int64)
+
+
+def _once(edge_index: Tensor, slots: Tensor, hops: Tensor, num_nodes: int) -> Tensor:
+    """Places of the edges by hop, ``int64``, each edge between the same two places once."""
+    by_hop = hops.argsort(stable=True)
+    ends = (edge_index[0] * num_nodes + edge_index[1])[by_hop].numpy()
+    own = slots[by_hop].numpy()
+    order = np.lexsort((own, ends))  # equal ones stay as they were
+    is_first = np.ones(order.size, dtype=bool)
+    is_first[1:] = (np.diff(ends[order]) != 0) | (np.diff(own[order]) != 0)
+    return by_hop[torch.from_numpy(np.sort(order[is_first]))]

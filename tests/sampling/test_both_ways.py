@@ -1,0 +1,300 @@
+"""In- and out-neighbours at once: against the definition, and against PyG's sampler."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import pytest
+import torch
+from read_neighbours import in_pages
+from scipy import stats
+from torch_geometric.data import Data
+from torch_geometric.sampler import BidirectionalNeighborSampler as Stock
+from torch_geometric.sampler import EdgeSamplerInput, NodeSamplerInput
+
+import graphs
+import pyg_graphzero as gz
+from pyg_graphzero.loader import LinkNeighborLoader, NeighborLoader
+from pyg_graphzero.memory.profile import profile
+from pyg_graphzero.sampler import BidirectionalNeighborSampler, NeighborSampler
+
+
+def weighted():
+    data = graphs.homogeneous(60, 260)
+    data.w = torch.randint(4, (260,), generator=torch.Generator().manual_seed(1)).float()
+    return data
+
+
+@pytest.fixture
+def both(tmp_path):
+    data = weighted()
+    gz.convert(data, tmp_path / "store", progress=False, both_directions=True)
+    return data, gz.open(tmp_path / "store")
+
+
+def reference(edge_index, seeds, hops):
+    """The rings of nodes around seeds, and all edges at those that are not in the last one."""
+    src, dst = edge_index
+    rings, seen, edges = [set(seeds)], set(seeds), set()
+    for _ in range(hops):
+        inner = torch.tensor(sorted(rings[-1]), dtype=torch.int64)
+        taken = (torch.isin(src, inner) | torch.isin(dst, inner)).nonzero().view(-1)
+        edges |= set(taken.tolist())
+        rings.append(set(edge_index[:, taken].flatten().tolist()) - seen)
+        seen |= rings[-1]
+    return rings, sorted(edges)
+
+
+def check(batch, data):
+    """Its edges are edges, each there once, with the attributes of both ends."""
+    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
+    assert torch.equal(batch.x, data.x[batch.n_id])
+    assert torch.equal(batch.edge_attr, data.edge_attr[batch.e_id])
+    pairs = torch.cat([batch.edge_index, batch.e_id[None]])
+    assert pairs.unique(dim=1).size(1) == batch.e_id.numel()
+    assert "num_sampled_edges" not in batch
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2, 3])
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("source", ["memory", "store", "optimized", "read"])
+def test_all_neighbours_both_ways(both, tmp_path, source, workers, hops):
+    data, store = both
+    if source == "optimized":
+        gz.optimize(store.path, tmp_path / "best", seeds="train_mask", num_neighbors=[3, 2])
+        store = gz.open(tmp_path / "best")
+        assert store.contents.order(None) is not None
+    given = data if source == "memory" else store.data()
+    sampler = BidirectionalNeighborSampler(given, [-1] * hops)
+    loader = NeighborLoader(
+        given, [-1] * hops, neighbor_sampler=sampler, input_nodes=data.train_mask, batch_size=3,
+        shuffle=True, num_workers=workers,
+    )  # fmt: skip
+    for batch in in_pages(loader) if source == "read" else loader:
+        check(batch, data)
+        seeds = batch.n_id[: batch.batch_size].tolist()
+        rings, edges = reference(data.edge_index, seeds, hops)
+        assert sorted(batch.e_id.tolist()) == edges
+        assert batch.num_sampled_nodes == [len(ring) for ring in rings]
+        first = 0
+        for ring in rings:
+            assert set(batch.n_id[first : first + len(ring)].tolist()) == ring
+            first += len(ring)
+
+
+class OneWay:
+    """What PyG's sampler asks for each direction, by the engine."""
+
+    is_hetero = disjoint = False
+
+    def __init__(self, data, direction):
+        self.sampler = NeighborSampler(data, [-1], sample_direction=direction)
+        self.num_neighbors = None
+
+    def _sample(self, seed, seed_time=None):
+        self.sampler.num_neighbors = self.num_neighbors
+        out = self.sampler.sample_from_nodes(NodeSamplerInput(None, seed.to(torch.int64)))
+        out.edge = self.sampler.original_edge_ids(None, out.edge)
+        return out
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_samples_are_pygs(both, source, hops):
+    data, store = both
+    theirs = object.__new__(Stock)
+    theirs.forward_sampler = OneWay(data, "forward")
+    theirs.backward_sampler = OneWay(data, "backward")
+    theirs.num_neighbors, theirs.subgraph_type = [-1] * hops, "directional"
+    mine = BidirectionalNeighborSampler(data if source == "memory" else store, [-1] * hops)
+    for seeds in ([3, 9, 0], [59], [20, 7, 31, 8]):
+        inputs = NodeSamplerInput(None, torch.tensor(seeds))
+        a, b = mine.sample_from_nodes(inputs), theirs.sample_from_nodes(inputs)
+        assert sorted(a.node.tolist()) == sorted(b.node.tolist())
+        assert torch.equal(a.node[: len(seeds)], b.node[: len(seeds)])
+        a.edge = mine.original_edge_ids(None, a.edge)
+        edges = [
+            sorted(torch.stack([out.node[out.row], out.node[out.col], out.edge]).t().tolist())
+            for out in (a, b)
+        ]
+        assert edges[0] == edges[1]
+
+
+@pytest.mark.parametrize("weight_attr", [None, "w"])
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_draws_are_alike_or_by_weight(both, source, weight_attr):
+    data, store = both
+    src, dst = data.edge_index
+    loops = set(src[src == dst].tolist())
+    both_ways = dst.bincount(minlength=60) * src.bincount(minlength=60)
+    seed = next(v for v in both_ways.argsort(descending=True).tolist() if v not in loops)
+    sampler = BidirectionalNeighborSampler(
+        data if source == "memory" else store, [1], disjoint=True, weight_attr=weight_attr
+    )
+    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.full((20_000,), seed)))
+    ids = sampler.original_edge_ids(None, out.edge)
+    counts = torch.bincount(ids, minlength=260).double()
+    for ends in (src, dst):
+        there = ends == seed
+        weights = (data.w if weight_attr else torch.ones(260))[there].double()
+        assert there.sum() > 3
+        assert counts[there].sum() == 20_000
+        assert (counts[there][weights == 0] == 0).all()
+        expected = weights[weights > 0] / weights.sum() * 20_000
+        assert stats.chisquare(counts[there][weights > 0], expected).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("disjoint", [False, True])
+def test_as_many_as_asked_for_each_way(both, disjoint, replace):
+    data, store = both
+    sampler = BidirectionalNeighborSampler(store, [3, 2], disjoint=disjoint, replace=replace)
+    loader = NeighborLoader(store, [3, 2], neighbor_sampler=sampler, batch_size=20)
+    degrees = [data.edge_index[end].bincount(minlength=60) for end in (0, 1)]
+    for batch in loader:
+        check(batch, data)
+        if disjoint:
+            assert torch.equal(*batch.batch[batch.edge_index])
+            assert batch.batch[:20].tolist() == list(range(batch.batch_size))
+        first, inner = 0, batch.num_sampled_nodes
+        for count, k in zip(inner[:2], (3, 2), strict=True):
+            places = torch.arange(first, first + count)
+            first += count
+            for end in (0, 1):
+                drawn = batch.edge_index[end].bincount(minlength=batch.num_nodes)[places]
+                least = degrees[end][batch.n_id[places]].clamp(max=1 if replace else k)
+                assert (drawn >= least).all()
+
+
+def test_batches_do_not_depend_on_where_edges_are_or_on_threads(both):
+    data, store = both
+    runs = []
+    for given, threads in ((data, 1), (store.data(), 1), (store.data(), 3), (store.data(), None)):
+        sampler = BidirectionalNeighborSampler(given, [3, 2], num_threads=threads or 1)
+        if threads is None:
+            sampler = pickle.loads(pickle.dumps(sampler))
+        torch.manual_seed(1)
+        loader = NeighborLoader(
+            given, [3, 2], neighbor_sampler=sampler, batch_size=16, shuffle=True,
+            num_workers=0 if threads == 1 else 2,
+        )  # fmt: skip
+        runs.append([(b.n_id, b.edge_index, b.e_id, b.x) for b in loader])
+    for other in runs[1:]:
+        for one, two in zip(runs[0], other, strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["induced", "not directed", "bidirectional"])
+def test_kinds_of_subgraphs(both, kind):
+    data, store = both
+    arguments = {"directed": False} if kind == "not directed" else {"subgraph_type": kind}
+    sampler = BidirectionalNeighborSampler(store, [2], **arguments)
+    loader = NeighborLoader(store, [2], neighbor_sampler=sampler, batch_size=5)
+    for batch in loader:
+        row, col = batch.n_id[batch.edge_index]
+        edges = set(zip(row.tolist(), col.tolist(), strict=True))
+        if kind == "bidirectional":
+            assert edges == {(b, a) for a, b in edges}
+            continue
+        check(batch, data)
+        inside = torch.isin(data.edge_index, batch.n_id).all(0)
+        assert sorted(batch.e_id.tolist()) == inside.nonzero().view(-1).tolist()
+
+
+def test_a_seed_that_occurs_twice_has_edges_twice(both):
+    data, _ = both
+    sampler = BidirectionalNeighborSampler(data, [-1])
+    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([3, 3])))
+    _, edges = reference(data.edge_index, [3], 1)
+    ids = sampler.original_edge_ids(None, out.edge).tolist()
+    assert sorted(set(ids)) == edges
+    loops = int((data.edge_index[:, edges] == 3).all(0).sum())
+    assert len(ids) == 2 * len(edges) + loops
+    assert out.node[:2].tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_types(tmp_path, source):
+    """Which PyG does not sample both ways."""
+    data = graphs.heterogeneous()
+    given = data
+    if source == "store":
+        gz.convert(data, tmp_path / "store", progress=False, both_directions=True)
+        given = gz.open(tmp_path / "store").data()
+    sampler = BidirectionalNeighborSampler(given, [-1])
+    loader = NeighborLoader(
+        given, [-1], input_nodes=("author", torch.arange(0, 90, 9)), batch_size=10,
+        neighbor_sampler=sampler,
+    )  # fmt: skip
+    (batch,) = loader
+    seeds = torch.arange(0, 90, 9)
+    for name in data.edge_types:
+        src, dst = data[name].edge_index
+        taken = torch.zeros(src.numel(), dtype=torch.bool)
+        if name[0] == "author":
+            taken |= torch.isin(src, seeds)
+        if name[2] == "author":
+            taken |= torch.isin(dst, seeds)
+        assert sorted(batch[name].e_id.tolist()) == taken.nonzero().view(-1).tolist()
+        row, col = batch[name].edge_index
+        found = torch.stack([batch[name[0]].n_id[row], batch[name[2]].n_id[col]])
+        assert torch.equal(found, data[name].edge_index[:, batch[name].e_id])
+
+
+def test_links(both):
+    """With negatives, too, which PyG's does not take."""
+    data, store = both
+    sampler = BidirectionalNeighborSampler(store, [-1])
+    loader = LinkNeighborLoader(
+        store, [-1], neighbor_sampler=sampler, neg_sampling="binary", batch_size=4
+    )
+    batch = next(iter(loader))
+    check(batch, data)
+    assert torch.equal(
+        batch.n_id[batch.edge_label_index[:, :4]], data.edge_index[:, batch.input_id]
+    )
+    seeds = batch.n_id[batch.edge_label_index.unique()].tolist()
+    assert sorted(batch.e_id.tolist()) == reference(data.edge_index, seeds, 1)[1]
+    edges = EdgeSamplerInput(None, *data.edge_index[:, :2])
+    assert sampler.sample_from_edges(edges).num_sampled_edges is None
+
+
+def test_pygs_class_over_a_store_is_this_one(both):
+    _, store = both
+    sampler = Stock(store.data(), [2], "directional", False, True)
+    assert type(sampler) is BidirectionalNeighborSampler
+    assert sampler.disjoint
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without pyg-lib
+        assert type(Stock(weighted(), [2])) is Stock
+
+
+def test_how_large_batches_are_is_found_out(both):
+    """As a budget of memory asks."""
+    data, store = both
+    sampler = BidirectionalNeighborSampler(store, [-1])
+    seeds = torch.full((60,), 3)
+    loader = NeighborLoader(store, [-1], neighbor_sampler=sampler, input_nodes=seeds, batch_size=60)
+    found = profile(loader, None, seconds=60.0, most=2, keep=1, keeps_edges=True)
+    assert found.accesses.edges_per_batch == {None: 60.0 * int((data.edge_index == 3).sum())}
+    assert len(found.batches[0]) == 2
+
+
+def test_bad_input(both, homo):
+    data, _ = both
+    with pytest.raises(gz.UnsupportedError, match=r"out-neighbours: found the edges by desti.*csr"):
+        BidirectionalNeighborSampler(homo[1], [2])
+    with pytest.raises(gz.UnsupportedError, match=r"time_attr: found 'time', expected None"):
+        BidirectionalNeighborSampler(data, [2], time_attr="time")
+    with pytest.raises(ValueError, match="weight_attr='v': found in no edge type"):
+        BidirectionalNeighborSampler(data, [2], weight_attr="v")
+    sampler = BidirectionalNeighborSampler(data, [2])
+    with pytest.raises(gz.UnsupportedError, match="found batches of BidirectionalNeighborSampler"):
+        NeighborLoader(data, [2], neighbor_sampler=sampler, ahead="mean")
+    with pytest.raises(IndexError, match="found node 60"):
+        sampler.sample_from_nodes(NodeSamplerInput(None, torch.tensor([60])))
+    nothing = BidirectionalNeighborSampler(Data(num_nodes=3), [2])
+    out = nothing.sample_from_nodes(NodeSamplerInput(None, torch.tensor([1])))
+    assert out.node.tolist() == [1]
+    assert out.row.numel() == 0
