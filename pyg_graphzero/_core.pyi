@@ -396,9 +396,9 @@ class Walker:
     def __init__(self, builder: SamplerBuilder, is_sorted: Sequence[bool]) -> None:
         """`is_sorted`: of which edge types the neighbours of every node ascend."""
 
-    def walk(self, start: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], steps: Sequence[int], p: float = 1.0, q: float = 1.0, restart: float = 0.0, stay: bool = False, return_slots: bool = False, key: int = 0, max_bytes: int = 0, num_threads: int = 0) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))] | None]:
+    def walk(self, start: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], steps: Sequence[int], p: float = 1.0, q: float = 1.0, restart: float = 0.0, stay: bool = False, return_slots: bool = False, key: int = 0, max_bytes: int = 0, num_threads: int = 0, latest: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, earliest: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None, None))] | None]:
         """
-        Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge type of each; `max_bytes`: of neighbours that are read at once.
+        Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge type of each; `max_bytes`: of neighbours that are read at once; `latest`, `earliest`: int64 [walk], of the edges that each may take where they have times.
         """
 
 def edge_prints(builder: SamplerBuilder, edge_type: int, values: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)] | None = None, num_threads: int = 0) -> tuple[int, int]:

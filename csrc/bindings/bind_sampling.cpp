@@ -199,11 +199,22 @@ void init_sampling(nb::module_& m) {
           "walk",
           [](const Walker& self, const Int64Array& start, std::vector<std::size_t> steps, double p,
              double q, double restart, bool stay, bool return_slots, std::uint64_t key,
-             std::int64_t max_bytes, int num_threads) {
+             std::int64_t max_bytes, int num_threads, const Int64s& latest,
+             const Int64s& earliest) {
             const std::size_t length = steps.size();
-            const WalkRequest request{
-                as_span(start), std::move(steps), p,   q,           restart,
-                stay,           return_slots,     key, num_threads, max_bytes};
+            WalkRequest request;
+            request.start = as_span(start);
+            request.steps = std::move(steps);
+            request.p = p;
+            request.q = q;
+            if (latest) request.latest = as_span(*latest);
+            if (earliest) request.earliest = as_span(*earliest);
+            request.restart = restart;
+            request.stay = stay;
+            request.wants_slots = return_slots;
+            request.key = key;
+            request.threads = num_threads;
+            request.max_bytes = max_bytes;
             Walks found;
             {
               const nb::gil_scoped_release released;
@@ -219,9 +230,11 @@ void init_sampling(nb::module_& m) {
           },
           nb::arg("start").noconvert(), "steps"_a, "p"_a = 1.0, "q"_a = 1.0, "restart"_a = 0.0,
           "stay"_a = false, "return_slots"_a = false, "key"_a = 0, "max_bytes"_a = 0,
-          "num_threads"_a = 0,
+          "num_threads"_a = 0, nb::arg("latest").noconvert().none() = nb::none(),
+          nb::arg("earliest").noconvert().none() = nb::none(),
           "Rows, int64 [walk, step + 1], and slots, int64 [walk, step], or None. `steps`: the edge "
-          "type of each; `max_bytes`: of neighbours that are read at once.");
+          "type of each; `max_bytes`: of neighbours that are read at once; `latest`, `earliest`: "
+          "int64 [walk], of the edges that each may take where they have times.");
   m.def(
       "edge_prints",
       [](const SamplerBuilder& builder, std::size_t edge_type, const Int64s& values,

@@ -21,6 +21,9 @@ struct WalkRequest {
   // than 1 REQUIRE that all steps are of one edge type.
   double p = 1;
   double q = 1;
+  // Where an edge type has times: of each walk, which ones an edge may have that it takes. Empty
+  // `earliest`: whatever is not later. Node2vec's neighbours are those by such edges.
+  std::span<const std::int64_t> latest, earliest;
   double restart = 0;  // the probability of a step that goes to the walk's start
   bool stay = false;   // a walk that ended repeats its last node
   bool wants_slots = false;
@@ -45,7 +48,8 @@ class Walker {
   // Walk i is a function of (key, i) and the graph. `checkpoint` is called on this thread every
   // tenth of a second or so and may raise to cancel. Raises std::out_of_range where a start is no
   // node, FormatError where a file is damaged, OsError where one cannot be read,
-  // std::invalid_argument for steps that do not follow on each other.
+  // std::invalid_argument for steps that do not follow on each other, for edges with times and
+  // walks without, and for p and q where edges have times and are paged.
   Walks walk(const WalkRequest& request, const std::function<void()>& checkpoint) const;
 
  private:

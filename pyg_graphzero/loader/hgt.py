@@ -15,6 +15,9 @@ from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.hgt import HGTSampler
 
+# Arguments of NeighborLoader that have no meaning here.
+_TIMES = ("time_attr", "time_window", "temporal_strategy", "strict")
+
 
 class HGTLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
     """A mini-batch loader for heterogeneous graphs; see PyG's class of the same name.
@@ -43,7 +46,7 @@ class HGTLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
             arguments of ``torch.utils.data.DataLoader``.
 
     Raises:
-        TypeError: The graph is homogeneous.
+        TypeError: The graph is homogeneous, or times are asked for, which it does not look at.
         ValueError: An argument that does not fit the graph.
         IndexError: A seed that is not a node.
 
@@ -73,6 +76,13 @@ class HGTLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
         locality: int | None = None,
         **kwargs: Any,
     ) -> None:
+        for name in _TIMES:
+            if name in kwargs:
+                raise TypeError(
+                    f"HGTLoader: found {name}, expected no times: it chooses nodes without a look "
+                    "at them, as PyG's does; use gz.loader.NeighborLoader, which takes "
+                    f"{', '.join(_TIMES)}"
+                )
         self.edge_ids = edge_ids
         self._keep(device, locality, kwargs)
         data = resolve(data)

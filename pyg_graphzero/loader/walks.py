@@ -25,6 +25,8 @@ class RandomWalker(Walker):
         metapath: The edge types of the steps.
         reverse: Walk from destination to source.
         return_edge_ids: Whether :meth:`walk` will be asked for edge ids.
+        time_attr: An edge attribute with times: :meth:`walk` then takes ``input_time``,
+            ``time_window`` and ``strict``.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -55,6 +57,10 @@ def random_walk(
     on_end: str | int = -1,
     return_edge_ids: bool = False,
     num_threads: int = 0,
+    time_attr: str | None = None,
+    input_time: Any = None,
+    time_window: Any = None,
+    strict: bool = False,
 ) -> Any:
     """Random walks from each of some nodes, in the engine.
 
@@ -81,16 +87,25 @@ def random_walk(
             ``"stay"``: its last node, as in PyG.
         return_edge_ids: The edges, too.
         num_threads: 0 uses as many as torch does.
+        time_attr: An edge attribute with times, integers or floats, one each: a walk takes no edge
+            later than its own time. Edge types without it are not restricted, where others have it.
+        input_time: The time of each walk, ``[n]``; it stays the same on the way.
+        time_window: Nor does it take an edge that is more than this earlier. A number in the units
+            of the times, or a tensor ``[n]``; None is no limit. Both ends count. Steps are drawn
+            from the edges that are left, found by two binary searches. With ``p`` and ``q``,
+            neighbours of the node before are looked for among these one by one.
+        strict: Nor an edge of the walk's very time.
 
     Returns:
         ``int64 [n, walk_length + 1]``, the start first; with ``return_edge_ids`` also the ids of
         the edges, ``int64 [n, walk_length]``, -1 where a step took none.
 
     Raises:
-        UnsupportedError: The store has directed edges by destination only.
+        UnsupportedError: The store has directed edges by destination only, or ``p`` and ``q`` are
+            to look at times of neighbours that do not fit in memory.
         IndexError: A start is no node.
-        ValueError: An argument is out of its range, the metapath does not fit, or no edge has the
-            weight attribute.
+        ValueError: An argument is out of its range, the metapath does not fit, no edge has the
+            weights or times, or there is not a time for each start.
         FormatError: The store is damaged.
 
     Example:
@@ -101,5 +116,8 @@ def random_walk(
         tensor([[0, 1, 2, 0, 1],
                 [1, 2, 0, 1, 2]])
     """
-    walker = RandomWalker(source, p, q, weight_attr, metapath, reverse, return_edge_ids)
-    return walker.walk(start, walk_length, restart, on_end, return_edge_ids, generator, num_threads)
+    walker = RandomWalker(source, p, q, weight_attr, metapath, reverse, return_edge_ids, time_attr)
+    return walker.walk(
+        start, walk_length, restart, on_end, return_edge_ids, generator, num_threads,
+        input_time, time_window, strict,
+    )  # fmt: skip

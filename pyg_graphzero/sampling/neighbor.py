@@ -34,9 +34,15 @@ from pyg_graphzero.sampling.link_seeds import link_seeds
 from pyg_graphzero.sampling.negatives import NonEdgeSampling
 from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
 from pyg_graphzero.sampling.order import add_order
-from pyg_graphzero.sampling.windows import PER_SEED, Windows, windows_of
+from pyg_graphzero.sampling.windows import (
+    PER_SEED,
+    Windows,
+    latest_seen,
+    seed_times,
+    windows_of,
+)
 from pyg_graphzero.store.columns import engine_array, gather
-from pyg_graphzero.store.edge_order import comparable_times, earlier
+from pyg_graphzero.store.edge_order import earlier
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 
@@ -143,17 +149,17 @@ class NeighborSampler(GraphSampler):
                 "subgraph_type='induced', whose edges are of no hop"
             )
 
+    def _prepare_graph(self, graph: SampledGraph, data: Any, options: SamplingOptions) -> None:
+        """Finds what the engine draws by, before it is built."""
+        if options.time_attr is not None or options.weight_attr is not None:
+            add_order(graph, data, options.time_attr, options.weight_attr, options.is_sorted)
+
     def __getattr__(self, name: str) -> Any:
         """The options, as attributes that PyG's sampler has."""
         options = vars(self.__dict__["options"]) if "options" in self.__dict__ else {}
         if name not in options:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return options[name]
-    def _prepare_graph(self, graph: SampledGraph, data: Any, options: SamplingOptions) -> None:
-        """Finds what the engine draws by, before it is built."""
-        if options.time_attr is not None or options.weight_attr is not None:
-            add_order(graph, data, options.time_attr, options.weight_attr, options.is_sorted)
-
 
     def __setattr__(self, name: str, value: Any) -> None:
         options = self.__dict__.get("options")
@@ -345,19 +351,11 @@ class NeighborSampler(GraphSampler):
         return Prepared(seeds, finish)
 
     def _seed_times(self, times: Tensor, count: int) -> Tensor:
-        if self.graph.float_times is None:
+        as_float = self.graph.float_times
+        if as_float is None:
             raise ValueError("seed times: found some, expected none without a time_attr")
-        if times.numel() != count:
-            raise ValueError(f"seed times: found {times.numel()}, expected {count}")
-        if times.dtype.is_floating_point and not self.graph.float_times:
-            raise ValueError(
-                f"seed times: found {times.dtype}, expected integers as {self.time_attr!r} has them"
-            )
-        return self._latest(comparable_times(times, "seed times", self.graph.float_times))
-
-    def _latest(self, times: Tensor) -> Tensor:
-        """The latest time that seeds of some times may see."""
-        return times.clamp(min=torch.iinfo(torch.int64).min + 1) - 1 if self.strict else times
+        own = seed_times(times, count, "seed times", as_float, self.time_attr)
+        return latest_seen(own, self.strict)
 
     def _typed_seeds(
         self, node_type: str | None, nodes: Tensor, times: Tensor | None, windows: Tensor | None
@@ -367,7 +365,7 @@ class NeighborSampler(GraphSampler):
         if as_float is None:
             return number, engine_array(rows), None
         if times is None:
-            times = self._latest(self._times_of(node_type, nodes))
+            times = latest_seen(self._times_of(node_type, nodes), self.strict)
         lengths = self._windows.lengths
         if PER_SEED in lengths and windows is None:
             raise ValueError("time_window: found none, expected one for each seed, as a loader has")

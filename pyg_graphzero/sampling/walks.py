@@ -16,9 +16,16 @@ from pyg_graphzero.pyg.data import edge_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import SampledGraph, graph_of, resolve
 from pyg_graphzero.sampling.order import attributes_of, edge_values
+from pyg_graphzero.sampling.windows import (
+    check_seed_windows,
+    check_window,
+    latest_seen,
+    seed_times,
+    split_window,
+)
 from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.edge_order import rank_edges
+from pyg_graphzero.store.edge_order import EdgeOrder, comparable_times, earlier, rank_edges
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.arguments import as_row_index
 from pyg_graphzero.util.keys import random_key
@@ -38,6 +45,7 @@ class Walker:
         metapath: Sequence[EdgeType] | None = None,
         reverse: bool = False,
         return_edge_ids: bool = False,
+        time_attr: str | None = None,
     ) -> None:
         for what, value in (("p", p), ("q", q)):
             if not (isfinite(value) and value > 0):
@@ -77,9 +85,10 @@ class Walker:
         if p != 1 or q != 1:
             for name in others:
                 self._sort(name)
-        self._cumulative: dict[EdgeType | None, Tensor] = {}
-        if weight_attr is not None:
-            self._weigh(data, weight_attr)
+        self.time_attr = time_attr
+        self._orders: dict[EdgeType | None, EdgeOrder] = {}
+        self._float_times: bool | None = None  # None: edges have no times
+        self._rank(data, time_attr, weight_attr)
         self._max_bytes, self._engine_of = 0, -1
         self._engine = self._build()
 
@@ -109,6 +118,9 @@ class Walker:
         return_edge_ids: bool = False,
         generator: torch.Generator | None = None,
         num_threads: int = 0,
+        input_time: Any = None,
+        time_window: Any = None,
+        strict: bool = False,
     ) -> Any:
         """See :func:`~pyg_graphzero.loader.walks.random_walk`."""
         if isinstance(walk_length, bool) or not isinstance(walk_length, int) or walk_length < 1:
@@ -142,6 +154,7 @@ class Walker:
         nodes = as_row_index(start, self.num_nodes(first))
         nodes = self.graph.rows(first, nodes, "start", num_threads).contiguous()
         numbers = [self.graph.edge_types.index(name) for name in names]
+        latest, earliest = self._limits(nodes.numel(), input_time, time_window, strict)
         rows, slots = self._opened().walk(
             engine_array(nodes),
             numbers,
@@ -153,6 +166,8 @@ class Walker:
             key=random_key(generator) % 2**64,
             max_bytes=self._max_bytes,
             num_threads=num_threads,
+            latest=latest,
+            earliest=earliest,
         )
         types = [first, *(self.graph.ends(name)[0] for name in names)]
         _replace(rows, types, lambda name, part: self.graph.nodes(name, part, num_threads),
@@ -181,42 +196,116 @@ class Walker:
             return contents.topology(name)
         return contents.csr(name) or contents.topology(self._mirrors[name])
 
-    def _weigh(self, data: Any, attr: str) -> None:
+    def _limits(
+        self, count: int, input_time: Any, time_window: Any, strict: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The latest and the earliest times of the edges that each walk may take."""
+        if self._float_times is None:
+            given = {"input_time": input_time, "time_window": time_window, "strict": strict}
+            for what, value in given.items():
+                if value is not None and value is not False:
+                    raise ValueError(f"{what}: found one without a time_attr, expected both")
+            return None, None
+        if input_time is None:
+            raise ValueError(
+                f"input_time: found none, expected a time for each start: edges have their own, "
+                f"{self.time_attr!r}"
+            )
+        times = seed_times(input_time, count, "input_time", self._float_times, self.time_attr)
+        length, own = split_window(time_window)
+        check_seed_windows(own, count)
+        if own is None:
+            length = check_window(length)
+            if isinstance(length, (tuple, dict)):
+                raise ValueError(
+                    f"time_window: found a {type(time_window).__name__}, expected a number, or a "
+                    "tensor with one for each start"
+                )
+        latest = engine_array(latest_seen(times, strict))
+        if own is None and length is None:
+            return latest, None
+        by = length if own is None else own
+        return latest, engine_array(earlier(times, by, self._float_times).contiguous())
+
+    def _rank(self, data: Any, time_attr: str | None, weight_attr: str | None) -> None:
+        """Has steps look at times and weights."""
+        times, weights = dict[Any, Tensor](), dict[Any, Tensor]()
+        if time_attr is not None:
+            there = [dict(raw_items(of)).get(time_attr) for of in edge_storages(data).values()]
+            is_float = any(
+                (v.dtype if isinstance(v, OnDemand) else torch.as_tensor(v).dtype).is_floating_point
+                for v in there
+                if v is not None
+            )
+            self._float_times = is_float
+            times = self._by_slot(
+                data, "time_attr", time_attr,
+                lambda values: comparable_times(values, f"{time_attr!r}", is_float),
+            )  # fmt: skip
+        if weight_attr is not None:
+            weights = self._by_slot(data, "weight_attr", weight_attr)
+        for name in self.graph.edge_types:
+            if name not in times and name not in weights:
+                continue
+            if self.graph.on_disk(name):
+                topology = self._topology(name)
+                indptr = topology.bounds(0, topology.num_dst)
+            else:
+                indptr = self.graph.arrays[name][0]
+            self._orders[name] = rank_edges(
+                indptr, times.get(name), weights.get(name), f"edge type {name}"
+            )
+
+    def _by_slot(
+        self,
+        data: Any,
+        what: str,
+        attr: str,
+        comparable: Callable[[Tensor], Tensor] | None = None,
+    ) -> dict[EdgeType | None, Tensor]:
+        """An edge attribute in the order of the edges that are walked along."""
         values = edge_values(self.graph, data, attr)
         if not values:
             expected = attributes_of(data, of_nodes=False)
-            raise ValueError(f"weight_attr={attr!r}: found in no edge type, expected {expected}")
+            raise ValueError(f"{what}={attr!r}: found in no edge type, expected {expected}")
+        found = {}
         for name, own in values.items():
-            if not self.graph.on_disk(name):
-                indptr = self.graph.arrays[name][0]
-            else:
-                contents, topology = self.graph.contents, self._topology(name)
+            own = own if comparable is None else comparable(own)
+            if self.graph.on_disk(name):
+                contents = self.graph.contents
                 assert contents is not None
-                indptr = topology.bounds(0, topology.num_dst)
                 slots = None if self.reverse else contents.csr_slot(name)
                 if slots is not None:
                     own = gather(own, in_memory(slots, torch.int64))
                 if name in self._mirrors:
-                    own = self._mirrored(contents, data, name, own, attr)
-            order = rank_edges(indptr, None, own, f"edge type {name}")
-            assert order.cumulative is not None
-            self._cumulative[name] = order.cumulative
+                    own = self._mirrored(contents, data, name, own, attr, comparable)
+            found[name] = own
+        return found
 
     def _mirrored(
-        self, contents: StoreContents, data: Any, name: Any, own: Tensor, attr: str
+        self,
+        contents: StoreContents,
+        data: Any,
+        name: Any,
+        own: Tensor,
+        attr: str,
+        comparable: Callable[[Tensor], Tensor] | None,
     ) -> Tensor:
-        """Weights by slot of an edge type's mirror; they must be the same in both directions."""
+        """Values by slot of an edge type's mirror; they must be the same in both directions."""
         mirror = self._mirrors[name]
         other = own
         if mirror != name:
             graph = SampledGraph(self.graph.node_types, [mirror], contents=contents)
             graph.edge_ids[mirror] = contents.edge_id(mirror)
-            found = edge_values(graph, data, attr)
-            other = found.get(mirror, torch.empty(0))
-        bits = [rows.to(torch.float64).contiguous().view(-1).view(torch.int64)
-                for rows in (own, other)]  # fmt: skip
+            other = edge_values(graph, data, attr).get(mirror, own[:0])
+            other = other if comparable is None else comparable(other)
+        bits = [
+            (rows if comparable is not None else rows.to(torch.float64)).contiguous().view(-1)
+            for rows in (own, other)
+        ]
         if bits[0].numel() == bits[1].numel():
-            prints = contents.edge_prints(name, bits[0]), contents.edge_prints(mirror, bits[1])
+            one, two = (each.view(torch.int64) for each in bits)
+            prints = contents.edge_prints(name, one), contents.edge_prints(mirror, two)
             if prints[0] == prints[1][::-1]:
                 return other
         raise _one_way(contents, name, f"{attr!r} of edges, which differs between the directions,")
@@ -260,6 +349,13 @@ class Walker:
                 topology = files[name]
                 is_sorted.append(not self.reverse and name not in self._mirrors)
                 rows = paged.get(topology.path)
+                order = self._orders.get(name)
+                if rows is not None and is_biased and order is not None and order.times is not None:
+                    raise UnsupportedError(
+                        f"{graph.contents.path}: p={self.p}, q={self.q}, time_attr="
+                        f"{self.time_attr!r}: found neighbours that do not fit in memory, expected "
+                        "them to fit, or p=1 and q=1; raise gz.open(memory=)"
+                    )
                 if rows is not None and is_biased and not is_sorted[-1]:
                     raise UnsupportedError(
                         f"{graph.contents.path}: p={self.p}, q={self.q}: found neighbours that do "
@@ -272,8 +368,9 @@ class Walker:
                 size = graph.node_types[src_type]
                 builder.add_arrays(src, dst, indptr, indices, size, f"edge type {name}")
                 is_sorted.append(is_biased)
-            if name in self._cumulative:
-                builder.set_order(number, None, None, self._cumulative[name])
+            if name in self._orders:
+                ranks = self._orders[name]
+                builder.set_order(number, ranks.slots, ranks.times, ranks.cumulative)
         self._engine_of = os.getpid()
         return _core.Walker(builder, is_sorted)
 

@@ -1,4 +1,4 @@
-"""Windows of time: how much earlier than its seed a neighbour may be."""
+"""Windows of time: how much earlier than its seed a neighbour may be; and the seeds' times."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_graphzero.store.edge_order import comparable_times
 from pyg_graphzero.store.schema import EdgeType
 
 #: Stands for a window that each seed brings with it.
@@ -126,3 +127,34 @@ def windows_of(value: Any, names: list[EdgeType | None], num_hops: int) -> Windo
             )
         rows.append([row(length) for length in by_hop])
     return Windows(tuple(lengths), rows)
+
+
+def seed_times(given: Any, count: int, what: str, as_float: bool, time_attr: str | None) -> Tensor:
+    """Comparable times of seeds.
+
+    Args:
+        given: What was given: a number for each seed.
+        count: How many seeds there are.
+        what: How to call them in an error.
+        as_float: Whether the graph's times are compared as floats.
+        time_attr: What these are called.
+
+    Returns:
+        ``int64 [count]``; see :func:`~.edge_order.comparable_times`.
+
+    Raises:
+        ValueError: There are more or fewer, or fractions where the graph has integers.
+    """
+    times = torch.as_tensor(given)
+    if times.numel() != count:
+        raise ValueError(f"{what}: found {times.numel()}, expected {count}")
+    if times.dtype.is_floating_point and not as_float:
+        raise ValueError(
+            f"{what}: found {times.dtype}, expected integers as {time_attr!r} has them"
+        )
+    return comparable_times(times, what, as_float)
+
+
+def latest_seen(times: Tensor, strict: bool) -> Tensor:
+    """The latest time that seeds of some comparable times may see."""
+    return times.clamp(min=torch.iinfo(torch.int64).min + 1) - 1 if strict else times

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -188,6 +189,62 @@ TEST(walks_that_reject_all_are_drawn_by_weight) {
   CHECK(std::abs(share(nodes, 1, 0) - 0.4) < 0.1);
   // From 0 to 2: back to 0 weighs 1 / p, on to 1 three times 1.
   CHECK(std::abs(share(nodes, 2, 0) - 0.4) < 0.06);
+}
+
+TEST(walks_take_edges_of_their_times) {
+  const Lists star({{1, 2, 3}, {0}, {0}, {0}});
+  const std::vector<std::int64_t> slots{2, 0, 1, 3, 4, 5}, times{5, 10, 20, 10, 10, 30};
+  const Walker walker = star.walker({.slots = slots.data(), .times = times.data()});
+  const std::vector<std::int64_t> start(400, 0);
+  std::vector<std::int64_t> latest, earliest, expected;
+  for (int i = 0; i < 100; ++i) {
+    latest.insert(latest.end(), {15, 4, 5, 25});
+    earliest.insert(earliest.end(), {7, 0, 5, 20});
+    expected.insert(expected.end(), {0, 1, 0, 1, 0, -1, -1, -1, 0, 3, -1, -1, 0, 2, -1, -1});
+  }
+  WalkRequest asked = steps(start, 3);
+  asked.latest = latest;
+  asked.earliest = earliest;
+  asked.wants_slots = true;
+  const Walks walks = walker.walk(asked, kNothing);
+  CHECK(list(walks.nodes) == expected);
+  const auto taken = list(walks.slots);
+  CHECK((std::vector<std::int64_t>(taken.begin(), taken.begin() + 12)) ==
+        (std::vector<std::int64_t>{0, 3, 0, -1, -1, -1, 2, -1, -1, 1, -1, -1}));
+  asked.earliest = {};
+  const auto nodes = list(walker.walk(asked, kNothing).nodes);
+  std::int64_t first = 0, third = 0;
+  for (std::size_t i = 0; i < nodes.size(); i += 16) {
+    first += nodes[i + 1] == 1;
+    third += nodes[i + 1] == 3;
+  }
+  CHECK(first + third == 100);
+  CHECK(std::min(first, third) > 20);
+  asked.latest = {};
+  CHECK_THROWS(std::invalid_argument, "latest", walker.walk(asked, kNothing));
+  asked.latest = latest;
+  asked.earliest = std::span(earliest).first(3);
+  CHECK_THROWS(std::invalid_argument, "earliest", walker.walk(asked, kNothing));
+}
+
+// As above, and 0 - 2 is too late: of walks 0, 1, x the last is 2 for 1 / q, as it is 3.
+TEST(walks_of_node2vec_know_neighbours_of_their_times) {
+  const Lists graph({{1, 2}, {0, 2, 3}, {0, 1}, {1}});
+  const std::vector<std::int64_t> slots{0, 1, 2, 3, 4, 6, 5, 7};
+  const std::vector<std::int64_t> times{10, 50, 10, 10, 10, 10, 50, 10};
+  const std::vector<std::int64_t> start(40'000, 0), latest(40'000, 20);
+  const Walker walker = graph.walker({.slots = slots.data(), .times = times.data()});
+  WalkRequest asked = steps(start, 2);
+  asked.latest = latest;
+  asked.q = 0.25;
+  const auto nodes = list(walker.walk(asked, kNothing).nodes);
+  CHECK(std::abs(share(nodes, 1, 2) - 4.0 / 9) < 0.025);
+  CHECK(std::abs(share(nodes, 1, 3) - 4.0 / 9) < 0.025);
+  // From 1 to 0 there is no other step than back; candidates are weighed all at once.
+  asked.p = 1e12;
+  asked.q = 1;
+  const auto back = list(walker.walk(asked, kNothing).nodes);
+  CHECK(share(back, 1, 2) + share(back, 1, 3) > 0.99);
 }
 
 TEST(walks_refuse_what_is_wrong) {

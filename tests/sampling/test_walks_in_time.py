@@ -1,0 +1,276 @@
+"""Walks over edges of a window of time, held against the definition: t - window <= time <= t."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch_geometric.data import Data, HeteroData
+
+import graphs
+import pyg_graphzero as gz
+from pyg_graphzero import _core
+from pyg_graphzero.sampling.walks import Walker
+
+NODES, EDGES = 20, 400
+
+
+def timed(dtype=torch.int64, seed=0):
+    random = torch.Generator().manual_seed(seed)
+    data = Data(edge_index=graphs.random_edges(NODES, NODES, EDGES, seed), num_nodes=NODES)
+    data.time = torch.randint(-20, 20, (EDGES,), generator=random).to(dtype)
+    data.time = data.time / 4 if dtype.is_floating_point else data.time
+    data.w = torch.randint(4, (EDGES,), generator=random).to(torch.float32)
+    return data
+
+
+def kept(data, path, **options):
+    gz.convert(data, path, progress=False, **options)
+    return gz.open(path)
+
+
+class PagedWalker(Walker):
+    """Nothing of the neighbours stays in memory, little is read at once."""
+
+    def page(self, contents, topologies):
+        reader = _core.DiskGather(num_threads=1, buffer_bytes=1 << 16)
+        columns = {t.path: (t, [_core.ColumnFile.of_indices(t)]) for t in topologies}
+        rows = {
+            path: _core.PagedRows(t.num_edges, column, reader, group_bits=4)
+            for path, (t, column) in columns.items()
+        }
+        return rows, 20_000
+
+
+def valid_edges(times, time, window=None, strict=False):
+    early = times >= time - (math.inf if window is None else window)
+    return early & ((times < time) if strict else (times <= time))
+
+
+def probabilities(data, at, valid, before=None, p=1.0, q=1.0, weights=None, reverse=False):
+    """Of each node to be next: the definition."""
+    row, col = (data.edge_index.flip(0) if reverse else data.edge_index)[:, valid]
+    weights = torch.ones(EDGES) if weights is None else weights
+    out = torch.zeros(NODES, dtype=torch.float64)
+    near = set() if before is None else set(col[row == before].tolist())
+    for x, w in zip(col[row == at].tolist(), weights[valid][row == at].tolist(), strict=True):
+        alpha = 1.0 if before is None else 1 / p if x == before else 1.0 if x in near else 1 / q
+        out[x] += w * alpha
+    return (out / out.sum()).numpy()
+
+
+def check_counts(nodes, expected):
+    counts = np.bincount(nodes, minlength=NODES)
+    assert (counts[expected == 0] == 0).all()
+    there = expected > 0
+    assert there.sum() > 1
+    assert stats.chisquare(counts[there], expected[there] * counts.sum()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize(("window", "strict"), [(8, False), (8, True), (None, True), (3, False)])
+@pytest.mark.parametrize("weight_attr", [None, "w"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("where", ["memory", "store", "paged", "by time"])
+def test_a_step_is_drawn_from_the_window(tmp_path, where, reverse, weight_attr, window, strict):
+    data = timed()
+    source = data
+    if where != "memory":
+        options = {"time_attr": "time"} if where == "by time" else {}
+        source = kept(data, tmp_path / "store", both_directions=True, **options)
+    kind = PagedWalker if where == "paged" else Walker
+    walker = kind(source, weight_attr=weight_attr, reverse=reverse, time_attr="time")
+    valid = valid_edges(data.time, 5, window, strict)
+    at = int(data.edge_index[1 if reverse else 0, valid].mode().values)
+    walks = walker.walk(
+        torch.full((20_000,), at), 1, input_time=torch.full((20_000,), 5), time_window=window,
+        strict=strict,
+    )  # fmt: skip
+    weights = data.w if weight_attr else None
+    check_counts(
+        walks[:, 1].numpy(), probabilities(data, at, valid, weights=weights, reverse=reverse)
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("where", ["memory", "store"])
+def test_walks_have_times_and_windows_of_their_own(tmp_path, where, strict, dtype):
+    """Every edge is within, and a walk ends only where none that leads on is."""
+    data = timed(dtype)
+    source = data if where == "memory" else kept(data, tmp_path / "s", both_directions=True)
+    random = torch.Generator().manual_seed(2)
+    start = torch.arange(NODES).repeat(20)
+    times = torch.randint(-20, 25, start.shape, generator=random).to(dtype)
+    windows = torch.randint(0, 15, start.shape, generator=random).to(dtype)
+    if dtype.is_floating_point:
+        times, windows = times / 4, windows / 4
+        windows[3] = math.inf
+    for window in (windows, windows.numpy()):
+        walks, edges = gz.sampler.random_walk(
+            source, start, 6, return_edge_ids=True, time_attr="time", input_time=times,
+            time_window=window, strict=strict,
+        )  # fmt: skip
+        ended = 0
+        for walk, ids, time, own in zip(
+            walks.tolist(), edges.tolist(), times, windows, strict=True
+        ):
+            valid = valid_edges(data.time, time, own, strict)
+            for (v, x), e in zip(pairwise(walk), ids, strict=True):
+                if e >= 0:
+                    assert bool(valid[e])
+                    assert data.edge_index[:, e].tolist() == [v, x]
+                elif v >= 0:
+                    ended += 1
+                    assert x == -1
+                    assert not valid[data.edge_index[0] == v].any()
+        assert 0 < ended < start.numel()
+
+
+@pytest.mark.parametrize(("p", "q"), [(0.25, 4.0), (4.0, 0.25), (1.0, 0.2), (1e-6, 1)])
+@pytest.mark.parametrize("weight_attr", [None, "w"])
+@pytest.mark.parametrize("where", ["memory", "by source", "against"])
+def test_steps_of_node2vec(tmp_path, where, weight_attr, p, q):
+    """Neighbours of the node before are those that the walk could have gone to."""
+    data = timed()
+    data.edge_index = torch.cat([data.edge_index[:, ::2], data.edge_index[:, ::2].flip(0)], dim=1)
+    data.time = torch.cat([data.time[::2], data.time[::2]])
+    data.w = torch.cat([data.w[::2], data.w[::2]]) + 0.5
+    data.time[EDGES // 2 : EDGES // 2 + 20] += 9  # some are there one way only
+    reverse = where == "against"
+    source = data if where == "memory" else kept(data, tmp_path / "s", both_directions=True)
+    walker = Walker(source, p, q, weight_attr=weight_attr, reverse=reverse, time_attr="time")
+    valid = valid_edges(data.time, 10, 14)
+    begin = int(data.edge_index[1 if reverse else 0, valid].mode().values)
+    walks = walker.walk(
+        torch.full((40_000,), begin), 2, input_time=torch.full((40_000,), 10), time_window=14
+    )
+    at = int(walks[:, 1].mode().values)
+    weights = data.w if weight_attr else None
+    expected = probabilities(data, at, valid, begin, p, q, weights, reverse)
+    check_counts(walks[walks[:, 1] == at][:, 2].numpy(), expected)
+
+
+@pytest.mark.parametrize("weight_attr", [None, "w"])
+def test_walks_do_not_depend_on_threads_or_on_where_edges_are(tmp_path, weight_attr):
+    data = timed()
+    store = kept(data, tmp_path / "s", both_directions=True)
+    start = torch.arange(NODES).repeat(40)
+    options = {"weight_attr": weight_attr, "time_attr": "time"}
+
+    def walks(kind, threads=0):
+        return kind(store, **options).walk(
+            start, 9, generator=torch.Generator().manual_seed(7), num_threads=threads,
+            input_time=start - 5, time_window=10,
+        )  # fmt: skip
+
+    one = walks(Walker, 1)
+    assert torch.equal(one, walks(Walker, 3))
+    assert torch.equal(one, walks(PagedWalker))
+    assert torch.equal(one[:, 0], start)
+    assert (one[:, 1:] >= 0).any()
+
+
+def test_neighbours_that_are_read(tmp_path):
+    store = kept(timed(), tmp_path / "s", both_directions=True)
+    with pytest.raises(gz.UnsupportedError, match=r"p=0.5.*time_attr='time'.*raise gz.open"):
+        PagedWalker(store, 0.5, time_attr="time")
+
+
+def test_undirected_edges_need_nothing_if_their_times_are_alike(tmp_path):
+    data = timed()
+    store = kept(data, tmp_path / "one", undirected=True)
+    both = Data(edge_index=store.data().edge_index, time=store.data().time)
+    assert both.num_edges > 1.5 * EDGES
+    valid = valid_edges(both.time, 5, 8)
+    at = int(both.edge_index[0, valid].mode().values)
+    walks = gz.sampler.random_walk(
+        store, torch.full((20_000,), at), 1, time_attr="time",
+        input_time=torch.full((20_000,), 5), time_window=8,
+    )  # fmt: skip
+    row, col = both.edge_index[:, valid]
+    expected = torch.bincount(col[row == at], minlength=NODES).double()
+    check_counts(walks[:, 1].numpy(), (expected / expected.sum()).numpy())
+
+    # Times that double precision cannot tell from each other.
+    both = Data(edge_index=torch.cat([data.edge_index, data.edge_index.flip(0)], dim=1))
+    both.time = torch.cat([data.time, data.time]) + 2**60
+    both.time[EDGES + int((data.edge_index[0] != data.edge_index[1]).nonzero()[0])] += 1
+    both.num_nodes = NODES
+    other = kept(both, tmp_path / "other")
+    with pytest.raises(gz.UnsupportedError, match=r"'time' of edges, which differs.*create_csr"):
+        gz.sampler.random_walk(other, [0], 1, time_attr="time", input_time=torch.tensor([2**61]))
+
+
+def test_an_optimized_store_is_walked_by_nodes(tmp_path):
+    data = graphs.homogeneous()
+    data.time = torch.arange(3000) % 50
+    kept(data, tmp_path / "store", both_directions=True).close()
+    gz.optimize(tmp_path / "store", tmp_path / "best", num_neighbors=[3, 2], seeds="train_mask")
+    store = gz.open(tmp_path / "best")
+    assert store.contents.order(None) is not None
+    walks, ids = gz.sampler.random_walk(
+        store, None, 5, return_edge_ids=True, time_attr="time",
+        input_time=torch.full((300,), 30), time_window=9,
+    )  # fmt: skip
+    taken = ids >= 0
+    assert int(taken.sum()) > 100
+    assert torch.equal(data.edge_index[0, ids[taken]], walks[:, :-1][taken])
+    assert torch.equal(data.edge_index[1, ids[taken]], walks[:, 1:][taken])
+    assert int(data.time[ids[taken]].min()) == 21
+    assert int(data.time[ids[taken]].max()) == 30
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_metapaths(tmp_path, on_disk):
+    """Types without times are not restricted."""
+    writes, written = ("a", "writes", "p"), ("p", "written", "a")
+    data = HeteroData()
+    data["a"].num_nodes, data["p"].num_nodes = 20, 30
+    data[writes].edge_index = graphs.random_edges(20, 30, 200)
+    data[writes].time = torch.arange(200)
+    data[written].edge_index = data[writes].edge_index.flip(0)
+    source = kept(data, tmp_path / "s", both_directions=True) if on_disk else data
+    walks, ids = gz.sampler.random_walk(
+        source, torch.arange(20).repeat(20), 4, metapath=[writes, written],
+        return_edge_ids=True, time_attr="time", input_time=torch.full((400,), 120),
+        time_window=50,
+    )  # fmt: skip
+    of_writes, of_written = ids[:, ::2], ids[:, 1::2]
+    times = data[writes].time[of_writes[of_writes >= 0]]
+    assert int(times.min()) >= 70
+    assert int(times.max()) <= 120
+    assert ((of_written[of_written >= 0] < 70) | (of_written[of_written >= 0] > 120)).any()
+    assert (walks[:, 1:][ids >= 0] >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"time_attr": "t", "input_time": [0]}, "time_attr='t': found in no edge type, expected"),
+        ({"time_attr": "time"}, "input_time: found none, expected a time for each start"),
+        ({"input_time": [0]}, "input_time: found one without a time_attr"),
+        ({"time_window": 3}, "time_window: found one without a time_attr"),
+        ({"strict": True}, "strict: found one without a time_attr"),
+        ({"time_attr": "time", "input_time": [0, 1]}, "input_time: found 2, expected 1"),
+        ({"time_attr": "time", "input_time": [0.5]}, "expected integers as 'time' has them"),
+        (
+            {"time_attr": "time", "input_time": [0], "time_window": [1, 2]},
+            "time_window: found a list, expected a number, or a tensor with one for each start",
+        ),
+        (
+            {"time_attr": "time", "input_time": [0], "time_window": -1},
+            "time_window: found -1, expected a length of time",
+        ),
+        (
+            {"time_attr": "time", "input_time": [0], "time_window": torch.tensor([1, 2])},
+            "time_window: found 2, expected one for each of 1 seeds",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(options, says):
+    with pytest.raises(ValueError, match=says):
+        gz.sampler.random_walk(timed(), [3], 2, **options)
