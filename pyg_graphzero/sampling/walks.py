@@ -17,7 +17,6 @@ from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import SampledGraph, graph_of, resolve
 from pyg_graphzero.sampling.order import attributes_of, edge_values
 from pyg_graphzero.sampling.windows import (
-    check_seed_windows,
     check_window,
     latest_seen,
     seed_times,
@@ -213,7 +212,10 @@ class Walker:
             )
         times = seed_times(input_time, count, "input_time", self._float_times, self.time_attr)
         length, own = split_window(time_window)
-        check_seed_windows(own, count)
+        if own is not None and own.numel() != count:
+            raise ValueError(
+                f"time_window: found {own.numel()}, expected one for each of {count} starts"
+            )
         if own is None:
             length = check_window(length)
             if isinstance(length, (tuple, dict)):

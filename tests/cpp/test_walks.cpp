@@ -240,11 +240,15 @@ TEST(walks_of_node2vec_know_neighbours_of_their_times) {
   const auto nodes = list(walker.walk(asked, kNothing).nodes);
   CHECK(std::abs(share(nodes, 1, 2) - 4.0 / 9) < 0.025);
   CHECK(std::abs(share(nodes, 1, 3) - 4.0 / 9) < 0.025);
-  // From 1 to 0 there is no other step than back; candidates are weighed all at once.
-  asked.p = 1e12;
-  asked.q = 1;
-  const auto back = list(walker.walk(asked, kNothing).nodes);
-  CHECK(share(back, 1, 2) + share(back, 1, 3) > 0.99);
+  // From 1 there is no step but back, rejected until all neighbours of the time are weighed at
+  // once.
+  const Lists line({{1}, {0, 2}, {}});
+  const std::vector<std::int64_t> line_times{10, 10, 50}, one{0}, until{20};
+  WalkRequest back = steps(one, 3);
+  back.latest = until;
+  back.p = 1e12;
+  CHECK(list(line.walker({.times = line_times.data()}).walk(back, kNothing).nodes) ==
+        std::vector<std::int64_t>{0, 1, 0, 1});
 }
 
 TEST(walks_refuse_what_is_wrong) {

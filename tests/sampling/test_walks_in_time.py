@@ -267,7 +267,7 @@ def test_metapaths(tmp_path, on_disk):
         ),
         (
             {"time_attr": "time", "input_time": [0], "time_window": torch.tensor([1, 2])},
-            "time_window: found 2, expected one for each of 1 seeds",
+            "time_window: found 2, expected one for each of 1 starts",
         ),
     ],
 )
