@@ -160,11 +160,13 @@ class BidirectionalNeighborSampler(NeighborSampler):
             own_slots = _csc_slots(self.graph, name, own)
             if own_slots is not None:
                 along = look_up(own_slots, along, self.num_threads)
-            edges = torch.cat([found.edge_index[i], found.edge_index[j].flip(0)], dim=1)
-            both = torch.cat([against, along])
-            hops = [batch.num_sampled_edges[i], batch.num_sampled_edges[j]]
+            edges, both = _by_hop(
+                (batch.num_sampled_edges[i], batch.num_sampled_edges[j]),
+                (found.edge_index[i], found.edge_index[j].flip(0)),
+                (against, along),
+            )
             num_nodes = max((nodes.numel() for nodes in found.nodes), default=0)
-            kept = _once(edges, both, _hops_of(hops, both.numel()), num_nodes)
+            kept = _once(edges, both, num_nodes)
             edge_index.append(edges[:, kept])
             slots.append(both[kept])
         found.edge_index, found.slots = edge_index, slots
@@ -201,19 +203,31 @@ def _csc_slots(graph: SampledGraph, name: EdgeType | None, own: _BySource) -> Te
     return graph.contents.csr_slot(name)
 
 
-def _hops_of(counts: list[list[int]], num_edges: int) -> Tensor:
-    """The hop of each edge, of lists that lie one after the other; 0 where they are of none."""
-    hops = [torch.tensor(each, dtype=torch.int64) for each in counts]
-    found = torch.cat([torch.repeat_interleave(torch.arange(h.numel()), h) for h in hops])
-    return found if found.numel() == num_edges else torch.zeros(num_edges, dtype=torch.int64)
+def _by_hop(counts: tuple[list[int], list[int]], *pairs: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Of each pair one tensor: the first hop of the one and of the other, then the second hop."""
+    if not counts[0]:  # of no hop
+        return [torch.cat(pair, dim=-1) for pair in pairs]
+    out = []
+    for one, other in pairs:
+        hops = zip(one.split(counts[0], dim=-1), other.split(counts[1], dim=-1), strict=True)
+        out.append(torch.cat([part for hop in hops for part in hop], dim=-1))
+    return out
 
 
-def _once(edge_index: Tensor, slots: Tensor, hops: Tensor, num_nodes: int) -> Tensor:
-    """Places of the edges by hop, ``int64``, each edge between the same two places once."""
-    by_hop = hops.argsort(stable=True)
-    ends = (edge_index[0] * num_nodes + edge_index[1])[by_hop].numpy()
-    own = slots[by_hop].numpy()
-    order = np.lexsort((own, ends))  # equal ones stay as they were
-    is_first = np.ones(order.size, dtype=bool)
-    is_first[1:] = (np.diff(ends[order]) != 0) | (np.diff(own[order]) != 0)
-    return by_hop[torch.from_numpy(np.sort(order[is_first]))]
+def _once(edge_index: Tensor, slots: Tensor, num_nodes: int) -> Tensor | slice:
+    """Places of edges, each edge between the same two nodes of the batch once, in their order."""
+    own = slots.numpy()
+    ascending = np.sort(own)
+    again = ascending[1:][ascending[1:] == ascending[:-1]]  # few, as a rule
+    if again.size == 0:
+        return slice(None)
+    at = np.searchsorted(again, own).clip(max=again.size - 1)
+    (places,) = np.nonzero(again[at] == own)
+    ends = (edge_index[0] * num_nodes + edge_index[1]).numpy()[places]
+    order = np.lexsort((own[places], ends))  # equal ones stay as they were
+    is_again = np.zeros(order.size, dtype=bool)
+    is_again[1:] = np.diff(ends[order]) == 0
+    is_again[1:] &= np.diff(own[places][order]) == 0
+    kept = np.ones(own.size, dtype=bool)
+    kept[places[order[is_again]]] = False
+    return torch.from_numpy(np.flatnonzero(kept))
