@@ -28,7 +28,14 @@ from torch_geometric.utils import index_sort
 from torch_geometric.utils.sparse import index2ptr
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, step_arguments, write
+from harness.record import (
+    in_turns,
+    parser,
+    record,
+    step_arguments,
+    training_arguments,
+    write,
+)
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
 from pyg_graphzero.util.machine import machine
 
@@ -37,6 +44,7 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("loop", __doc__)
     step_arguments(made)
+    training_arguments(made)
     made.add_argument("--batches", type=int, default=12, help="of an epoch")
     made.add_argument("--workers", type=int, default=2)
     made.add_argument("--rounds", type=int, default=3)
@@ -78,7 +86,8 @@ def _median(found: list[dict[str, Any]], batches: int) -> dict[str, float]:
 def _ours(
     data: Any, seeds: torch.Tensor, args: argparse.Namespace, is_accelerated: bool, workers: int
 ) -> Callable[[], dict[str, int]]:
-    model = GraphSAGE(args.dim, args.hidden, len(args.fanout), NUM_CLASSES)
+    depth = len(args.fanout)
+    model = GraphSAGE(args.dim, args.hidden, depth, NUM_CLASSES, dropout=args.dropout)
     if is_accelerated:
         gz.nn.accelerate(model)
     loader = gz.loader.NeighborLoader(
@@ -97,8 +106,10 @@ def _ours(
         nodes = 0
         for batch in loader:
             optimizer.zero_grad()
-            out = model(batch.x, batch.edge_index)[: batch.batch_size]
-            F.cross_entropy(out, batch.y[: batch.batch_size]).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
+                out = model(batch.x, batch.edge_index)[: batch.batch_size]
+                loss = F.cross_entropy(out, batch.y[: batch.batch_size])
+            loss.backward()
             optimizer.step()
             nodes += batch.num_nodes
         return {"nodes": nodes}
@@ -120,7 +131,12 @@ def _graphbolt(
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array.numpy())
     widths = [args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES]
-    settings = {"widths": widths, "fanout": args.fanout, "batch_size": args.batch_size}
+    settings = {
+        "widths": widths,
+        "fanout": args.fanout,
+        "batch_size": args.batch_size,
+        "dropout": args.dropout,
+    }
     (folder / "settings.json").write_text(json.dumps(settings))
     script = Path(__file__).parent / "harness" / "dgl_loop.py"
     process = subprocess.Popen(

@@ -32,7 +32,14 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
-from harness.record import in_turns, parser, record, step_arguments, write
+from harness.record import (
+    in_turns,
+    parser,
+    record,
+    step_arguments,
+    training_arguments,
+    write,
+)
 from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
 from pyg_graphzero.bench.process import memory
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law, power_law_hetero
@@ -48,6 +55,7 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the comparison."""
     made = parser("step", __doc__)
     step_arguments(made)
+    training_arguments(made)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--edge-types", type=int, default=0, help="of a graph with types")
     names = [*MODELS, *BY_RELATION, *TYPED]
@@ -135,7 +143,7 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
     if name == "products":
         return _products(batch, args) if model == "GraphSAGE" else None
     torch.manual_seed(0)
-    options = {"heads": args.heads} if model == "GAT" else {}
+    options = {"dropout": args.dropout} | ({"heads": args.heads} if model == "GAT" else {})
     net = MODELS[model](args.dim, args.hidden, len(args.fanout), NUM_CLASSES, **options)
     x, edges, extra = batch.x, batch.edge_index, {}
     size = (batch.num_nodes, batch.num_nodes)
@@ -154,7 +162,7 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
         net = gz.nn.accelerate(net)
         edges = _known(batch).edge_index
     seeds = batch.y[: args.batch_size]
-    return _training(net, lambda: net(x, edges, **extra), seeds, [edges])
+    return _training(net, lambda: net(x, edges, **extra), seeds, [edges], args.autocast)
 
 
 def _typed_step(
@@ -185,7 +193,7 @@ def _typed_step(
         out = net(*given, **extra)
         return out[_SEEDS] if isinstance(out, dict) else out
 
-    return _training(net, run, seeds[: args.batch_size], edges)
+    return _training(net, run, seeds[: args.batch_size], edges, args.autocast)
 
 
 def _known(batch: Any) -> Any:
@@ -196,7 +204,7 @@ def _known(batch: Any) -> Any:
 
 
 def _training(
-    net: torch.nn.Module, run: Callable[[], Tensor], y: Tensor, edges: list[Any]
+    net: torch.nn.Module, run: Callable[[], Tensor], y: Tensor, edges: list[Any], autocast: bool
 ) -> Callable[[], None]:
     optimizer = torch.optim.Adam(net.parameters())
 
@@ -205,7 +213,9 @@ def _training(
             if isinstance(each, SampledEdgeIndex):
                 each.made.clear()  # as in a batch that was not seen before
         optimizer.zero_grad()
-        F.cross_entropy(run()[: len(y)], y).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = F.cross_entropy(run()[: len(y)], y)
+        loss.backward()
         optimizer.step()
 
     return step
@@ -222,6 +232,7 @@ def _dgl(model: str, batch: Any, path: Path, args: argparse.Namespace) -> Callab
         edges=batch.num_sampled_edges,
         widths=[args.dim, *[args.hidden] * (len(args.fanout) - 1), NUM_CLASSES],
         heads=args.heads,
+        dropout=args.dropout,
     )
     script = Path(__file__).parent / "harness" / "dgl_step.py"
 
@@ -254,7 +265,9 @@ def _products(batch: Any, args: argparse.Namespace) -> Callable[[], None]:
 
     def step() -> None:
         for x, weight, gradient in tensors:
-            (x @ weight).backward(gradient)
+            with torch.autocast("cpu", torch.bfloat16, enabled=args.autocast):
+                out = x @ weight
+            out.backward(gradient.to(out.dtype))
 
     return step
 
@@ -283,7 +296,8 @@ def _peak_of(name: str, model: str, batch: Path, args: argparse.Namespace) -> in
         "--only", name, "--models", model, "--peak", "--batch", str(batch), "--dim", str(args.dim),
         "--hidden", str(args.hidden), "--heads", str(args.heads), "--fanout",
         *map(str, args.fanout), "--batch-size", str(args.batch_size),
-        "--edge-types", str(args.edge_types),
+        "--edge-types", str(args.edge_types), "--dropout", str(args.dropout),
+        *(["--autocast"] if args.autocast else []),
     ]  # fmt: skip
     run = subprocess.run(
         [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=True

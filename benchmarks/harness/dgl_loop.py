@@ -34,7 +34,7 @@ def main():
     batches = batches.sample_neighbor(graph, settings["fanout"][::-1])
     batches = batches.fetch_feature(features, node_feature_keys=["x"])
     loader = gb.DataLoader(batches, num_workers=0)
-    model = Model("GraphSAGE", settings["widths"], 1)
+    model = Model("GraphSAGE", settings["widths"], 1, settings["dropout"])
     optimizer = torch.optim.Adam(model.parameters())
     for _ in sys.stdin:
         began, used, nodes = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF), 0

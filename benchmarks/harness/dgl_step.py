@@ -41,8 +41,9 @@ def blocks_of(batch, depth):
 class Model(torch.nn.Module):
     """Layers with ReLU between them."""
 
-    def __init__(self, kind, widths, heads):
+    def __init__(self, kind, widths, heads, dropout):
         super().__init__()
+        self.dropout = dropout
         self.layers = torch.nn.ModuleList()
         for number, (ins, outs) in enumerate(itertools.pairwise(widths)):
             if kind == "GraphSAGE":
@@ -69,7 +70,7 @@ class Model(torch.nn.Module):
             last = number == len(blocks) - 1
             if x.dim() == 3:
                 x = x.mean(1) if last else x.flatten(1)
-            x = x if last else F.relu(x)
+            x = x if last else F.dropout(F.relu(x), self.dropout)
         return x
 
 
@@ -81,7 +82,7 @@ def main():
     for block in blocks:
         block.create_formats_()
     x, y = torch.from_numpy(batch["x"]), torch.from_numpy(batch["y"])
-    model = Model(kind, widths, int(batch["heads"]))
+    model = Model(kind, widths, int(batch["heads"]), float(batch["dropout"]))
     optimizer = torch.optim.Adam(model.parameters())
     for number in range(rounds + 1):
         began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)

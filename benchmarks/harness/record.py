@@ -59,6 +59,14 @@ def step_arguments(made: argparse.ArgumentParser) -> None:
     made.add_argument("--hidden", type=int, default=256, help="width of the model")
 
 
+def training_arguments(made: argparse.ArgumentParser) -> None:
+    """How a model is trained."""
+    made.add_argument("--dropout", type=float, default=0.0, help="between its layers")
+    made.add_argument(
+        "--autocast", action="store_true", help="products in bfloat16; DGL's stay in float32"
+    )
+
+
 def limited_arguments(made: argparse.ArgumentParser, training_memory: str) -> None:
     """What the scripts have in common that run processes under a limit on memory."""
     made.add_argument("--dir", type=Path, required=True, help="where everything is made")

@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "aggregate/dropout.h"
 #include "aggregate/neighbor_max.h"
 #include "aggregate/neighbor_score.h"
 #include "aggregate/neighbor_softmax.h"
@@ -79,11 +80,17 @@ Rows<T> rows_of(const RowArray& rows, const char* name, RowShape shape, std::int
   return {static_cast<T*>(rows.data()), rows.stride(0)};
 }
 
+// And no gap between rows either.
+template <class T>
+T* dense_rows(const RowArray& rows, const char* name, RowShape shape, std::int64_t count) {
+  const Rows<T> found = rows_of<T>(rows, name, shape, count);
+  expect(found.stride == shape.size() || count <= 1 || rows.size() == 0, name, "rows without gaps");
+  return found.data;
+}
+
 template <class T>
 T* out_rows(const RowArray& rows, RowShape shape, std::int64_t count) {
-  const Rows<T> out = rows_of<T>(rows, "out", shape, count);
-  expect(out.stride == shape.size() || count <= 1 || rows.size() == 0, "out", "rows without gaps");
-  return out.data;
+  return dense_rows<T>(rows, "out", shape, count);
 }
 
 template <class S>
@@ -195,6 +202,18 @@ void max_backward(const RowArray& x, const Int64Array& src, const Int64Array& bo
   });
 }
 
+void drop(const RowArray& x, double p, std::uint64_t key, const RowArray& out, int threads) {
+  const RowShape shape = shape_of(x);
+  const auto count = static_cast<std::int64_t>(x.shape(0));
+  expect(p >= 0 && p <= 1, "p", "a probability");
+  with_type(x, [&]<class T>(T*) {
+    const T* const from = dense_rows<const T>(x, "x", shape, count);
+    T* const to = dense_rows<T>(out, "out", shape, count);
+    const nb::gil_scoped_release released;
+    dropout<T>({from, x.size()}, p, key, threads, false, to);
+  });
+}
+
 // What scores are made of: rows of sources and destinations, a vector, where edges lead, rows of
 // edges or none, and the slope of what is below 0.
 struct Scored {
@@ -285,6 +304,10 @@ void score_backward_at_sources(const RowArray& x_src, const RowArray& x_dst,
 }  // namespace
 
 void init_aggregate(nb::module_& m) {
+  m.def("dropout", &drop, nb::arg("x").noconvert(), "p"_a, "key"_a, nb::arg("out").noconvert(),
+        "threads"_a = 0,
+        "Numbers [rows, heads, channels] into `out`: 0 with probability p, else divided by 1 - p. "
+        "Which ones depends on `key` and their place alone; bfloat16 comes as int16.");
   m.def("neighbor_sum", &sum_neighbors, nb::arg("x").noconvert(), nb::arg("src").noconvert(),
         nb::arg("bounds").noconvert(), nb::arg("weight").noconvert().none(), "is_mean"_a,
         nb::arg("out").noconvert(), "threads"_a = 0,

@@ -10,7 +10,7 @@
 #include "arrays/parallel.h"
 #include "sampling/edge_order.h"
 #include "sampling/read_csc.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 #include "sampling/subset.h"
 #include "sampling/weighted.h"
 

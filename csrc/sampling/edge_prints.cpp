@@ -6,7 +6,7 @@
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
 #include "io/fault_guard.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 
 namespace gz {
 

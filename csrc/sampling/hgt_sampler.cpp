@@ -16,7 +16,7 @@
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/read_csc.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 #include "sampling/subset.h"
 
 namespace gz {

@@ -19,7 +19,7 @@
 #include "sampling/draw.h"
 #include "sampling/graph.h"
 #include "sampling/read_csc.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 #include "sampling/sample.h"
 
 namespace gz {

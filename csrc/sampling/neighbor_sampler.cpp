@@ -14,7 +14,7 @@
 #include "sampling/induce.h"
 #include "sampling/labor.h"
 #include "sampling/read_csc.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 
 namespace gz {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/chunk_sizes.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 
 namespace gz {
 

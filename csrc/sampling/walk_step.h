@@ -12,7 +12,7 @@
 #include "arrays/buffer.h"
 #include "io/fault_guard.h"
 #include "sampling/graph.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 #include "sampling/sample_window.h"
 #include "sampling/walks.h"
 #include "sampling/weighted.h"

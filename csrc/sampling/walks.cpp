@@ -8,7 +8,7 @@
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 #include "sampling/walk_step.h"
 
 namespace gz {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "sampling/edge_order.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 
 namespace gz {
 

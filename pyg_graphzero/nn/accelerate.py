@@ -35,6 +35,7 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 
 # Two computations of the same rows differ by no more than this, relatively.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
+_ROUNDED = 5e-2  # to half precision on the way
 _running = threading.local()
 
 
@@ -139,6 +140,7 @@ class Forward:
 
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
         """What tells one way through the model from another, before it is gone."""
+        tensors = list(tensors_in((args, kwargs)))
         kinds = [
             (
                 key,
@@ -148,7 +150,7 @@ class Forward:
                 space_of(tensor, key, hops),
                 getattr(tensor, "reduction", None),
             )
-            for key, tensor in tensors_in((args, kwargs))
+            for key, tensor in tensors
         ]
         return (
             tuple(kinds),
@@ -158,6 +160,7 @@ class Forward:
             hops.depth,
             tuple(name for name, counts in hops.nodes.items() if counts[0]),
             torch.is_grad_enabled(),
+            any(torch.is_autocast_enabled(name) for name in {t.device.type for _, t in tensors}),
         )
 
     def _learn(self, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
@@ -223,13 +226,14 @@ class Forward:
                 ahead,
             )
         pairs = list(zip_longest(tensors_in(expected), tensors_in(found), fillvalue=(None, None)))
-        if not all(_agree(whole, cut) for (_, whole), (_, cut) in pairs):
+        is_rounded = torch.is_autocast_enabled(device.device.type)
+        if not all(_agree(whole, cut, is_rounded) for (_, whole), (_, cut) in pairs):
             return Refused("with fewer rows its outputs are others", ahead)
         return program
 
 
-def _agree(whole: Tensor | None, cut: Tensor | None) -> bool:
-    """Whether one output is the first rows of the other."""
+def _agree(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> bool:
+    """Whether one output is the first rows of the other; or would be, but for rounding."""
     if whole is None or cut is None or whole.dim() != cut.dim() or whole.dtype != cut.dtype:
         return False
     for dim, size in enumerate(cut.shape):
@@ -238,7 +242,7 @@ def _agree(whole: Tensor | None, cut: Tensor | None) -> bool:
         whole = whole.narrow(dim, 0, size)
     if not whole.is_floating_point():
         return torch.equal(whole, cut)
-    error = _TOLERANCE.get(whole.dtype, 5e-2)
+    error = _ROUNDED if is_rounded else _TOLERANCE.get(whole.dtype, _ROUNDED)
     return torch.allclose(whole, cut, rtol=error, atol=error, equal_nan=True)
 
 
@@ -393,7 +397,8 @@ class _Comparable(torch.overrides.TorchFunctionMode):
 
     def __init__(self, skips_norms: bool) -> None:
         super().__init__()
-        drops = (F.dropout, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout)
+        own = torch.ops.pyg_graphzero.dropout.default
+        drops = (F.dropout, own, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout)
         self._skipped = (*drops, F.batch_norm) if skips_norms else drops
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.nn.checks import check_dot, check_score, check_scores, check_sum, sum_type
+from pyg_graphzero.nn.checks import (
+    check_dot,
+    check_dropout,
+    check_score,
+    check_scores,
+    check_sum,
+    sum_type,
+)
 
 _DENSE = torch.contiguous_format
 
@@ -41,6 +48,13 @@ def _numbers(of_edges: Tensor | None, dtype: torch.dtype) -> Any:
         return None
     made = of_edges.to(sum_type(dtype)).contiguous()
     return _array(made if made.dim() == 2 else made.unsqueeze(1))
+
+
+def dropout(x: Tensor, p: float, key: int) -> Tensor:
+    check_dropout(x, p)
+    out = torch.empty_like(x, memory_format=_DENSE)
+    _core.dropout(_array(x.contiguous().view(-1, 1, 1)), p, key, _array(out.view(-1, 1, 1)))
+    return out
 
 
 def neighbor_sum(

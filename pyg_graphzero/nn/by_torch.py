@@ -12,7 +12,21 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 from torch_geometric.utils import softmax
 
-from pyg_graphzero.nn.checks import check_dot, check_score, check_scores, check_sum, sum_type
+from pyg_graphzero.nn.checks import (
+    check_dot,
+    check_dropout,
+    check_score,
+    check_scores,
+    check_sum,
+    sum_type,
+)
+
+
+def dropout(x: Tensor, p: float, key: int) -> Tensor:
+    check_dropout(x, p)
+    random = torch.Generator(x.device).manual_seed(key)
+    kept = torch.empty_like(x).bernoulli_(1 - p, generator=random)
+    return x * kept.div_(1 - p if p < 1 else 1)
 
 
 def neighbor_sum(

@@ -46,6 +46,13 @@ def check_rows(name: str, rows: Tensor, *others: Tensor | None) -> None:
             expect(False, name, devices, "all arguments on one device")
 
 
+def check_dropout(x: Tensor, p: float) -> None:
+    """Checks what is left out of, and how likely."""
+    if x.dtype not in _TYPES:
+        expect(False, "x", x.dtype, "float32, float64, bfloat16 or float16")
+    expect(0 <= p <= 1, "p", p, "a probability, 0 to 1")
+
+
 def check_weight(rows: Tensor, weight: Tensor | None) -> int:
     """How many heads there are, as far as weights see."""
     if weight is None or weight.dim() == 1:

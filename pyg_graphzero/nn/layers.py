@@ -32,6 +32,7 @@ from torch_geometric.utils.sparse import index2ptr
 from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block, made_once
 from pyg_graphzero.nn.ops import (
+    dropout,
     neighbor_dot,
     neighbor_max,
     neighbor_min,
@@ -207,7 +208,7 @@ def _gat(
     scores = from_src[edges.src] + _spread(from_dst, edges.bounds, len(edges.src))
     scores = F.leaky_relu(scores, conv.negative_slope)
     share = neighbor_softmax(scores, edges.bounds)
-    share = F.dropout(share, p=conv.dropout, training=conv.training)
+    share = dropout(share, p=conv.dropout, training=conv.training)
     if first:
         weights = lin_src.weight.view(heads, width, -1)
         out = torch.stack(
@@ -271,7 +272,7 @@ def _gatv2(
         rows, own, conv.att, edges.src, edges.bounds, negative_slope=conv.negative_slope
     )
     share = neighbor_softmax(scores, edges.bounds)
-    share = F.dropout(share, p=conv.dropout, training=conv.training)
+    share = dropout(share, p=conv.dropout, training=conv.training)
     out = neighbor_sum(rows, edges.src, edges.bounds, share)
     out = out.flatten(1) if conv.concat else out.mean(dim=1)
     if conv.res is not None:
@@ -288,7 +289,7 @@ def _transformer(
     value = conv.lin_value(src).view(-1, heads, width)
     scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(width)
     share = neighbor_softmax(scores, block.bounds)
-    share = F.dropout(share, p=conv.dropout, training=conv.training)
+    share = dropout(share, p=conv.dropout, training=conv.training)
     out = neighbor_sum(value, block.src, block.bounds, share)
     out = out.flatten(1) if conv.concat else out.mean(dim=1)
     if conv.root_weight:

@@ -9,11 +9,26 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero.nn import by_engine, by_torch
-from pyg_graphzero.nn.checks import check_dot, check_score, check_scores, check_sum, sum_type
+from pyg_graphzero.nn.checks import (
+    check_dot,
+    check_dropout,
+    check_score,
+    check_scores,
+    check_sum,
+    sum_type,
+)
 
 _LIBRARY = torch.library.Library("pyg_graphzero", "DEF")
 
 # Gradients ----------------------------------------------------------------------------------------
+
+
+def _keep_for_dropout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, ctx.p, ctx.key = inputs
+
+
+def _dropout_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    return dropout(grad, ctx.p, ctx.key), None, None
 
 
 def _keep_for_sum(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -169,6 +184,11 @@ def _operator(
     return call
 
 
+def _fake_dropout(x: Tensor, p: float, key: int) -> Tensor:
+    check_dropout(x, p)
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
 def _fake_sum(x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool) -> Tensor:
     num_dst, _ = check_sum("x", x, src, bounds, weight)
     return x.new_empty((num_dst, *x.shape[1:]))
@@ -238,6 +258,12 @@ _SCORED = (
     "Tensor x_src, Tensor x_dst, Tensor att, Tensor src, Tensor bounds, Tensor? edge, float slope"
 )
 
+dropout = _operator(
+    "dropout(Tensor x, float p, int key) -> Tensor",
+    _fake_dropout,
+    _keep_for_dropout,
+    _dropout_backward,
+)
 neighbor_sum = _operator(
     "neighbor_sum(Tensor x, Tensor src, Tensor bounds, Tensor? weight, bool mean) -> Tensor",
     _fake_sum,

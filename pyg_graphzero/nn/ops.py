@@ -19,6 +19,8 @@ for each edge is 0 for them.
 
 from __future__ import annotations
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_graphzero.nn import operators
@@ -124,3 +126,33 @@ def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
 def neighbor_min(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
     """The smallest numbers; the rest is as in :func:`neighbor_max`."""
     return operators.neighbor_max(x, src, bounds, True)
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """As :func:`torch.nn.functional.dropout`, which makes random numbers on one core alone.
+
+    Which numbers are left out depends on one draw from torch's random state (so
+    ``torch.manual_seed`` repeats it) and on their place; another set than torch's own. On other
+    devices than the CPU, and in place, it is torch's own.
+
+    Args:
+        x: Numbers with a fraction, of any shape.
+        p: With which probability each becomes 0; the others are divided by ``1 - p``.
+        training: ``False`` returns ``x``.
+        inplace: Whether ``x`` itself is changed.
+
+    Returns:
+        As ``x``.
+
+    Raises:
+        ValueError: ``p`` is no probability.
+
+    Example:
+        >>> import torch, pyg_graphzero as gz
+        >>> kept = gz.nn.ops.dropout(torch.ones(10_000), p=0.2)
+        >>> kept.unique().tolist()
+        [0.0, 1.25]
+    """
+    if not training or inplace or x.device.type != "cpu" or not x.is_floating_point():
+        return F.dropout(x, p, training, inplace)
+    return operators.dropout(x, p, int(torch.randint(2**63 - 1, ())))

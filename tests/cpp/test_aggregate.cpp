@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "aggregate/dropout.h"
 #include "aggregate/edges.h"
 #include "aggregate/neighbor_max.h"
 #include "aggregate/neighbor_score.h"
@@ -367,4 +368,42 @@ TEST(halves_round_as_torch_does) {
   CHECK(std::isinf(widen(narrow<Float16>(65520.0F))) && widen(narrow<Float16>(65519.0F)) == 65504);
   CHECK(std::isinf(widen(narrow<BFloat16>(std::numeric_limits<float>::max()))));
   CHECK(std::isnan(widen(narrow<BFloat16>(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+// Each number is kept or not by its place and the key alone, as often as p says, and neighbours say
+// nothing about each other.
+TEST(dropout_leaves_out_what_the_key_says) {
+  constexpr std::int64_t count = 3 * 4096 + 77;
+  std::vector<float> x(count), out(count), again(count);
+  for (std::int64_t i = 0; i < count; ++i)
+    x[static_cast<std::size_t>(i)] = static_cast<float>(i + 1);
+  for (const double p : {0.0, 0.1, 0.5, 0.75, 1.0}) {
+    dropout<float>(x, p, 7, 1, true, out.data());
+    std::int64_t kept = 0, pairs = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float scaled = x[i] * static_cast<float>(1 / (1 - p));
+      CHECK(out[i] == 0 || out[i] == scaled);
+      kept += out[i] != 0;
+      pairs += i > 0 && out[i] != 0 && out[i - 1] != 0;
+    }
+    const double share = 1 - p, n = static_cast<double>(count);
+    CHECK(std::abs(static_cast<double>(kept) - n * share) <= 5 * std::sqrt(n * p * share));
+    CHECK(std::abs(static_cast<double>(pairs) - n * share * share) <=
+          8 * std::sqrt(n * p * share) + 1);
+    for (const int threads : {1, 3}) {
+      dropout<float>(x, p, 7, threads, false, again.data());
+      CHECK(again == out);
+    }
+    dropout<float>({x.data(), 5000}, p, 7, 1, false, again.data());
+    CHECK(std::equal(out.begin(), out.begin() + 5000, again.begin()));
+  }
+  dropout<float>(x, 0.5, 7, 1, false, out.data());
+  dropout<float>(x, 0.5, 8, 1, false, again.data());
+  std::int64_t same = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) same += (out[i] == 0) == (again[i] == 0);
+  CHECK(std::abs(2 * same - count) <= 5 * static_cast<std::int64_t>(std::sqrt(count)));
+  const std::vector<BFloat16> halves(100, BFloat16{0x3F80});  // 1
+  std::vector<BFloat16> thinned(100);
+  dropout<BFloat16>(halves, 0.75, 7, 1, false, thinned.data());
+  for (const BFloat16 half : thinned) CHECK(half.bits == 0 || half.bits == 0x4080);  // 4
 }

@@ -20,7 +20,7 @@
 #include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/neighbor_sampler.h"
-#include "sampling/rng.h"
+#include "base/rng.h"
 #include "sampling/subset.h"
 #include "sampling_support.h"
 #include "scratch.h"

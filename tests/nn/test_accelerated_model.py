@@ -147,14 +147,24 @@ def test_checkpointing_within_the_model_is_refused():
         out.sum().backward()
 
 
-def test_autocast():
-    model = pyg.GraphSAGE(WIDTH, 16, 3, 7).float()
+@pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN])
+def test_autocast(kind):
+    options = {"aggregators": ["mean"], "scalers": ["identity"]} if kind is pyg.PNA else {}
+    if kind is pyg.PNA:
+        options["deg"] = torch.ones(5, dtype=torch.int64)
+    model = kind(WIDTH, 16, 3, 7, **options).float()
     fast = gz.nn.accelerate(copy.deepcopy(model))
     batch = next(iter(loader(graph(torch.float32))))
     with torch.autocast("cpu", torch.bfloat16):
         expected, out = plain(model, stock(batch))[:SEEDS], plain(fast, batch)
-    assert out.dtype == expected.dtype == torch.bfloat16
+    assert out.size(0) == SEEDS
+    assert out.dtype == expected.dtype
     torch.testing.assert_close(out, expected, rtol=0.1, atol=0.1)
+    for net, found in ((model, expected), (fast, out)):
+        found.float().square().sum().backward()
+        assert all(parameter.grad is not None for parameter in net.parameters())
+    # without it, the same model is exact again
+    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
 
 
 def test_compiled_models_run_uncompiled():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +11,7 @@ from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 from torch_geometric.utils import scatter, softmax
 
+from pyg_graphzero import _core
 from pyg_graphzero.nn import by_torch, operators, ops
 
 OPERATORS = torch.ops.pyg_graphzero
@@ -438,6 +440,7 @@ def test_operators_are_what_torch_expects_of_them():
         "neighbor_score": (*scored, 0.2),
         "neighbor_score_backward": (weight, *scored, 0.2),
         "source_score_backward": (weight, *scored, 0.2),
+        "dropout": (k, 0.5, 3),
     }.items():
         operator = getattr(OPERATORS, name).default
         torch.library.opcheck(operator, inputs, test_utils=tests)
@@ -482,6 +485,64 @@ def test_autocast_leaves_types_alone():
         assert scores.dtype == torch.float32
         rows = torch.nn.Linear(8, 8)(x)
         assert ops.neighbor_sum(rows, edges.src, edges.bounds, scores).dtype == torch.bfloat16
+
+
+# Dropout ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALVES])
+@pytest.mark.parametrize("p", [0.0, 0.3, 0.5, 1.0])
+def test_dropout(p, dtype):
+    x = torch.full((70, 301), 3.0, dtype=dtype, requires_grad=True)
+    torch.manual_seed(1)
+    out = ops.dropout(x, p)
+    kept = out != 0
+    share, count = 1 - p, x.numel()
+    assert abs(int(kept.sum()) - count * share) <= 5 * (count * p * share) ** 0.5
+    # as many in every column, and every row
+    for dim in (0, 1):
+        n = x.size(dim)
+        assert ((kept.sum(dim) - n * share).abs() <= 6 * (n * p * share) ** 0.5).all()
+    if p < 1:
+        assert torch.equal(out[kept], (x / share)[kept].to(dtype))
+    grad = torch.randn_like(out)
+    (found,) = torch.autograd.grad(out, x, grad)
+    scale = torch.ones_like(x) / share if p < 1 else torch.zeros_like(x)
+    torch.testing.assert_close(found, grad * scale * kept)
+
+
+def test_dropout_is_a_function_of_torchs_random_state():
+    x = torch.randn(5000, 8)
+    torch.manual_seed(1)
+    first, second = ops.dropout(x), ops.dropout(x)
+    assert not torch.equal(first, second)
+    torch.manual_seed(1)
+    torch.set_num_threads(1)
+    again = ops.dropout(x)
+    torch.set_num_threads(2)
+    assert torch.equal(first, again)
+    out = checkpoint(
+        lambda rows: ops.dropout(rows).square(), x.requires_grad_(), use_reentrant=False
+    )
+    (grad,) = torch.autograd.grad(out.sum(), x)
+    torch.testing.assert_close(grad * x / 2, out)  # the second time as the first
+
+
+def test_dropout_of_strides_of_nothing_and_of_what_is_not_trained():
+    x = torch.randn(40, 60).t()
+    out = ops.dropout(x)
+    assert torch.equal(out[out != 0], (2 * x)[out != 0])
+    assert ops.dropout(torch.zeros(0, 3)).shape == (0, 3)
+    assert ops.dropout(torch.tensor(2.0), 0.0) == 2
+    assert ops.dropout(x, training=False) is x
+    given = torch.ones(100)
+    assert ops.dropout(given, inplace=True) is given
+    assert given.unique().tolist() == [0, 2]
+    for p in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match=r"p: found .*, expected a probability"):
+            ops.dropout(x, p)
+    with pytest.raises(ValueError, match="p: expected a probability"):
+        _core.dropout(np.ones((1, 1, 1), np.float32), 2.0, 0, np.ones((1, 1, 1), np.float32))
 
 
 def test_nothing_at_all():
