@@ -41,6 +41,7 @@ from harness.record import (
     write,
 )
 from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
+from pyg_graphzero import _core
 from pyg_graphzero.bench.process import memory
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law, power_law_hetero
 from pyg_graphzero.sampling.hops import SampledEdgeIndex, attach_hops
@@ -68,6 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     args = made.parse_args(argv)
     if any((model in TYPED) != (args.edge_types > 0) for model in args.models):
         made.error(f"{', '.join(TYPED)} take a graph with --edge-types, other models one without")
+    recycling = _core.Recycling()  # as while a loader lives
     if args.peak:
         print(json.dumps(_peak(args)))
         return
@@ -104,6 +106,7 @@ def main(argv: list[str] | None = None) -> None:
                 for name in rounds
             }
             _show(model, results[model])
+    del recycling
     write(args.json, record(args, argv, batch=sizes, results=results))
 
 

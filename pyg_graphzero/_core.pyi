@@ -560,6 +560,11 @@ class TextIndex:
     def find(self, offsets: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], text: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
         """The row of every id, -1 where it has none."""
 
+def empty_bytes(size: int) -> Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,))]:
+    """
+    Memory of huge pages with no defined values, uint8 [size]; that of dead arrays, while there is a Recycling.
+    """
+
 def dropout(x: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], p: float, key: int, out: Annotated[torch.Tensor, dict(shape=(None, None, None), device='cpu')], threads: int = 0) -> None:
     """
     Numbers [rows, heads, channels] into `out`: 0 with probability p, else divided by 1 - p. Which ones depends on `key` and their place alone; bfloat16 comes as int16.

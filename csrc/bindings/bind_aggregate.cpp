@@ -304,6 +304,15 @@ void score_backward_at_sources(const RowArray& x_src, const RowArray& x_dst,
 }  // namespace
 
 void init_aggregate(nb::module_& m) {
+  m.def(
+      "empty_bytes",
+      [](std::int64_t size) {
+        Buffer<std::uint8_t> made(size);
+        return to_array<ByteTensor>(std::move(made), {static_cast<std::size_t>(size)});
+      },
+      "size"_a,
+      "Memory of huge pages with no defined values, uint8 [size]; that of dead arrays, while there "
+      "is a Recycling.");
   m.def("dropout", &drop, nb::arg("x").noconvert(), "p"_a, "key"_a, nb::arg("out").noconvert(),
         "threads"_a = 0,
         "Numbers [rows, heads, channels] into `out`: 0 with probability p, else divided by 1 - p. "

@@ -119,8 +119,9 @@ class _Both(torch.autograd.Function):
         ctx.count = inputs[1]
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, summed: Tensor, first: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # this has a gradient too
+            return torch.cat((summed[: ctx.count] + first, summed[ctx.count :])), None
         # The gradient of a sum is nobody else's.
         summed[: ctx.count] += first
         return summed, None

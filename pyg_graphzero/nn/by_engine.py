@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,7 +20,8 @@ from pyg_graphzero.nn.checks import (
     sum_type,
 )
 
-_DENSE = torch.contiguous_format
+# Bytes from which on memory is the engine's own.
+LARGE = 1 << 20
 
 
 def _array(tensor: Tensor) -> Any:
@@ -26,6 +29,20 @@ def _array(tensor: Tensor) -> Any:
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.int16)
     return (tensor.detach() if tensor.requires_grad else tensor).numpy()
+
+
+def _empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
+    """As ``like.new_empty(shape)``.
+
+    In fresh memory of malloc's, page faults would take longer than most operations.
+    """
+    dtype = dtype or like.dtype
+    size = math.prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return like.new_empty(shape, dtype=dtype)
+    memory = _core.empty_bytes(size).untyped_storage()
+    # Not a view of the bytes: results of operators must be none.
+    return torch.empty(0, dtype=dtype).set_(memory, 0, shape)
 
 
 def _edges(src: Tensor, bounds: Tensor) -> tuple[Any, Any]:
@@ -52,16 +69,32 @@ def _numbers(of_edges: Tensor | None, dtype: torch.dtype) -> Any:
 
 def dropout(x: Tensor, p: float, key: int) -> Tensor:
     check_dropout(x, p)
-    out = torch.empty_like(x, memory_format=_DENSE)
+    out = _empty(x, x.shape)
     _core.dropout(_array(x.contiguous().view(-1, 1, 1)), p, key, _array(out.view(-1, 1, 1)))
     return out
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    out = _empty(x, (x.size(0), weight.size(0)))
+    if bias is None:
+        return torch.mm(x, weight.t(), out=out)
+    return torch.addmm(bias, x, weight.t(), out=out)
+
+
+def relu(x: Tensor) -> Tensor:
+    return torch.clamp_min(x, 0, out=_empty(x, x.shape))
+
+
+def relu_backward(grad: Tensor, made: Tensor) -> Tensor:
+    out = _empty(made, made.shape)
+    return torch.ops.aten.threshold_backward.grad_input(grad, made, 0, grad_input=out)
 
 
 def neighbor_sum(
     x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool
 ) -> Tensor:
     num_dst, heads = check_sum("x", x, src, bounds, weight)
-    out = x.new_empty((num_dst, *x.shape[1:]))
+    out = _empty(x, (num_dst, *x.shape[1:]))
     weights = _numbers(weight, x.dtype)
     _core.neighbor_sum(_rows(x, heads), *_edges(src, bounds), weights, mean, _rows(out, heads))
     return out
@@ -71,7 +104,7 @@ def source_sum(
     rows: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool, num_src: int
 ) -> Tensor:
     _, heads = check_sum("rows", rows, src, bounds, weight)
-    out = rows.new_empty((num_src, *rows.shape[1:]))
+    out = _empty(rows, (num_src, *rows.shape[1:]))
     weights = _numbers(weight, rows.dtype)
     _core.source_sum(_rows(rows, heads), *_edges(src, bounds), weights, mean, _rows(out, heads))
     return out
@@ -80,7 +113,7 @@ def source_sum(
 def edge_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> Tensor:
     heads = check_dot(q, k, src, bounds)
     shape = (src.size(0), heads) if k.dim() == 3 else (src.size(0),)
-    out = k.new_empty(shape, dtype=sum_type(k.dtype))
+    out = _empty(k, shape, sum_type(k.dtype))
     numbers = _numbers(out, out.dtype)
     _core.edge_dot(_rows(q, heads), _rows(k, heads), *_edges(src, bounds), mean, numbers)
     return out.to(k.dtype)
@@ -88,14 +121,14 @@ def edge_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor, mean: bool) -> T
 
 def neighbor_softmax(scores: Tensor, bounds: Tensor) -> Tensor:
     check_scores(scores, bounds)
-    out = torch.empty_like(scores, dtype=sum_type(scores.dtype), memory_format=_DENSE)
+    out = _empty(scores, scores.shape, sum_type(scores.dtype))
     given, to = _numbers(scores, scores.dtype), _numbers(out, out.dtype)
     _core.neighbor_softmax(given, _array(bounds.contiguous()), None, to)
     return out.to(scores.dtype)
 
 
 def neighbor_softmax_backward(made: Tensor, grad: Tensor, bounds: Tensor) -> Tensor:
-    out = torch.empty_like(made, dtype=sum_type(made.dtype), memory_format=_DENSE)
+    out = _empty(made, made.shape, sum_type(made.dtype))
     given, to = _numbers(made, made.dtype), _numbers(out, out.dtype)
     _core.neighbor_softmax(given, _array(bounds.contiguous()), _numbers(grad, made.dtype), to)
     return out.to(made.dtype)
@@ -103,7 +136,7 @@ def neighbor_softmax_backward(made: Tensor, grad: Tensor, bounds: Tensor) -> Ten
 
 def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> Tensor:
     num_dst, _ = check_sum("x", x, src, bounds, None)
-    out = x.new_empty((num_dst, *x.shape[1:]))
+    out = _empty(x, (num_dst, *x.shape[1:]))
     _core.neighbor_max(_rows(x, 1), *_edges(src, bounds), is_min, _rows(out, 1))
     return out
 
@@ -111,7 +144,7 @@ def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor, is_min: bool) -> Tensor
 def neighbor_max_backward(
     grad: Tensor, made: Tensor, x: Tensor, src: Tensor, bounds: Tensor
 ) -> Tensor:
-    out = x.new_empty(x.shape)
+    out = _empty(x, x.shape)
     given = _rows(x, 1), *_edges(src, bounds), _rows(made, 1), _rows(grad, 1)
     _core.neighbor_max_backward(*given, _rows(out, 1))
     return out
@@ -127,7 +160,7 @@ def neighbor_score(
     slope: float,
 ) -> Tensor:
     check_score(x_src, x_dst, att, src, bounds, edge)
-    out = x_src.new_empty((src.size(0), x_src.size(1)), dtype=sum_type(x_src.dtype))
+    out = _empty(x_src, (src.size(0), x_src.size(1)), sum_type(x_src.dtype))
     given = _scored(x_src, x_dst, att, src, bounds, edge)
     _core.neighbor_score(*given, slope, _array(out))
     return out.to(x_src.dtype)
@@ -143,9 +176,9 @@ def neighbor_score_backward(
     edge: Tensor | None,
     slope: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    out_dst = x_dst.new_empty(x_dst.shape)
+    out_dst = _empty(x_dst, x_dst.shape)
     out_att = att.new_empty(att.shape, dtype=sum_type(x_src.dtype))
-    out_edge = x_src.new_empty((0 if edge is None else src.size(0), *x_src.shape[1:]))
+    out_edge = _empty(x_src, (0 if edge is None else src.size(0), *x_src.shape[1:]))
     given = _scored(x_src, x_dst, att, src, bounds, edge)
     grads = _numbers(grad, x_src.dtype), _array(out_dst), _array(out_att)
     _core.neighbor_score_backward(*given, slope, *grads, None if edge is None else _array(out_edge))
@@ -162,7 +195,7 @@ def source_score_backward(
     edge: Tensor | None,
     slope: float,
 ) -> Tensor:
-    out = x_src.new_empty(x_src.shape)
+    out = _empty(x_src, x_src.shape)
     given = _scored(x_src, x_dst, att, src, bounds, edge)
     _core.source_score_backward(*given, slope, _numbers(grad, x_src.dtype), _array(out))
     return out

@@ -29,6 +29,18 @@ def dropout(x: Tensor, p: float, key: int) -> Tensor:
     return x * kept.div_(1 - p if p < 1 else 1)
 
 
+def product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.mm(x, weight.t()) if bias is None else torch.addmm(bias, x, weight.t())
+
+
+def relu(x: Tensor) -> Tensor:
+    return torch.clamp_min(x, 0)
+
+
+def relu_backward(grad: Tensor, made: Tensor) -> Tensor:
+    return torch.ops.aten.threshold_backward(grad, made, 0)
+
+
 def neighbor_sum(
     x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool
 ) -> Tensor:

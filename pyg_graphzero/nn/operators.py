@@ -23,6 +23,37 @@ _LIBRARY = torch.library.Library("pyg_graphzero", "DEF")
 # Gradients ----------------------------------------------------------------------------------------
 
 
+def _keep_for_product(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    x, weight, _ = inputs
+    needs_x, needs_weight = ctx.needs_input_grad[:2]
+    ctx.save_for_backward(x if needs_weight else None, weight if needs_x else None)
+
+
+def _product_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight = ctx.saved_tensors
+    return (
+        None if weight is None else product(grad, weight.t(), None),
+        None if x is None else grad.t() @ x,
+        grad.sum(0) if ctx.needs_input_grad[2] else None,
+    )
+
+
+def _keep_for_relu(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(output)
+
+
+def _relu_backward(ctx: Any, grad: Tensor) -> Tensor:
+    return relu_backward(grad, *ctx.saved_tensors)
+
+
+def _keep_for_relu_backward(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(inputs[1])
+
+
+def _relu_backward_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return relu_backward(grad, *ctx.saved_tensors), None
+
+
 def _keep_for_dropout(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, ctx.p, ctx.key = inputs
 
@@ -184,6 +215,18 @@ def _operator(
     return call
 
 
+def _fake_product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x.new_empty((x.size(0), weight.size(0)))
+
+
+def _fake_relu(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _fake_relu_backward(grad: Tensor, made: Tensor) -> Tensor:
+    return torch.empty_like(made, memory_format=torch.contiguous_format)
+
+
 def _fake_dropout(x: Tensor, p: float, key: int) -> Tensor:
     check_dropout(x, p)
     return torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -258,6 +301,19 @@ _SCORED = (
     "Tensor x_src, Tensor x_dst, Tensor att, Tensor src, Tensor bounds, Tensor? edge, float slope"
 )
 
+product = _operator(
+    "product(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+    _fake_product,
+    _keep_for_product,
+    _product_backward,
+)
+relu = _operator("relu(Tensor x) -> Tensor", _fake_relu, _keep_for_relu, _relu_backward)
+relu_backward = _operator(
+    "relu_backward(Tensor grad, Tensor made) -> Tensor",
+    _fake_relu_backward,
+    _keep_for_relu_backward,
+    _relu_backward_backward,
+)
 dropout = _operator(
     "dropout(Tensor x, float p, int key) -> Tensor",
     _fake_dropout,

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from pyg_graphzero.nn.ops import dropout
+from pyg_graphzero.nn.large import FASTER
 from pyg_graphzero.nn.rules import (
     Call,
     Space,
@@ -35,14 +34,6 @@ from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
 
 # Where a tensor lies in the arguments of a call: position or name, and place within a list or dict.
 Path = tuple[Any, Any]
-
-
-def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    return dropout(input, p, training, inplace)
-
-
-# What a function of torch's is computed by instead.
-FASTER: dict[Any, Callable[..., Any]] = {F.dropout: _dropout}
 
 
 class DivergedError(Exception):
@@ -172,8 +163,12 @@ class Watching(TorchFunctionMode, ABC):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if self._paused:
-            return func(*args, **kwargs)
+            return self.paused_function(func)(*args, **kwargs)
         return self.function(func, args, kwargs)
+
+    def paused_function(self, func: Any) -> Any:
+        """What to call where a function is no step of its own."""
+        return func
 
     @abstractmethod
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -357,6 +352,10 @@ class Runner(Watching):
         count = self.count(value, hop)
         tensor = tensor.rows if isinstance(tensor, InnerRows) else tensor
         return tensor.narrow(value.dim, 0, count) if tensor.size(value.dim) > count else tensor
+
+    def paused_function(self, func: Any) -> Any:
+        """What to call where a function is no step of its own."""
+        return FASTER.get(func, func)
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function with no more rows than it needs."""

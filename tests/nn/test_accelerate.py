@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import chunks
 import pytest
 import torch
 import torch.nn.functional as F
@@ -28,7 +29,7 @@ from torch_geometric.nn import SAGEConv
 
 import pyg_graphzero as gz
 
-pytestmark = pytest.mark.usefixtures("doubles")
+pytestmark = [pytest.mark.usefixtures("doubles"), chunks.both]
 
 DEGREES = torch.tensor([3, 5, 8, 4])
 BASIC = {

@@ -7,6 +7,7 @@ import io
 import pickle
 import threading
 
+import chunks
 import pytest
 import torch
 import torch.nn.functional as F
@@ -34,7 +35,7 @@ import pyg_graphzero as gz
 from pyg_graphzero.nn.accelerate import Forward
 from pyg_graphzero.sampling.hops import SampledEdgeIndex, want_hops
 
-pytestmark = pytest.mark.usefixtures("doubles")
+pytestmark = [pytest.mark.usefixtures("doubles"), chunks.both]
 
 
 def test_it_is_the_same_model():
@@ -165,6 +166,56 @@ def test_autocast(kind):
         assert all(parameter.grad is not None for parameter in net.parameters())
     # without it, the same model is exact again
     torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
+
+
+class Residual(nn.Module):
+    """What is activated is used again, in place, and functions have their arguments by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = SAGEConv(WIDTH, 16), SAGEConv(16, 7)
+        self.mix, self.last = nn.Linear(16, 16, bias=False), nn.Linear(7, 7)
+
+    def forward(self, x, edge_index):
+        """Rows of all nodes."""
+        hidden = self.first(x, edge_index)
+        hidden = F.relu(input=hidden) + torch.relu(self.mix(hidden)) - hidden.relu()
+        hidden += F.dropout(hidden, p=0.0, training=True)
+        hidden = F.relu(F.dropout(hidden, training=False), inplace=True)
+        return F.linear(self.second(hidden, edge_index), self.last.weight, bias=self.last.bias)
+
+
+def test_functions_that_are_computed_in_another_way():
+    compare(Residual(), plain)
+
+
+def test_dropout_leaves_out_as_much():
+    torch.manual_seed(0)
+    model = pyg.GraphSAGE(WIDTH, 64, 2, 7, dropout=0.75)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batch = next(iter(loader()))
+    seen = []
+    fast.dropout.register_forward_hook(lambda module, given, out: seen.append((given[0], out)))
+    plain(fast, batch)
+    given, out = seen[-1]  # those before are of the small graph
+    assert torch.equal(out[out != 0], (given * 4)[out != 0])
+    count = int((given != 0).sum())
+    assert abs(int((out != 0).sum()) - count / 4) <= 5 * (count * 3 / 16) ** 0.5
+
+
+def test_gradients_of_gradients():
+    model = pyg.GraphSAGE(WIDTH, 16, 2, 7)
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batch = next(iter(loader()))
+    found = []
+    for net, given in ((model, stock(batch)), (fast, batch)):
+        out = plain(net, given)[:SEEDS].square().sum()
+        grads = torch.autograd.grad(out, list(net.parameters()), create_graph=True)
+        squares = sum(grad.square().sum() for grad in grads)
+        again = torch.autograd.grad(squares, list(net.parameters()))
+        found.append(again)
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_compiled_models_run_uncompiled():

@@ -1,0 +1,56 @@
+"""Functions of torch that take long on large tensors of the CPU, computed in another way.
+
+torch makes each result in memory that malloc fetches from the kernel and gives back: of tens of
+megabytes, page faults take as long as many a function. Its dropout draws on one core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pyg_graphzero.nn import by_engine, operators
+from pyg_graphzero.nn.ops import dropout
+
+
+def _is_large(rows: Tensor, size: int) -> bool:
+    return rows.device.type == "cpu" and rows.is_floating_point() and size >= by_engine.LARGE
+
+
+def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if p == 0 or not _is_large(input, input.nbytes):
+        return F.dropout(input, p, training, inplace)
+    return dropout(input, p, training, inplace)
+
+
+def _relu(input: Tensor, inplace: bool = False) -> Tensor:
+    if inplace or not _is_large(input, input.nbytes):
+        return F.relu(input, inplace)
+    return operators.relu(input)
+
+
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    num_bytes = input.size(0) * weight.size(0) * input.itemsize if input.dim() == 2 else 0
+    if not _is_large(input, num_bytes):
+        return F.linear(input, weight, bias)
+    if torch.is_autocast_enabled("cpu"):
+        dtype = torch.get_autocast_dtype("cpu")
+        input, weight = input.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    if weight.dtype != input.dtype or (bias is not None and bias.dtype != input.dtype):
+        return F.linear(input, weight, bias)  # says what does not fit
+    return operators.product(input, weight, bias)
+
+
+#: What to call in place of a function.
+FASTER: dict[Any, Callable[..., Any]] = {
+    F.dropout: _dropout,
+    F.relu: _relu,
+    torch.relu: _relu,
+    Tensor.relu: _relu,
+    F.linear: _linear,
+}
