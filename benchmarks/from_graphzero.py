@@ -26,6 +26,7 @@ from torch.nn import Linear
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from torch_geometric.nn import SAGEConv
+from torch_geometric.sampler import NodeSamplerInput
 
 import pyg_graphzero as gz
 from harness.child import Task, Tell, answer
@@ -131,7 +132,8 @@ class Ours(Contestant):
         self.x, self.y = self.data.x, self.data.y
 
     def prepare(self) -> None:
-        """Walkers, a loader, the model and one line for it."""
+        """A sampler, walkers, a loader, the model and one line for it."""
+        self.sampler = gz.sampler.NeighborSampler(self.data, [self.options["fanout"]])
         self.walkers = {pq: gz.sampler.RandomWalker(self.data, *pq) for pq in ((1.0, 1.0), _BIASED)}
         self.loader = gz.loader.NeighborLoader(
             self.data, [self.options["fanout"]], batch_size=self.options["batch_size"], shuffle=True
@@ -139,9 +141,8 @@ class Ours(Contestant):
         self.model = gz.nn.accelerate(Sage(self.options["dim"]))
 
     def fanout(self) -> object:
-        """A walk of one step for each neighbour."""
-        starts = self.seeds.repeat_interleave(self.options["fanout"])
-        return self.walkers[1.0, 1.0].walk(starts, 1)[:, 1].view(len(self.seeds), -1)
+        """Drawn without replacement, along edges into a node."""
+        return self.sampler.sample_from_nodes(NodeSamplerInput(None, self.seeds))
 
     def walk(self, p: float, q: float) -> object:
         """Along edges."""

@@ -323,7 +323,7 @@ class BatchPlan:
             key
             for key, value in raw_items(store)
             if key != "edge_index"
-            and store.is_edge_attr(key)
+            and (key == "adj_t" or store.is_edge_attr(key))
             and not (isinstance(value, OnDemand) and is_by_slot(value))
         ]
         for key in joined:

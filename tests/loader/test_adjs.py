@@ -14,7 +14,7 @@ import torch_geometric.loader
 import torch_geometric.transforms as T
 from read_neighbours import in_pages
 from scipy.stats import chisquare
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import SAGEConv
 
 import pyg_graphzero as gz
@@ -259,6 +259,25 @@ def test_to_sparse_tensor_without_torch_sparse(tmp_path, on_disk):
             coo = batch.adj_t.to_sparse_coo().coalesce()
             ends = batch.n_id[coo.indices().flip(0)].t().tolist()
             assert coo.values().tolist() == [weights[tuple(each)] for each in ends]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_to_sparse_tensor_of_types(tmp_path):
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.rand(20, 2), torch.rand(30, 2)
+    there, back = ("a", "to", "b"), ("b", "back", "a")
+    data[there].edge_index = torch.stack([torch.arange(90) % 20, torch.arange(90) % 30])[:, :60]
+    data[back].edge_index = data[there].edge_index.flip(0)
+    data[there].edge_weight = torch.rand(60)
+    gz.convert(data, tmp_path / "store", progress=False)
+    made = T.ToSparseTensor(layout=torch.sparse_csr)(gz.open(tmp_path / "store").data())
+    whole = T.ToSparseTensor(layout=torch.sparse_csr)(data)
+    (batch,) = gz.loader.NeighborLoader(made, [-1, -1], input_nodes="a", batch_size=20)
+    for name in (there, back):
+        rows, columns = batch[name[2]].n_id, batch[name[0]].n_id
+        want = whole[name].adj_t.to_dense()[rows][:, columns]
+        assert batch[name].adj_t.size() == (rows.numel(), columns.numel())
+        assert torch.equal(batch[name].adj_t.to_dense(), want)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
