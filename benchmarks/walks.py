@@ -3,13 +3,16 @@
     python benchmarks/walks.py --graphzero-path SITE_PACKAGES
 
 The graph is that of ``graphzero bench`` with every edge both ways, so that no walk ends. This
-package walks over it in memory and over a store in the page cache; pyg-lib, where it is installed,
-over the same CSR (it has no p and q); GraphZero 0.2, where it is told where to find it, over its
-own file of the same edges, in a process of its own. They take turns, ``--threads`` each.
+package walks over it in memory and over a store in the page cache; pyg-lib (which has no p and q)
+and torch-cluster, where they are installed, over the same CSR; GraphZero 0.2, where it is told
+where to find it, over its own file of the same edges, in a process of its own. They take turns,
+``--threads`` each.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import statistics
 import struct
@@ -90,6 +93,9 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--graphzero-path", help="where GraphZero 0.2 is installed")
     args = made.parse_args(argv)
     torch.set_num_threads(args.threads)
+    for name in ("pyg_lib", "torch_cluster"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
     edge_index = power_law(args.nodes, args.edges, 0).edge_index
     edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
@@ -114,6 +120,11 @@ def main(argv: list[str] | None = None) -> None:
             if p == q == 1 and hasattr(torch.ops.pyg, "random_walk"):
                 walk = torch.ops.pyg.random_walk
                 works[f"{kind}: pyg-lib"] = lambda w=walk: w(rowptr, col, start, length, 1.0, 1.0)
+            if hasattr(torch.ops.torch_cluster, "random_walk"):
+                walk = torch.ops.torch_cluster.random_walk
+                works[f"{kind}: torch-cluster"] = lambda w=walk, p=p, q=q: w(
+                    rowptr, col, start, length, p, q
+                )
             if args.graphzero_path:
                 arguments = [path / "graph.gl", path / "start", length + 1, p, q]
                 others.append(GraphZero(args.graphzero_path, arguments, args.threads))

@@ -46,27 +46,33 @@ struct WalkBias {
 
 // Some walks on their way. They own what guarded loops use.
 struct WalkGroup {
-  explicit WalkGroup(std::int64_t size)
+  WalkGroup(std::int64_t size, const WalkRequest& request)
       : node(size),
-        before(size),
         slot(size),
         source(size),
-        earliest(size),
-        latest(size),
-        low(size),
-        high(size),
         live(size),
         open(size),
-        asked(size),
+        earliest(request.is_timed() ? size : 0),
+        latest(earliest.size()),
+        before(request.is_biased() ? size : 0),
+        low(before.size()),
+        high(before.size()),
+        asked(before.size()),
         rng(static_cast<std::size_t>(size), CounterRng(0, 0)),
-        chance(static_cast<std::size_t>(size)) {}
+        chance(static_cast<std::size_t>(before.size())) {}
 
-  Buffer<std::int64_t> node, before;      // where each is, and was; -1: nowhere
+  // Bytes of one of them where neighbours are read, with what is looked up for it.
+  static std::int64_t bytes_each(const WalkRequest& request) {
+    const int words = 8 + (request.is_timed() ? 2 : 0) + (request.is_biased() ? 9 : 0);
+    return words * static_cast<std::int64_t>(sizeof(std::int64_t));
+  }
+
+  Buffer<std::int64_t> node;              // where each is
   Buffer<std::int64_t> slot, source;      // of the edge it tries, and where that leads
-  Buffer<std::int64_t> earliest, latest;  // what edges may have as times
-  Buffer<std::int64_t> low, high;         // of a search
-  Buffer<std::int64_t> live, open,
-      asked;  // walks that go on; that have no edge yet; that look one up
+  Buffer<std::int64_t> live, open;        // walks that go on; that have no edge yet
+  Buffer<std::int64_t> earliest, latest;  // where edges have times: which they may have
+  // Of node2vec: where each was, -1: nowhere; of a search; walks that look a node up.
+  Buffer<std::int64_t> before, low, high, asked;
   std::vector<CounterRng> rng;
   std::vector<double> chance;  // what a candidate's probability is compared with
 };
@@ -81,7 +87,7 @@ class WalkStepper {
         is_sorted_(is_sorted),
         request_(request),
         bias_(WalkBias::of(request)),
-        is_biased_(request.p != 1 || request.q != 1),
+        is_biased_(request.is_biased()),
         checkpoint_(checkpoint) {}
 
   // The node whose neighbourhood was found damaged, or -1.
@@ -162,6 +168,7 @@ class WalkStepper {
       return;
     }
     std::vector<std::int64_t> wanted, found;
+    wanted.reserve(static_cast<std::size_t>(count));
     for (std::int64_t j = 0; j < count; ++j) {
       if (slot[walks[j]] >= 0) wanted.push_back(slot[walks[j]]);
     }

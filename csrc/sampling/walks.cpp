@@ -14,9 +14,6 @@
 namespace gz {
 namespace {
 
-// Of paged neighbours more go together: what one takes on its way.
-constexpr std::int64_t kWalkBytes = 256;
-
 // Takes some walks from their start to their end, and writes their rows.
 void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<bool>& is_sorted,
                 const WalkRequest& request, std::int64_t first, std::int64_t count,
@@ -29,8 +26,8 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
     const std::int64_t start = request.start[static_cast<std::size_t>(first + i)];
     live[i] = i;
     group.node.data()[i] = start;
-    group.before.data()[i] = -1;
-    if (!request.latest.empty()) {
+    if (request.is_biased()) group.before.data()[i] = -1;
+    if (request.is_timed()) {
       const auto at = static_cast<std::size_t>(first + i);
       group.latest.data()[i] = request.latest[at];
       group.earliest.data()[i] = request.earliest.empty() ? kFirstTime : request.earliest[at];
@@ -61,7 +58,7 @@ void walk_group(const std::vector<SampledEdgeType>& types, const std::vector<boo
         continue;
       }
       const std::int64_t x = slot == kWalkRestart ? row[0] : group.source.data()[i];
-      group.before.data()[i] = slot == kWalkRestart ? -1 : row[t];
+      if (request.is_biased()) group.before.data()[i] = slot == kWalkRestart ? -1 : row[t];
       group.node.data()[i] = x;
       row[t + 1] = x;
       if (next != nullptr) __builtin_prefetch(next + x);
@@ -96,7 +93,7 @@ void Walker::check(const WalkRequest& request) const {
       throw std::invalid_argument("steps: expected edge types that follow on each other");
     }
     at = edge_types_[step].src_type;
-    const bool is_biased = request.p != 1 || request.q != 1;
+    const bool is_biased = request.is_biased();
     if (is_biased && step != request.steps.front()) {
       throw std::invalid_argument("p, q: expected steps of one edge type");
     }
@@ -130,8 +127,9 @@ Walks Walker::walk(const WalkRequest& request, const std::function<void()>& chec
   std::int64_t* const slots = request.wants_slots ? out.slots.data() : nullptr;
   if (is_paged_step(edge_types_, request)) {
     // Many together: the more ask, the less of the file is read for each.
-    const std::int64_t most = std::max(chunk_sizes.walked_together, request.max_bytes / kWalkBytes);
-    WalkGroup group(std::min(count, most));
+    const std::int64_t most =
+        std::max(chunk_sizes.walked_together, request.max_bytes / WalkGroup::bytes_each(request));
+    WalkGroup group(std::min(count, most), request);
     for (std::int64_t from = 0; from < count; from += most) {
       walk_group(edge_types_, is_sorted_, request, from, std::min(most, count - from), group, nodes,
                  slots, checkpoint);
@@ -147,7 +145,7 @@ Walks Walker::walk(const WalkRequest& request, const std::function<void()>& chec
     const std::int64_t share = size / (4 * num_threads(request.threads)) / together;
     const std::int64_t grain = together * std::max<std::int64_t>(1, share);
     parallel_for(size, grain, request.threads, [&](std::int64_t first, std::int64_t last) {
-      WalkGroup group(together);
+      WalkGroup group(together, request);
       for (std::int64_t at = first; at < last; at += together) {
         walk_group(edge_types_, is_sorted_, request, from + at, std::min(together, last - at),
                    group, nodes, slots, nothing);

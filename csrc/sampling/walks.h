@@ -30,6 +30,9 @@ struct WalkRequest {
   std::uint64_t key = 0;
   int threads = 0;
   std::int64_t max_bytes = 0;  // of neighbours that are read at once, where some are paged
+
+  bool is_biased() const { return p != 1 || q != 1; }
+  bool is_timed() const { return !latest.empty(); }
 };
 
 struct Walks {

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
 from torch_geometric.loader.utils import index_select
+from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import MissingEdgeIdsError, UnsupportedError
@@ -321,8 +322,8 @@ class BatchPlan:
         joined = [
             key
             for key, value in raw_items(store)
-            if key not in ("edge_index", "adj_t")
-            and store.is_edge_attr(key)
+            if key != "edge_index"
+            and (key == "adj_t" or store.is_edge_attr(key))
             and not (isinstance(value, OnDemand) and is_by_slot(value))
         ]
         for key in joined:
@@ -332,10 +333,10 @@ class BatchPlan:
         ids = self.graph.edge_ids.get(name) if by_id else None
         by, out.edge_ids = self._look_up(slots, ids)
         for key, value in raw_items(store):
-            if key == "edge_index" or (key == "adj_t" and isinstance(value, Tensor)):
-                out.values["edge_index"] = lambda part: part.edge_index
-            elif key == "adj_t":  # torch_sparse's SparseTensor
-                out.values["adj_t"] = _sparse(value)
+            if key == "edge_index":
+                out.values[key] = lambda part: part.edge_index
+            elif key == "adj_t":
+                out.values[key] = _sparse(value)
             elif isinstance(value, OnDemand):
                 if not store.is_edge_attr(key):
                     continue
@@ -437,13 +438,17 @@ def _constant(value: Any) -> _Value:
 
 
 def _sparse(adj_t: Any) -> _Value:
-    weight = adj_t.storage.value()
+    """What a batch has for ``adj_t``: a ``SparseTensor`` if that is one, else torch's CSR."""
+    is_torchs = isinstance(adj_t, Tensor)
+    weight = adj_t.to_sparse_coo().coalesce().values() if is_torchs else adj_t.storage.value()
 
     def make(part: _Part) -> Any:
         assert part.edge_index is not None
         row, col = part.edge_index
         sizes = part.out.size()[::-1]
         value = None if weight is None or part.e_id is None else gather(weight, part.e_id)
+        if is_torchs:
+            return to_torch_csr_tensor(torch.stack([col, row]), value, size=sizes)
         return type(adj_t)(row=col, col=row, value=value, sparse_sizes=sizes)
 
     return make

@@ -21,6 +21,9 @@ from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.edge_order import EdgeOrder, rank_edges
 from pyg_graphzero.store.schema import EdgeType
 
+# Of a table of marks by the low bits of numbers: 2^16 at least, and 16 for each number.
+_LEAST_BITS, _PLACES_EACH = 16, 16
+
 
 @dataclass
 class _BySource:
@@ -221,8 +224,11 @@ def _once(edge_index: Tensor, slots: Tensor, num_nodes: int) -> Tensor | slice:
     again = ascending[1:][ascending[1:] == ascending[:-1]]  # few, as a rule
     if again.size == 0:
         return slice(None)
-    at = np.searchsorted(again, own).clip(max=again.size - 1)
-    (places,) = np.nonzero(again[at] == own)
+    # Places that may have one of these: their low bits tell a few too many.
+    size = 1 << max(_LEAST_BITS, (_PLACES_EACH * again.size).bit_length())
+    marks = np.zeros(size, dtype=bool)
+    marks[again & (size - 1)] = True
+    places = np.flatnonzero(marks[own & (size - 1)])
     ends = (edge_index[0] * num_nodes + edge_index[1]).numpy()[places]
     order = np.lexsort((own[places], ends))  # equal ones stay as they were
     is_again = np.zeros(order.size, dtype=bool)

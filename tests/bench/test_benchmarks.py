@@ -16,6 +16,7 @@ import papers100m_phases
 import pytest
 import summary
 import torch
+import walks_out_of_core
 from hypothesis import given
 from hypothesis import strategies as st
 from papers100m_graph import NUM_EDGES, PapersGraph
@@ -37,7 +38,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ 
 
 
 # Those that train, or begin processes.
-SLOW = ("accuracy", "options", "convert", "doctor")
+SLOW = ("accuracy", "options", "convert", "doctor", "from_graphzero")
 
 
 def found_in(value: Any, path: str) -> Any:
@@ -82,6 +83,10 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
     "encode": (
         "--dims 16 --slab-mib 1 --rounds 1",
         ["gb_of_float32_per_cpu_second/16/int8, ranges", "gb_of_float32_per_cpu_second/16/int8"],
+    ),
+    "from_graphzero": (
+        "--dir here --nodes 300 --edges 2000 --dim 4 --batch-size 64 --rounds 1",
+        ["medians/ours/convert", "medians/ours/biased walk", "medians/ours/peak of use"],
     ),
     "modes": (
         f"{GRAPH} --batches 1 --rounds 6",
@@ -129,10 +134,11 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
 
 
 def test_every_script_is_run():
-    """But for two of the next part, what needs a GPU, whether loaders agree, and pictures."""
+    """But for those of the next part, what needs a GPU, whether loaders agree, and pictures."""
     scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
     scripts -= {name for name in scripts if name.startswith("papers100m")}
-    assert scripts == {*SCRIPTS, "out_of_core", "pictures", "summary", "gpu", "stress"}
+    others = {"out_of_core", "walks_out_of_core", "pictures", "summary", "gpu", "stress"}
+    assert scripts == {*SCRIPTS, *others}
 
 
 @pytest.mark.parametrize(
@@ -230,6 +236,25 @@ def test_out_of_core(tmp_path):
     assert not (tmp_path / "out-of-core").exists()
     for chart in ("memory", "speed", "reads"):
         assert (tmp_path / f"out_of_core_{chart}.png").stat().st_size < 100_000
+
+
+@pytest.mark.long
+def test_walks_out_of_core(tmp_path, monkeypatch, capsys):
+    limited(tmp_path, 1 << 20)
+    monkeypatch.chdir(tmp_path)
+    options = "--nodes 20000 --memory 2GB --walks 500 --map-walks 500 --map-threads 1 2"
+    options += f" --seconds 0.2 --no-drop-caches --dir {tmp_path}/graph"
+    walks_out_of_core.main(options.split())
+    found = json.loads((tmp_path / "benchmarks" / "out" / "walks_out_of_core.json").read_text())
+    assert found["limit"] == 2 * 10**9
+    assert found["neighbours_bytes"] > 4 * 20000
+    summed = {each["name"]: each for each in summary.summed_up(found)["results"]}
+    assert list(summed) == ["ours", "map, 1 threads", "map, 2 threads"]
+    for each in summed.values():
+        assert each["found"]["steps_per_second"] > 0
+        assert each["peak"]["anon"] > 50e6
+    assert not (tmp_path / "graph" / "walks-20000-40").exists()
+    assert "ours is" in capsys.readouterr().out
 
 
 @pytest.mark.long

@@ -179,9 +179,57 @@ def performance() -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("figures", [out_of_core, papers100m, performance])
-def test_cited_figures(figures):
-    text = re.sub(r"\s+", " ", (ROOT / "docs" / "performance.md").read_text())
+def walks() -> list[str]:
+    """In memory beside others, and out of core beside a map."""
+    rates = summary("performance", "walks")["steps_per_second"]
+    rates = {name: median(each) / 1e6 for name, each in rates.items()}
+    found = []
+    for label, name in (
+        ("here, a graph in memory", "ours, in memory"),
+        ("here, a store in the page cache", "ours, store"),
+        ("torch-cluster 1.6.3", "torch-cluster"),
+        ("GraphZero 0.2", "GraphZero 0.2"),
+        ("pyg-lib 0.8, which has no `p` and `q`", "pyg-lib"),
+    ):
+        cells = [rates.get(f"{kind}: {name}") for kind in ("uniform", "p=0.5, q=2.0")]
+        found.append(f"| {label} | {' | '.join('–' if v is None else f'{v:.2g}' for v in cells)} |")
+    record = summary("out-of-core", "walks_out_of_core")
+    ours, two, many = (each["found"]["steps_per_second"] for each in record["results"])
+    return [
+        *found,
+        f"{record['neighbours_bytes'] / 1e9:.1f} GB of neighbours",
+        f"a control group of {record['limit'] / 1e9:.1f} GB",
+        f"{ours / 1e3:.0f},000 steps a second",
+        f"make {round(two, -2):,.0f} by two threads",
+        f"and {many / 1e3:.0f},000 by 64: {ours / two:.0f} and {ours / many:.1f} times less",
+    ]
+
+
+def from_graphzero() -> list[str]:
+    """The table beside GraphZero."""
+    both = [summary("performance", name)["medians"]
+            for name in ("from_graphzero", "from_graphzero-large")]  # fmt: skip
+    columns = [each[name] for each in both for name in ("GraphZero 0.2", "ours")]
+    found = []
+    for name in ("convert", "open", "fanout", "walk", "biased walk", "batch", "epoch"):
+        cells = [1e3 * each[name] for each in columns]
+        found.append(" | ".join(f"{c:,.0f}" if c >= 10 else f"{c:.{DIGITS[name]}f}" for c in cells))
+    for what in ("convert", "use"):
+        cells = [each[f"peak of {what}"] / 2**20 for each in columns]
+        found.append(" | ".join(f"{cell:.0f} MiB" for cell in cells))
+    return found
+
+
+DIGITS = {"open": 1} | dict.fromkeys(("fanout", "walk", "biased walk", "batch"), 2)
+
+
+@pytest.mark.parametrize(
+    ("page", "figures"),
+    [("performance", out_of_core), ("performance", papers100m), ("performance", performance),
+     ("walks", walks), ("from-graphzero", from_graphzero)],
+)  # fmt: skip
+def test_cited_figures(page, figures):
+    text = re.sub(r"\s+", " ", (ROOT / "docs" / f"{page}.md").read_text())
     missing = [figure for figure in figures() if figure not in text]
     assert not missing
 

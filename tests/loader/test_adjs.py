@@ -14,7 +14,7 @@ import torch_geometric.loader
 import torch_geometric.transforms as T
 from read_neighbours import in_pages
 from scipy.stats import chisquare
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import SAGEConv
 
 import pyg_graphzero as gz
@@ -229,13 +229,81 @@ def test_ogbn_products_sage(tmp_path):
     assert (out.argmax(-1) == y)[200:].float().mean() > 0.9
 
 
+def weighted(tmp_path):
+    """Edges of which no two are the same, with weights, in memory and as a store."""
+    generator = torch.Generator().manual_seed(0)
+    edge_index = torch.randint(100, (2, 800), generator=generator).unique(dim=1)
+    edge_index = edge_index[:, torch.randperm(edge_index.size(1), generator=generator)]
+    data = Data(x=torch.rand(100, 3), edge_index=edge_index)
+    data.edge_weight = torch.rand(edge_index.size(1))
+    gz.convert(data, tmp_path / "store", progress=False)
+    return data, gz.open(tmp_path / "store")
+
+
 @pytest.mark.filterwarnings("ignore:Sparse")
-def test_to_sparse_tensor_of_a_store(homo):
-    """Where torch-sparse is not installed PyG makes torch's own; batches have edge_index."""
-    data, store = homo
-    made = T.ToSparseTensor()(store.data())
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_to_sparse_tensor_without_torch_sparse(tmp_path, on_disk):
+    """PyG makes torch's own then, which its loaders do not take."""
+    data, store = weighted(tmp_path)
+    weights = dict(zip(map(tuple, data.edge_index.t().tolist()), data.edge_weight, strict=True))
+    transform = T.ToSparseTensor(layout=torch.sparse_csr)
+    made = transform(store.data() if on_disk else copy.copy(data))
     assert "edge_index" not in made
-    pairs = {tuple(pair) for pair in data.edge_index.t().tolist()}
-    for batch in gz.loader.NeighborLoader(made, [3, 2], batch_size=100):
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert {tuple(pair) for pair in batch.n_id[batch.edge_index].t().tolist()} <= pairs
+    for options in ({}, {"edge_ids": False}):
+        for batch in gz.loader.NeighborLoader(made, [3, 2], batch_size=30, **options):
+            assert torch.equal(batch.x, data.x[batch.n_id])
+            assert "edge_index" not in batch
+            assert batch.adj_t.layout == torch.sparse_csr
+            assert batch.adj_t.size() == (batch.num_nodes, batch.num_nodes)
+            assert batch.num_edges == sum(batch.num_sampled_edges)
+            coo = batch.adj_t.to_sparse_coo().coalesce()
+            ends = batch.n_id[coo.indices().flip(0)].t().tolist()
+            assert coo.values().tolist() == [weights[tuple(each)] for each in ends]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_to_sparse_tensor_of_types(tmp_path):
+    data = HeteroData()
+    data["a"].x, data["b"].x = torch.rand(20, 2), torch.rand(30, 2)
+    there, back = ("a", "to", "b"), ("b", "back", "a")
+    data[there].edge_index = torch.stack([torch.arange(90) % 20, torch.arange(90) % 30])[:, :60]
+    data[back].edge_index = data[there].edge_index.flip(0)
+    data[there].edge_weight = torch.rand(60)
+    gz.convert(data, tmp_path / "store", progress=False)
+    made = T.ToSparseTensor(layout=torch.sparse_csr)(gz.open(tmp_path / "store").data())
+    whole = T.ToSparseTensor(layout=torch.sparse_csr)(data)
+    (batch,) = gz.loader.NeighborLoader(made, [-1, -1], input_nodes="a", batch_size=20)
+    for name in (there, back):
+        rows, columns = batch[name[2]].n_id, batch[name[0]].n_id
+        want = whole[name].adj_t.to_dense()[rows][:, columns]
+        assert batch[name].adj_t.size() == (rows.numel(), columns.numel())
+        assert torch.equal(batch[name].adj_t.to_dense(), want)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_to_sparse_tensor_of_batches_builds_nothing(tmp_path):
+    data, store = weighted(tmp_path)
+    source = store.data()
+    loader = gz.loader.NeighborLoader(
+        source, [-1], batch_size=100, transform=T.ToSparseTensor(layout=torch.sparse_csr)
+    )
+    (batch,) = loader
+    want = T.ToSparseTensor(layout=torch.sparse_csr)(data).adj_t
+    assert torch.equal(batch.adj_t.to_dense(), want.to_dense())
+    assert not source._store._mapping.raw("edge_index").is_built
+
+
+def test_batches_with_torch_sparse_are_pygs(tmp_path):
+    pytest.importorskip("torch_sparse")
+    data, store = weighted(tmp_path)
+    options = {"num_neighbors": [-1, -1], "batch_size": 7}
+    stock = torch_geometric.loader.NeighborLoader(T.ToSparseTensor()(copy.copy(data)), **options)
+    ours = gz.loader.NeighborLoader(T.ToSparseTensor()(store.data()), **options)
+    for one, other in zip(stock, ours, strict=True):
+        assert type(one.adj_t) is type(other.adj_t)
+        found = [batch.adj_t.to_dense()[:, batch.n_id.argsort()] for batch in (one, other)]
+        found = [
+            rows[batch.n_id.argsort()] for rows, batch in zip(found, (one, other), strict=True)
+        ]
+        assert torch.equal(one.n_id.sort()[0], other.n_id.sort()[0])
+        assert torch.equal(*found)

@@ -117,3 +117,46 @@ def test_what_is_wrong_is_said(tmp_path):
         gz.nn.Node2Vec(gz.open(tmp_path / "s"), 8, 4, 3)
     with pytest.raises(ValueError, match="walk_length=3: found a metapath of 1 edge types"):
         gz.nn.MetaPath2Vec(typed(), 8, PATH[:1], 3, 2)
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_metapath2vec(tmp_path, on_disk):
+    """PyG's script: authors who publish where others do come to lie near them."""
+    generator = torch.Generator().manual_seed(0)
+    fields = {name: torch.arange(count) % 3 for name, count in (("a", 60), ("p", 240), ("v", 6))}
+
+    def edges(source, target, count):
+        ends = torch.stack([
+            torch.randint(len(fields[name]), (count,), generator=generator)
+            for name in (source, target)
+        ])  # fmt: skip
+        same = fields[source][ends[0]] == fields[target][ends[1]]
+        return ends[:, same | (torch.rand(count, generator=generator) < 0.05)]
+
+    data = HeteroData()
+    for name, field in fields.items():
+        data[name].y = field
+    data["a", "writes", "p"].edge_index = edges("a", "p", 1500)
+    data["p", "in", "v"].edge_index = edges("p", "v", 900)
+    data["v", "has", "p"].edge_index = data["p", "in", "v"].edge_index.flip(0)
+    data["p", "by", "a"].edge_index = data["a", "writes", "p"].edge_index.flip(0)
+    path = [("a", "writes", "p"), ("p", "in", "v"), ("v", "has", "p"), ("p", "by", "a")]
+    gz.convert(data, tmp_path / "s", progress=False)
+    source = gz.open(tmp_path / "s") if on_disk else data.edge_index_dict
+
+    torch.manual_seed(0)
+    model = gz.nn.MetaPath2Vec(
+        source, embedding_dim=16, metapath=path, walk_length=12, context_size=5,
+        walks_per_node=5, num_negative_samples=5, sparse=True,
+    )  # fmt: skip
+    loader = model.loader(batch_size=16, shuffle=True)
+    optimizer = torch.optim.SparseAdam(list(model.parameters()), lr=0.1)
+    for _ in range(10):
+        for positive, negative in loader:
+            optimizer.zero_grad()
+            model.loss(positive, negative).backward()
+            optimizer.step()
+    z = torch.nn.functional.normalize(model("a", batch=torch.arange(60)).detach(), dim=1)
+    centers = torch.stack([z[:30][fields["a"][:30] == field].mean(0) for field in range(3)])
+    right = (z[30:] @ centers.t()).argmax(1) == fields["a"][30:]
+    assert right.float().mean() > 0.8

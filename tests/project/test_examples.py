@@ -125,3 +125,19 @@ def test_node2vec_learns_as_pygs_does(tmp_path):
     assert area > 0.54
     if "stock PyG: left out" not in output:
         assert number("stock PyG Node2Vec  seed 0  AUC", output) == pytest.approx(area, abs=0.03)
+
+
+def test_temporal_learns_within_a_window(tmp_path):
+    """Ratings of which it depends on the member that they are of whether they are good."""
+    generator = torch.Generator().manual_seed(0)
+    members = torch.randint(200, (6000, 2), generator=generator)
+    members = members[members[:, 0] != members[:, 1]]
+    is_good = (members[:, 1] % 3 > 0) ^ (torch.rand(len(members), generator=generator) < 0.05)
+    times = torch.arange(len(members)) * 3600.5
+    rows = zip(members.tolist(), is_good.tolist(), times.tolist(), strict=True)
+    text = "".join(f"{a},{b},{5 if good else -8},{at}\n" for (a, b), good, at in rows)
+    (tmp_path / "ratings.csv").write_text(text)
+    output = run_example(tmp_path, "temporal.py", str(tmp_path / "ratings.csv"), "--windows", "60")
+    assert "200 members" in output
+    assert number("window of 60 days  seed 0  AUC", output) > 0.8
+    assert number("window of all times  seed 0  AUC", output) > 0.8

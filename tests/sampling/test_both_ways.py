@@ -56,6 +56,16 @@ def check(batch, data):
     assert "num_sampled_edges" not in batch
 
 
+def test_few_of_many_edges_are_drawn_from_both_ends():
+    """Of more edges than have low bits of their own."""
+    data = Data(edge_index=graphs.random_edges(2000, 2000, 200_000), num_nodes=2000)
+    sampler = BidirectionalNeighborSampler(data, [-1])
+    out = sampler.sample_from_nodes(NodeSamplerInput(None, torch.arange(200)))
+    _, edges = reference(data.edge_index, range(200), 1)
+    assert (data.edge_index[:, edges] < 200).all(0).sum() > 1000
+    assert sampler.original_edge_ids(None, out.edge).sort()[0].tolist() == edges
+
+
 @pytest.mark.parametrize("hops", [0, 1, 2, 3])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("source", ["memory", "store", "optimized", "read"])

@@ -1,0 +1,358 @@
+"""GraphZero 0.2 and this package side by side, on the shape of GraphZero's own benchmark.
+
+    python benchmarks/from_graphzero.py --dir /tmp/here --graphzero-path SITE_PACKAGES
+
+The same edges, features and labels as text go to each, in processes of its own, in turns: one
+converts; another opens, draws one hop of neighbours, walks, makes batches with their rows, and
+trains the model of GraphZero's GraphSAGE script, which here is PyG's layer, accelerated, behind
+``NeighborLoader``. Where GraphZero is not named, this package runs alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import statistics
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Linear
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader
+from torch_geometric.nn import SAGEConv
+from torch_geometric.sampler import NodeSamplerInput
+
+import pyg_graphzero as gz
+from harness.child import Task, Tell, answer
+from harness.record import parser, record, write
+from harness.run import CHILD, Run, play
+from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.util.machine import machine
+from pyg_graphzero.util.sizes import format_bytes
+
+HIDDEN, CLASSES = 64, 10
+# How often what takes no time is done.
+_REPEAT = 50
+_BIASED = 0.5, 2.0
+# What is measured, the number of seconds that one of it takes, by what a table calls it.
+ROWS = {
+    "conversion from CSV": "convert",
+    "opening": "open",
+    "one hop of neighbours": "fanout",
+    "walks": "walk",
+    "walks, p=0.5, q=2": "biased walk",
+    "a batch with its rows": "batch",
+    "an epoch of its GraphSAGE script": "epoch",
+}
+
+
+class Contestant(ABC):
+    """What both can do.
+
+    Args:
+        folder: Has the text, and what becomes of it.
+        options: ``nodes``, ``dim``, ``batch_size``, ``fanout``, ``walk_length`` in steps.
+    """
+
+    model: torch.nn.Module
+
+    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
+        self.folder, self.options = folder, options
+        self.seeds = torch.randperm(options["nodes"])[: options["batch_size"]]
+
+    @abstractmethod
+    def convert(self) -> None:
+        """Text becomes files."""
+
+    @abstractmethod
+    def open(self) -> None:
+        """Files become usable."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """What a script makes once."""
+
+    @abstractmethod
+    def fanout(self) -> object:
+        """Neighbours of each seed."""
+
+    @abstractmethod
+    def walk(self, p: float, q: float) -> object:
+        """A walk from each seed."""
+
+    @abstractmethod
+    def batches(self) -> Iterable[Any]:
+        """An epoch: seeds, shuffled, with neighbours and the rows of all."""
+
+    @abstractmethod
+    def loss(self, batch: Any) -> Tensor:
+        """Of the model."""
+
+
+class Sage(torch.nn.Module):
+    """The model of GraphZero's script, by PyG's convolution.
+
+    Args:
+        dim: Of the features.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.conv, self.classify = SAGEConv(dim, HIDDEN), Linear(HIDDEN, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Classes of all nodes."""
+        return self.classify(self.conv(x, edge_index).relu())  # type: ignore[no-any-return]
+
+
+class Ours(Contestant):
+    """This package."""
+
+    def convert(self) -> None:
+        """A store, its edges by both ends."""
+        columns = ",".join(f"f{i}" for i in range(self.options["dim"]))
+        sources = {
+            "x": f"{self.folder / 'features.csv'}:{columns}",
+            "y": f"{self.folder / 'labels.csv'}:y",
+        }
+        gz.convert(
+            self.folder / "edges.csv", self.folder / "store", node_attrs=sources,
+            both_directions=True, force=True, progress=False,
+        )  # fmt: skip
+
+    def open(self) -> None:
+        """All that it has, mapped."""
+        self.data = gz.open(self.folder / "store").data()
+        self.x, self.y = self.data.x, self.data.y
+
+    def prepare(self) -> None:
+        """A sampler, walkers, a loader, the model and one line for it."""
+        self.sampler = gz.sampler.NeighborSampler(self.data, [self.options["fanout"]])
+        self.walkers = {pq: gz.sampler.RandomWalker(self.data, *pq) for pq in ((1.0, 1.0), _BIASED)}
+        self.loader = gz.loader.NeighborLoader(
+            self.data, [self.options["fanout"]], batch_size=self.options["batch_size"], shuffle=True
+        )
+        self.model = gz.nn.accelerate(Sage(self.options["dim"]))
+
+    def fanout(self) -> object:
+        """Drawn without replacement, along edges into a node."""
+        return self.sampler.sample_from_nodes(NodeSamplerInput(None, self.seeds))
+
+    def walk(self, p: float, q: float) -> object:
+        """Along edges."""
+        return self.walkers[p, q].walk(self.seeds, self.options["walk_length"])
+
+    def batches(self) -> Iterable[Any]:
+        """Of a loader."""
+        return self.loader
+
+    def loss(self, batch: Any) -> Tensor:
+        """Of the seeds."""
+        size = batch.batch_size
+        return cross_entropy(self.model(batch.x, batch.edge_index)[:size], batch.y[:size])
+
+
+class GraphZero(Contestant):
+    """GraphZero 0.2, as its documentation uses it."""
+
+    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
+        super().__init__(folder, options)
+        self.peer = importlib.import_module("graphzero")
+
+    def convert(self) -> None:
+        """Its three files."""
+        kinds = self.peer.DataType
+        self.peer.convert_csv_to_gl(f"{self.folder}/edges.csv", f"{self.folder}/graph.gl", True)
+        for name, kind in (("features", kinds.FLOAT32), ("labels", kinds.INT64)):
+            text = f"{self.folder}/{name}-bare.csv"
+            self.peer.convert_csv_to_gd(text, f"{self.folder}/{name}.gd", kind)
+
+    def open(self) -> None:
+        """All of them, mapped."""
+        self.graph = self.peer.Graph(f"{self.folder}/graph.gl")
+        self.files = [
+            self.peer.FeatureStore(f"{self.folder}/{each}.gd") for each in ("features", "labels")
+        ]
+        x, y = (torch.from_numpy(file.get_tensor()) for file in self.files)
+        self.x, self.y = x, y.view(-1)
+
+    def prepare(self) -> None:
+        """The loader and the model of its script."""
+
+        def gather(seeds: list[int]) -> tuple[Tensor, Tensor, Tensor]:
+            drawn = torch.from_numpy(self.graph.batch_random_fanout(seeds, self.options["fanout"]))
+            nodes = torch.tensor(seeds)
+            return nodes, self.x[nodes], self.x[drawn]
+
+        self.loader = DataLoader(
+            range(self.options["nodes"]),  # type: ignore[arg-type]
+            batch_size=self.options["batch_size"], shuffle=True, collate_fn=gather,
+        )  # fmt: skip
+        layers = Linear(2 * self.options["dim"], HIDDEN), Linear(HIDDEN, CLASSES)
+        self.model = torch.nn.ModuleList(layers)
+
+    def fanout(self) -> object:
+        """Drawn without replacement."""
+        return self.graph.batch_random_fanout(self.seeds.tolist(), self.options["fanout"])
+
+    def walk(self, p: float, q: float) -> object:
+        """It counts nodes."""
+        start, length = self.seeds.tolist(), self.options["walk_length"] + 1
+        if p == q == 1:
+            return self.graph.batch_random_walk_uniform(start, length)
+        return self.graph.batch_random_walk(start, length, p, q)
+
+    def batches(self) -> Iterable[Any]:
+        """Of torch's loader, rows gathered."""
+        return self.loader
+
+    def loss(self, batch: Any) -> Tensor:
+        """The mean of neighbours beside the seed's own row."""
+        nodes, own, others = batch
+        combine, classify = self.model  # type: ignore[misc]
+        h = combine(torch.cat([own, others.mean(dim=1)], dim=1)).relu()
+        return cross_entropy(classify(h), self.y[nodes])
+
+
+CONTESTANTS = {"ours": Ours, "GraphZero 0.2": GraphZero}
+
+
+def serve(task: Task, tell: Tell) -> None:
+    """One contestant: its conversion, or all else."""
+    torch.manual_seed(task.seed)
+    name, _, what = task.do.partition(": ")
+    contestant = CONTESTANTS[name](Path(task.options["folder"]), task.options)
+    if what == "convert":
+        tell({"event": "found", "found": {"convert": seconds(contestant.convert)}})
+        return
+    found = {"open": seconds(contestant.open)}
+    contestant.prepare()
+    found["fanout"] = seconds(contestant.fanout, _REPEAT)
+    found["walk"] = seconds(lambda: contestant.walk(1.0, 1.0), _REPEAT)
+    found["biased walk"] = seconds(lambda: contestant.walk(*_BIASED), 3)
+    found["batch"] = seconds(lambda: sum(1 for _ in contestant.batches()), 3)
+    found["batch"] /= len(contestant.batches())  # type: ignore[arg-type]
+    optimizer = torch.optim.Adam(contestant.model.parameters(), lr=0.01)
+
+    def epoch() -> None:
+        for batch in contestant.batches():
+            optimizer.zero_grad()
+            contestant.loss(batch).backward()
+            optimizer.step()
+
+    found["epoch"] = seconds(epoch, 3)
+    tell({"event": "found", "found": found})
+
+
+def seconds(work: Callable[[], object], times: int = 0) -> float:
+    """What something takes: the first time it is done, or the median of several times after it."""
+    taken = []
+    for _ in range(times + 1):
+        begin = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - begin)
+    return statistics.median(taken[1:] or taken)
+
+
+# The parent #######################################################################################
+
+
+def write_text(folder: Path, nodes: int, edges: int, dim: int) -> None:
+    """A graph with uniformly random edges, as text; for GraphZero without a header."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(nodes, (edges, 2), generator=generator)
+    rows = torch.randn(nodes, dim, generator=generator)
+    labels = torch.randint(CLASSES, (nodes,), generator=generator)
+    lines = {
+        "edges": [f"{s},{t}" for s, t in ends.tolist()],
+        "features": [
+            ",".join([str(node), *(f"{value:.4f}" for value in row)])
+            for node, row in enumerate(rows.tolist())
+        ],
+        "labels": [f"{node},{label}" for node, label in enumerate(labels.tolist())],
+    }
+    columns = ",".join(f"f{i}" for i in range(dim))
+    for name, header in (("edges", "src,dst"), ("features", f"id,{columns}"), ("labels", "id,y")):
+        text = "\n".join(lines[name]) + "\n"
+        (folder / f"{name}.csv").write_text(f"{header}\n{text}")
+        (folder / f"{name}-bare.csv").write_text(text)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes the graph, lets both run, and prints the table."""
+    made = parser("from_graphzero", __doc__)
+    made.add_argument("--dir", type=Path, required=True, help="where everything is made")
+    made.add_argument("--nodes", type=int, default=50_000)
+    made.add_argument("--edges", type=int, default=200_000)
+    made.add_argument("--dim", type=int, default=32, help="of the features")
+    made.add_argument("--batch-size", type=int, default=1024)
+    made.add_argument("--fanout", type=int, default=5)
+    made.add_argument("--walk-length", type=int, default=20, help="steps")
+    made.add_argument("--rounds", type=int, default=3)
+    made.add_argument("--graphzero-path", help="where GraphZero 0.2 is installed")
+    args = made.parse_args(argv)
+    folder = args.dir / "from-graphzero"
+    folder.mkdir(parents=True)
+    options = {name: getattr(args, name) for name in
+               ("nodes", "dim", "batch_size", "fanout", "walk_length")}  # fmt: skip
+    options["folder"] = str(folder)
+    names = list(CONTESTANTS) if args.graphzero_path else ["ours"]
+    results = []
+    try:
+        write_text(folder, args.nodes, args.edges, args.dim)
+        for _ in range(args.rounds):
+            for name in names:
+                for what in ("convert", "use"):
+                    task = Task(f"{name}: {what}", str(folder), options=options)
+                    path = args.graphzero_path if name == "GraphZero 0.2" else None
+                    run = Run(task.do, name, task, cold=False, path=path)
+                    result = play(run, Path(__file__), drop_caches=False)
+                    if result["error"]:
+                        raise SystemExit(f"{task.do}: {result['error']}")
+                    results.append(result)
+    finally:
+        shutil.rmtree(folder)
+    found = {name: medians([each for each in results if each["group"] == name]) for name in names}
+    write(args.json, record(args, argv, medians=found))
+    print(machine())
+    print(table(found, args).text())
+
+
+def medians(results: list[dict[str, Any]]) -> dict[str, float]:
+    """Of one contestant's rounds: seconds, and the most memory by kind of process."""
+    found: dict[str, list[float]] = {}
+    for each in results:
+        for name, value in each["found"].items():
+            found.setdefault(name, []).append(value)
+        peak = f"peak of {each['do'].partition(': ')[2]}"
+        found.setdefault(peak, []).append(each["peak"]["anon_and_file"])
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def table(found: dict[str, dict[str, float]], args: Any) -> Table:
+    """A line for each thing, seconds as milliseconds."""
+    title = (
+        f"{args.nodes:,} nodes, {args.edges:,} edges, {args.dim} features; {args.batch_size} seeds,"
+        f" {args.fanout} neighbours, {args.walk_length} steps; ms"
+    )
+    ratio = ["ratio"] if len(found) > 1 else []
+    lines = []
+    for label, name in ROWS.items():
+        cells = [each[name] for each in found.values()]
+        more = [number(cells[1] / cells[0])] if ratio else []
+        lines.append([label, *(number(1e3 * cell) for cell in cells), *more])
+    for what in ("convert", "use"):
+        cells = [each[f"peak of {what}"] for each in found.values()]
+        more = [number(cells[1] / cells[0])] if ratio else []
+        lines.append([f"peak memory, {what}", *map(format_bytes, cells), *more])
+    return Table(title, ["", *found, *ratio], lines)
+
+
+if __name__ == "__main__":
+    answer(serve) if sys.argv[1:] == [CHILD] else main()

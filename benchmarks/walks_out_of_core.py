@@ -1,0 +1,131 @@
+"""Walks over neighbours that do not fit in memory, beside the same walks over a memory map.
+
+    python benchmarks/walks_out_of_core.py --dir /somewhere/on/the/disk
+
+A graph as citations are is written once. Then each contestant walks for some
+seconds, in a process in a control group that has a quarter of what the neighbours take, and begins
+cold: this package within that budget; and the same walks over the mapped file, as they are where
+the budget is larger than it, by as many threads as there are cores, and by many more. What is
+compared are steps a second, the median of the calls in the second half.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import pyg_graphzero as gz
+from harness.child import Task, Tell, answer
+from harness.record import drop_caches_argument, parser, record, write
+from harness.run import CHILD, Run, play
+from pyg_graphzero.bench.cap import MemoryCap
+from pyg_graphzero.bench.communities import CommunityGraph
+from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.util.machine import machine
+from pyg_graphzero.util.sizes import format_bytes, parse_size
+
+# A budget in which any file fits: it is mapped.
+_MAPPED = 1 << 50
+
+
+def parse(argv: list[str] | None = None) -> argparse.Namespace:
+    """The arguments."""
+    made = parser("walks_out_of_core", __doc__)
+    made.add_argument("--dir", type=Path, required=True, help="where the graph is made")
+    made.add_argument("--nodes", type=int, default=24_000_000)
+    made.add_argument("--edges-per-node", type=float, default=40.0)
+    made.add_argument("--walks", type=int, default=600_000, help="of a call of ours")
+    made.add_argument("--map-walks", type=int, default=5_000, help="of a call over a map")
+    made.add_argument("--walk-length", type=int, default=20, help="steps")
+    made.add_argument("--map-threads", type=int, nargs="+", default=[os.cpu_count() or 1, 64])
+    made.add_argument("--seconds", type=float, default=60, help="no call begins later")
+    made.add_argument("--cap", type=float, default=0.25, help="limit, as a share of the neighbours")
+    made.add_argument("--memory", help="limit, such as 2GB, instead of a share")
+    made.add_argument("--keep", action="store_true", help="leave the graph for the next run")
+    drop_caches_argument(made)
+    return made.parse_args(argv)
+
+
+def serve(task: Task, tell: Tell) -> None:
+    """One contestant: walks against edges, which need no second copy of them."""
+    begin = time.perf_counter()
+    count, length = task.options["walks"], task.options["walk_length"]
+    if task.workers:
+        torch.set_num_threads(task.workers)
+    store = gz.open(task.store, memory=task.budget)
+    walker = gz.sampler.RandomWalker(store, reverse=True)
+    tell({"event": "ready", "seconds": time.perf_counter() - begin, "facts": {}})
+    generator = torch.Generator().manual_seed(task.seed)
+    rates, first = [], time.perf_counter()
+    while time.perf_counter() < first + task.seconds:
+        start = torch.randint(store.num_nodes, (count,), generator=generator)
+        begin = time.perf_counter()
+        walks = walker.walk(start, length, generator=generator)
+        rates.append(int((walks[:, 1:] >= 0).sum()) / (time.perf_counter() - begin))
+    steady = statistics.median(rates[len(rates) // 2 :])
+    tell({"event": "found", "found": {"steps_per_second": steady, "calls": len(rates)}})
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Makes the graph, lets everybody walk, and reports."""
+    args = parse(argv)
+    path = args.dir / f"walks-{args.nodes}-{args.edges_per_node:g}"
+    args.dir.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        CommunityGraph(args.nodes, args.edges_per_node, num_features=4).write(path)
+    try:
+        report = measure(args, path)
+    finally:
+        if not args.keep:
+            shutil.rmtree(path)
+    write(args.json, record(args, argv, **report))
+    print(machine())
+    print(table(report).text())
+
+
+def measure(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """All runs."""
+    neighbours = sum(file.stat().st_size for file in path.rglob("*.gl"))
+    limit = parse_size(args.memory, "--memory") if args.memory else int(args.cap * neighbours)
+    with MemoryCap(limit):
+        pass
+    returned = 8 * args.walks * (args.walk_length + 1)  # on top of a budget
+    runs = [("ours", args.walks, 0, limit - returned)]
+    runs += [(f"map, {n} threads", args.map_walks, n, _MAPPED) for n in args.map_threads]
+    results = []
+    for name, walks, threads, budget in runs:
+        options = {"walks": walks, "walk_length": args.walk_length}
+        task = Task("walk", str(path), limit, budget, workers=threads, seconds=args.seconds,
+                    options=options)  # fmt: skip
+        results.append(play(Run(name, name, task), Path(__file__), args.drop_caches))
+        print(name, results[-1]["error"] or results[-1]["found"], flush=True)
+    return {"neighbours_bytes": neighbours, "limit": limit, "results": results}
+
+
+def table(report: dict[str, Any]) -> Table:
+    """A line for each run."""
+    title = f"{format_bytes(report['neighbours_bytes'])} in {format_bytes(report['limit'])}"
+    rates = [each["found"].get("steps_per_second") for each in report["results"]]
+    lines = [
+        [
+            each["name"],
+            each["error"] or "",
+            number(rate / 1e3) if rate else "",
+            number(rates[0] / rate) if rate and rates[0] else "",
+            format_bytes(each.get("peak", {}).get("anon", 0)),
+        ]
+        for each, rate in zip(report["results"], rates, strict=True)
+    ]
+    return Table(title, ["run", "", "K steps/s", "ours is", "RssAnon"], lines)
+
+
+if __name__ == "__main__":
+    answer(serve) if sys.argv[1:] == [CHILD] else main()
