@@ -88,7 +88,7 @@ def desk(tmp_path, monkeypatch):
     return directory
 
 
-# One that starts programs by the dozen.
+# Its torchrun starts processes that import torch.
 LONG = {"docs/multi-process.md"}
 
 
