@@ -70,9 +70,11 @@ lint: $(VENV)/.tools
 docs: $(VENV)/.tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# They link the engine that the Python module has.
 cpptest: $(VENV)/.tools
 	$(BIN)/cmake -S . -B build/cpp -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN)/ninja) \
-	  -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON -DGZ_WERROR=ON >/dev/null
+	  -DGZ_BUILD_PYTHON=OFF -DGZ_BUILD_TESTS=ON \
+	  -DGZ_ENGINE=$$(ls -t $(CURDIR)/build/cp310-*/libgraphzero.a | head -1) >/dev/null
 	$(BIN)/cmake --build build/cpp
 	build/cpp/graphzero_tests
 	build/cpp/graphzero_tests --tiny-chunks
@@ -123,12 +125,15 @@ $(VENV)/.torch: constraints.txt
 	$(PIP) torch
 	touch $@
 
+# A nanobind of pip's own would lie elsewhere each time, and all that includes it would be compiled anew.
+INSTALL = $(PIP) 'scikit-build-core>=0.11' 'nanobind>=3.1,<4' 'cmake>=3.25' ninja && \
+  $(PIP) --no-build-isolation --config-settings=cmake.define.GZ_WERROR=ON
 $(VENV)/.installed: $(VENV)/.torch $(SOURCES)
-	$(PIP) -e .
+	$(INSTALL) -e .
 	touch $@
 
 $(VENV)/.tools: $(VENV)/.torch $(SOURCES)
-	$(PIP) -e '.[test,lint,docs]'
+	$(INSTALL) -e '.[test,lint,docs]'
 	touch $@ $(VENV)/.installed
 
 # For other machines, in the container of that name: make wheel PLAT=manylinux_2_28_x86_64

@@ -1,27 +1,38 @@
-"""Fixtures: small graphs, and the store they make."""
+"""Fixtures: small graphs, and the store they make.
+
+They import torch and the package themselves: with ``-n``, the process that only hands out tests
+would wait for that before it starts the others.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import gc
 import os
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+import preload
 import pytest
 import pythons
-import torch
 from chunks import chunks  # noqa: F401  (a fixture)
 from hypothesis import settings
-
-import pyg_graphzero as gz
-from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero.sampling.hops import want_hops
 
 # A busy machine is no failure: what takes too long is for benchmarks to say.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With ``-n``, nobody waits for the disk: what is synced, test_power_loss.py looks at."""
+    if getattr(config.option, "numprocesses", None) and "LD_PRELOAD" not in os.environ:
+        folder = tempfile.TemporaryDirectory()
+        config.add_cleanup(folder.cleanup)
+        source = Path(__file__).with_name("no_sync.c")
+        os.environ["LD_PRELOAD"] = str(preload.compiled(source, Path(folder.name)))
 
 
 def pytest_collection_finish() -> None:
@@ -47,6 +58,8 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
 @pytest.fixture(autouse=True)
 def _batches_as_pygs() -> Generator[None, None, None]:
     """A model that one test accelerates changes no batch of another one."""
+    from pyg_graphzero.sampling.hops import want_hops
+
     yield
     want_hops(False)
 
@@ -72,19 +85,38 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture
-def homo(tmp_path: Path):
-    """A random homogeneous graph in memory and the store made of it."""
+def homo(tmp_path: Path, built_once: Callable[..., Path]):
+    """A random homogeneous graph in memory and a store of it."""
+    import pyg_graphzero as gz
+    from graphs import homogeneous, write_store
+
     data = homogeneous()
-    return data, gz.open(write_store(data, tmp_path / "homo"))
+    made = built_once("homo", lambda path: write_store(data, path))
+    return data, gz.open(shutil.copytree(made, tmp_path / "homo"))
 
 
 @pytest.fixture
-def hetero(tmp_path: Path):
-    """A random heterogeneous graph in memory and the store made of it."""
+def hetero(tmp_path: Path, built_once: Callable[..., Path]):
+    """A random heterogeneous graph in memory and a store of it."""
+    import pyg_graphzero as gz
+    from graphs import heterogeneous, write_store
+
     data = heterogeneous()
-    return data, gz.open(write_store(data, tmp_path / "hetero"))
+    made = built_once("hetero", lambda path: write_store(data, path))
+    return data, gz.open(shutil.copytree(made, tmp_path / "hetero"))
 
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    torch.manual_seed(12345)
+    import torch
+
+    # Without a device, torch.manual_seed() notes for three of them who has asked, with the stack.
+    if torch.cuda.is_available():
+        torch.manual_seed(12345)
+    torch.default_generator.manual_seed(12345)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """PyG leaves a file for each kind of layer; here it goes with the rest."""
+    os.environ["TMPDIR"] = tempfile.tempdir = str(tmp_path_factory.mktemp("tmp"))

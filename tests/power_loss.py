@@ -11,10 +11,11 @@ import os
 import random
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import preload
 
 _SOURCE = Path(__file__).with_name("fuzz") / "recorder.c"
 _PAGE = 4096
@@ -203,10 +204,7 @@ def read_record(path: Path) -> list[Event]:
 
 def record(script: str, root: Path, *arguments: str) -> list[Event]:
     """Runs Python code that works below ``root``, and returns what it did there."""
-    library = root.parent / "recorder.so"
-    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()
-    command = [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(_SOURCE), "-ldl"]
-    subprocess.run(command, check=True)
+    library = preload.compiled(_SOURCE, root.parent)
     log = root.parent / "record"
     environment = os.environ | {
         "LD_PRELOAD": str(library),

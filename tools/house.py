@@ -8,10 +8,11 @@
 
 import argparse
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,7 +42,12 @@ class Module:
 
     name: str
     path: Path
-    tree: ast.Module
+    text: str
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All of its syntax tree."""
+        return list(ast.walk(ast.parse(self.text)))
 
     @property
     def room(self) -> str:
@@ -55,14 +61,14 @@ def modules(folder: Path, prefix: str) -> list[Module]:
     for path in sorted(folder.rglob("*.py")):
         parts = [prefix, *path.relative_to(folder).with_suffix("").parts]
         name = ".".join(parts).removesuffix(".__init__")
-        found.append(Module(name, path, ast.parse(path.read_text())))
+        found.append(Module(name, path, path.read_text()))
     return found
 
 
 def imports(module: Module, names: set[str]) -> Iterator[tuple[str, int, list[str]]]:
     """Modules of the package that one imports, wherever it does: name, line, what of it."""
     is_package = module.path.name == "__init__.py"
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name in names:
@@ -134,7 +140,7 @@ def running_up(package: list[Module]) -> list[str]:
 def _own(module: Module) -> set[str]:
     """Names with an underscore that a module defines: functions, classes, fields."""
     names = set()
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -149,8 +155,10 @@ def peeping(looking: list[Module], package: list[Module]) -> list[str]:
     defined = set().union(*(_own(module) for module in package)) - _FOREIGN
     found = []
     for module in looking:
+        if defined.isdisjoint(re.findall(r"\b_\w+", module.text)):
+            continue
         others = defined - _own(module)
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             used = []
             if isinstance(node, ast.Attribute) and node.attr in others:
                 is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")

@@ -119,8 +119,9 @@ class Pool {
 
   using Place = std::vector<Idle>::iterator;
 
-  // REQUIRES the lock. The smallest block that will do, so that larger ones are left for who needs
-  // them; of equal ones the newest, which may be in the caches still. The end where there is none.
+  // REQUIRES the lock. The smallest block that will do, so that larger ones are left for those
+  // who need them; of equal ones the newest, which may be in the caches still. The end where there
+  // is none.
   Place best_for(std::size_t bytes, bool locked) {
     Place best = idle_.end();
     for (Place at = idle_.begin(); at != idle_.end(); ++at) {

@@ -109,7 +109,7 @@ void CscBuilder::append(const EdgeSlab& slab) {
     const auto slices = static_cast<int>(
         std::clamp<std::int64_t>(size / chunk_sizes.slice_edges, 1, std::int64_t{threads_}));
     EdgeSource source(plan_, src_marks_.get(), part, counts_, slices);
-    if (runs_ == nullptr) {  // no destination can be right
+    if (runs_ == nullptr) {  // there are no destinations: this raises for the first edge
       std::uint64_t key;
       source.keys(0, 0, 1, &key);
       source.counted();

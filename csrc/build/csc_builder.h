@@ -63,7 +63,8 @@ class CscBuilder {
   void write_batch(Runs& runs, std::vector<DestinationRange>& ranges, CscFiles& files, Slab& slab);
   void advance(std::uint64_t records);
 
-  // Of a record; but that of a waiting edge, of which it is known what it is at least.
+  // What records are sorted by. The second argument is only for the destination of a packed edge:
+  // the lowest that it can be.
   using Key = std::uint64_t (CscBuilder::*)(const Byte*, std::uint64_t) const;
   std::uint64_t dst_of(const Byte* edge, std::uint64_t least) const {
     return plan_.packed ? plan_.packed->dst(edge, least) : layout_.dst(edge);

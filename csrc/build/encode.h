@@ -20,9 +20,8 @@ struct ColumnLoss {
   double variance = 0;
 };
 
-// Encodes the rows of one attribute, slab by slab. Where the encoding has scales, all
-// rows go through profile() first.
-// Results do not depend on the number of threads. Thread safety: none.
+// Encodes the rows of one attribute, slab by slab. Where the encoding has scales, all rows go
+// through profile() first. Results do not depend on the number of threads. Thread safety: none.
 class RowEncoder {
  public:
   RowEncoder(Encoding encoding, std::int64_t num_columns);

@@ -54,9 +54,9 @@ Edges clipping_costs(const Counts& counts, const Edges& edges, double most) {
 }
 
 // Minimises A (high - low)^2 + L(low) + R(high): the error of rounding, even over a step, and what
-// clipping costs on either side. Each limit in turn, until neither moves. One value costs at most
-// what eight times the distance of 99% of the values would, or a single wild one would take the
-// resolution from all others.
+// clipping costs on either side. Each limit in turn, until neither moves. What one value costs is
+// bounded (by the cost at eight times the distance of 99% of the values), or a single wild one
+// would take the resolution from all others.
 Range choose_range(const Spread& spread) {
   const double centre = spread.centre;
   const auto edges_up_to = [&](double farthest) {

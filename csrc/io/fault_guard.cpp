@@ -22,7 +22,7 @@ struct Frame {
 
 thread_local Frame* innermost = nullptr;
 thread_local bool handed_on = false;
-// Whom ours took the place of last; never freed, as a handler may be reading it.
+// The handler that ours replaced last; never freed, as a handler may be reading it.
 std::atomic<const struct sigaction*> previous{nullptr};
 
 void hand_on(int signal, siginfo_t* info, void* context) {

@@ -101,8 +101,9 @@ std::optional<File> File::reopen_direct() const {
   try {
     return File(open_retrying("/proc/self/fd/" + std::to_string(fd_), O_RDONLY | O_DIRECT), path_);
   } catch (const OsError& refused) {
-    // Beside EINVAL: no /proc here, and the path may name another file by now; or a file opened
-    // with rights that were given up since.
+    // EINVAL: the filesystem has no direct reads. ENOENT: there is no /proc; the path is no
+    // substitute, as it may name another file by now. The others: the file was opened with rights
+    // that the process has given up since.
     for (const int code : {EINVAL, ENOENT, EACCES, EPERM}) {
       if (refused.code() == code) return std::nullopt;
     }

@@ -8,10 +8,10 @@
 
 namespace gz {
 
-// Numbers that are equal, but for chances of 2^-64, where edges are: the first of the edges as they
-// are, the second of the same with both ends exchanged, whatever their order. So a graph where they
-// are equal leads both ways. `values` is what else of an edge counts, a number of each slot, or
-// null. REQUIRES that it is not paged. Raises FormatError where the CSC is damaged.
+// Two hashes of a set of edges, whatever their order: of the edges as they are, and of the same
+// with both ends exchanged. Where the two are equal, each edge has its reverse (but for a chance of
+// 2^-64). `values` is a number of each slot that is hashed with its edge, or null. REQUIRES that
+// the CSC is not paged. Raises FormatError where it is damaged.
 struct EdgePrints {
   std::uint64_t along = 0;
   std::uint64_t against = 0;

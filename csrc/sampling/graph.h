@@ -25,7 +25,7 @@ struct Csc {
   std::string name;                      // file path, or what else to call it in an error
   std::shared_ptr<const Topology> file;  // null for arrays in memory
   std::shared_ptr<const void> owner;     // keeps arrays in memory alive
-  // The indices, a row each, where memory does not hold all of them. Who samples then asks for the
+  // The indices, a row each, where memory does not hold all of them. Samplers then ask for the
   // sources of slots (sample_window.h); indptr is in memory or mapped all the same.
   std::shared_ptr<PagedRows> paged = {};
 
@@ -45,8 +45,8 @@ struct Csc {
 // ColumnFile::of_indices(). Raises std::invalid_argument where that is of something else.
 Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged = {});
 
-// Has the kernel read neighbours ahead of who goes over them from front to back: faults alone read
-// little at a time.
+// Has the kernel read ahead for a loop that goes over neighbours from front to back: faults alone
+// read little at a time.
 class SlotsAhead {
  public:
   explicit SlotsAhead(const Csc& csc) : file_(csc.file.get()) {}
@@ -78,7 +78,7 @@ void check_edge_types(const std::vector<std::int64_t>& num_nodes,
                       const std::vector<SampledEdgeType>& edge_types);
 
 // Raises FormatError where a file was cut short since it was opened: cheap against a batch, and a
-// better message than the fault that would follow. Of paged ones the reader says what is lost.
+// better message than the fault that would follow. Paged files are left to their reader's errors.
 void check_files(const std::vector<SampledEdgeType>& edge_types);
 
 bool is_paged(const std::vector<SampledEdgeType>& edge_types) noexcept;
@@ -89,10 +89,10 @@ void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes);
 // Raises std::invalid_argument unless there is a node type of that number.
 void check_seed_type(int node_type, std::size_t num_node_types);
 
-// What a batch is told that would outgrow 32-bit positions.
+// The error of a batch that would outgrow 32-bit positions.
 [[noreturn]] void throw_too_many();
 
-// What a damaged topology is told to be.
+// The errors of a damaged topology.
 [[noreturn]] void throw_bad_indptr(const Csc& csc, std::int64_t node);
 [[noreturn]] void throw_bad_index(const Csc& csc, std::int64_t node);
 

@@ -43,14 +43,12 @@ class NeighborSampler {
   // - without replacement a node draws min(degree, k) distinct edges, each k-subset equally likely,
   //   with replacement k edges independently; the cost is O(k), whatever the degree;
   // - edges are grouped by col, hop by hop; new nodes are numbered in the order of their first
-  // edge;
+  //   edge;
   // - with times (REQUIRES disjoint and times for every seed), only edges not later than the seed
-  // of
-  //   the tree are there to draw from, and none before its window; `last` takes the newest k of
+  //   of the tree are there to draw from, and none before its window; `last` takes the newest k of
   //   them; induced edges are within the window of the first hop;
   // - with weights, each draw is in proportion to weight; an edge of weight 0 is never drawn,
-  // unless
-  //   all neighbours are asked for;
+  //   unless all neighbours are asked for;
   // - by LABOR each destination draws as if alone, in proportion to weight too, but all by the same
   //   variates of a node type's vertices (trees and occurrences of a seed as well, so that the same
   //   vertices serve all of them), at a cost of O(degree); without replacement only;

@@ -1,5 +1,5 @@
-// Which rows a run of destinations and all of their in-neighbours are: what a sweep reads before it
-// computes for them.
+// The rows of a run of destinations and of all their in-neighbours, which a sweep reads before it
+// computes.
 #pragma once
 
 #include <cstdint>

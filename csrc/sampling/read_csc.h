@@ -14,8 +14,8 @@
 
 namespace gz {
 
-// How far ahead reads are announced. As many as memory serves at a time, which is more than a core
-// foresees: at 24 a random read took 5 ns, at 128 it takes 2 to 4.
+// How far ahead reads are prefetched. A core by itself looks less far ahead than memory can serve:
+// at 24 a random read took 5 ns, at 128 it takes 2 to 4.
 inline constexpr std::int64_t kPrefetchAhead = 128;
 inline constexpr std::int64_t kNodesAhead = 8;  // where each node is several reads
 inline constexpr std::int64_t kFrontierGrain = 2048;

@@ -9,8 +9,8 @@
 
 namespace gz {
 
-// Names a batch: the same key gives the same batch. Implicit both ways: what does not care which
-// batch of its epoch it is sees a number.
+// Names a batch: the same key gives the same batch. Converts to a number and from one implicitly,
+// for code that does not care which batch of its epoch it is.
 struct BatchKey {
   BatchKey(std::uint64_t key = 0, std::uint64_t place = 0) noexcept  // NOLINT
       : value(key), number(place) {}
@@ -31,8 +31,8 @@ struct Labor {
 struct Seeds {
   int node_type;
   std::span<const std::int64_t> nodes;
-  // None, or a row with the latest time of each seed's tree and, where a request has windows, a row
-  // with the earliest for each of them.
+  // Empty; or a row with the latest time of each seed's tree, and behind it one row for each window
+  // of the request, with the earliest time of each tree.
   std::span<const std::int64_t> times = {};
 };
 

@@ -84,7 +84,7 @@ struct SampleWindow {
 SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
                            std::stop_token stop = {});
 
-// Fills in the sources of one list, for who has no runs; what is read at once takes about
+// Fills in the sources of one list, for callers without runs; what is read at once takes about
 // `max_bytes`. `checkpoint` is called between reads and may raise. Raises OsError where a neighbour
 // cannot be read.
 void read_sources(const SourceList& list, std::int64_t max_bytes,

@@ -193,8 +193,8 @@ class WalkStepper {
     return true;
   }
 
-  // What a candidate's fate is, as far as it is known without a look at neighbourhoods: taken,
-  // rejected, or to be looked up.
+  // Whether a candidate is taken or rejected, as far as that is known without a look at
+  // neighbourhoods.
   enum class Fate { kTaken, kRejected, kUnknown };
   Fate judge(const WalkGroup& group, std::int64_t i) const {
     if (group.slot.data()[i] < 0 || group.before.data()[i] < 0) return Fate::kTaken;

@@ -43,9 +43,9 @@ class Column {
                                              std::span<const std::uint64_t> shape,
                                              const Placement& placement);
 
-  // Of what is stored.
+  // The dtype of what is stored.
   const DType& dtype() const noexcept { return *dtype_; }
-  // What of float32 is stored; none where the items are what they are.
+  // What float32 is stored as; none where items are stored as themselves.
   std::optional<Encoding> encoding() const noexcept { return encoding_; }
   // One number for each item of a row, where the encoding has scales; else empty.
   std::span<const float> scale() const noexcept { return scale_; }

@@ -68,7 +68,7 @@ std::unique_ptr<ColumnDraft> ColumnDraft::resume(const DraftLayout& layout) {
                                                      File::open_for_update(layout.rows_path)));
   expect_size(draft->file_, layout.checksums_offset + 8 * layout.num_blocks);
   expect_size(draft->rows_file_, rows_file_bytes(layout));
-  // A kill between finish() and the store's own record leaves a header.
+  // A process killed between finish() and the record in store.json leaves a finished header.
   const std::vector<unsigned char> zeros(kHeaderBytes);
   draft->file_.write_at(zeros.data(), zeros.size(), 0);
   draft->file_.sync_data();

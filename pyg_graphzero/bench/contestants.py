@@ -1,4 +1,4 @@
-"""Who is compared: each opens the same store and makes PyG's samplers and loaders of it.
+"""What is compared: each contestant opens the same store and makes PyG's samplers and loaders.
 
 A new one is a subclass of ``Contestant``, named in ``CONTESTANTS``. Nothing else knows how many
 there are or what they are called.

@@ -1,6 +1,6 @@
 """Tables of numbers out of files of arrays and out of memory, without ever unpickling.
 
-What numbers cannot be a table of, strings and single values, comes as a NumPy array.
+Strings and single values, which are no tables of numbers, come as NumPy arrays.
 """
 
 from __future__ import annotations

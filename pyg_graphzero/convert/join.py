@@ -41,7 +41,7 @@ class OfNodes:
 
     Attributes:
         loaded: Its rows.
-        ids: Whose they are; None if they are in the order of the nodes.
+        ids: The node of each row; None if they are in the order of the nodes.
         others: Columns of its table that may be ids by their values: label, and how to read one.
         member: What was asked for of the table; None if it is none, or has no other columns.
     """

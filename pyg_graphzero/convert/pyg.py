@@ -350,7 +350,7 @@ class _Reader:
 
 
 def _inside(rows: Rows, num_nodes: int, end: int, where: str) -> Rows:
-    """``rows``, refusing when they are read what is no node."""
+    """``rows``; reading one that is no node raises."""
 
     def check(slab: Tensor, begin: int) -> Tensor:
         bad = (slab < 0) | (slab >= num_nodes)

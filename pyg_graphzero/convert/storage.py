@@ -56,7 +56,7 @@ class Storage:
             )
 
     def check(self, plan: GraphPlan) -> None:
-        """Refuse names that no node attribute of ``plan`` has; make what is to be ``float32`` that.
+        """Refuse names that no node attribute of ``plan`` has; convert to ``float32`` where asked.
 
         Raises:
             ValueError: Names the entry and what there is.

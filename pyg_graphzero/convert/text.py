@@ -328,7 +328,7 @@ def _hint(cell: str, column: Column) -> str:
 
 
 def _value(cell: str, kind: Kind) -> int | float:
-    """The number that a cell becomes which fits."""
+    """The number in a cell that :func:`_fits`."""
     if kind is FLOAT:
         return float(cell)
     if pa.types.is_timestamp(kind.arrow):

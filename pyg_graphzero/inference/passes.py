@@ -106,7 +106,7 @@ class LayerPass:
     Args:
         task: What to compute.
         data: ``store.data()``; is cut down to what the layer needs.
-        node_type: Whose rows.
+        node_type: The type of those rows.
         names: The edge types that end there and are to be used.
         max_edges: Bounds a batch.
         num_workers: Threads of the engine that work ahead.

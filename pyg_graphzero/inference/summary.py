@@ -12,7 +12,7 @@ class LayerSummary:
 
     Attributes:
         layer: Its number, from 1.
-        node_type: Whose rows; None in a homogeneous store.
+        node_type: The type of those rows; None in a homogeneous store.
         name: The column they went to.
         num_rows: All rows of the type.
         first_row: Where this run went on; those before are an earlier run's. ``num_rows``: nothing

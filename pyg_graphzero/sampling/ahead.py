@@ -20,7 +20,7 @@ from pyg_graphzero.store.schema import EdgeType
 #: What a loader may take ahead.
 REDUCTIONS = ("sum", "mean")
 
-# Whose result is the same rows, elsewhere; their sums go along.
+# Functions that return the same rows, in other memory; their sums go along.
 _KEEPING = KEEPING | {Tensor.record_stream, Tensor.float}
 # What can be told of a tensor without a look at its numbers.
 _FACTS = (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout, type(None))

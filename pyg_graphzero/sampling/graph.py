@@ -139,7 +139,7 @@ class SampledGraph:
         return self.contents.csc(name)
 
     def bounds(self, name: EdgeType | None) -> Tensor:
-        """``indptr`` in memory, for who walks over all of it; see ``StoreContents.bounds``."""
+        """``indptr`` in memory, for callers that read all of it; see ``StoreContents.bounds``."""
         if name in self.arrays:
             return self.arrays[name][0]
         assert self.contents is not None
@@ -237,7 +237,7 @@ class EdgePermutation:
     """Original edge ids by CSC slot, for whoever indexes a permutation of all edges.
 
     Attributes:
-        sampler: Whose samples have the slots.
+        sampler: The sampler that drew the slots.
         name: The edge type.
     """
 

@@ -22,7 +22,7 @@ from pyg_graphzero.store.schema import EdgeType
 #: Of nodes or edges that are not as far as hop ``h``, all are within hop ``ALL``.
 ALL = 1 << 20
 
-#: Whose result is the same, elsewhere.
+#: Functions that return the same numbers, in other memory.
 KEEPING = frozenset(
     (
         Tensor.to,

@@ -60,7 +60,7 @@ def _length(value: Any, where: str) -> Any:
 
 
 def split_window(value: Any) -> tuple[Any, Tensor | None]:
-    """What of a loader's window is the sampler's, and what each seed brings.
+    """The sampler's part of a loader's window, and what each seed brings.
 
     Raises:
         ValueError: A tensor that is no list of lengths of time.

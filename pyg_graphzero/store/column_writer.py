@@ -45,7 +45,7 @@ class Column:
 
     Attributes:
         name: Of the attribute.
-        node_type: Whose it is; None in a homogeneous store.
+        node_type: The node type it belongs to; None in a homogeneous store.
         shape: Of one row.
         dtype: Of the rows that are given, and of those that are read.
         encoding: What float32 rows are stored as; None: as themselves.
@@ -171,8 +171,8 @@ class Column:
     def publish(self) -> None:
         """Makes an attribute of the column, in one atomic step.
 
-        It is then like any other: for ``store.data()``, for loaders, and for who opens the store
-        from now on. Handles that are open keep what they opened.
+        It is then like any other: for ``store.data()``, for loaders, and for everyone who opens
+        the store from now on. Handles that are open keep what they opened.
 
         Raises:
             ValueError: Rows are missing; names the first of them. Or the name was taken meanwhile.

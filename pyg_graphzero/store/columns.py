@@ -70,7 +70,7 @@ class EncodedRows:
 
     @property
     def encoding(self) -> _core.Encoding:
-        """What of ``float32`` is stored."""
+        """What ``float32`` is stored as."""
         return _core.Encoding[dtype_name(self.stored.dtype)]
 
     @property

@@ -243,7 +243,7 @@ class StoreContents(OpenedFiles):
         return indptr, self._nodes(src, indices), slots
 
     def sources(self, name: EdgeType | None) -> Tensor:
-        """``indices`` in memory (``int64``), checked, for who gathers or writes by them.
+        """``indices`` in memory (``int64``), checked, for callers that gather or write by them.
 
         Raises:
             FormatError: One of them is no source.

@@ -55,7 +55,7 @@ class Journal:
 
     Attributes:
         name: Of the attribute.
-        node_type: Whose it is; None in a homogeneous store.
+        node_type: The node type it belongs to; None in a homogeneous store.
         shape: With the number of nodes first.
         dtype: Of what is stored, as the format names it.
         encoding: ``"float16"`` or ``"bfloat16"`` if that stands for float32; None: for itself.
@@ -251,7 +251,7 @@ def leftovers(store: Path, published: StoreSchema) -> list[Path]:
 
 
 def sweep(store: Path, published: StoreSchema) -> list[Path]:
-    """Deletes ``leftovers``, and returns them. Only for who holds the store's lock.
+    """Deletes ``leftovers``, and returns them. Only while the caller holds the store's lock.
 
     What cannot be deleted now is found again by the next writer.
     """

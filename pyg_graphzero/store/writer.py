@@ -276,7 +276,7 @@ class StoreWriter:
         """Writes a node column.
 
         Args:
-            node_type: Whose it is.
+            node_type: The node type it belongs to.
             attr: Its name.
             value: Tensor, array or rows ``[num_nodes, ...]`` of any stored dtype.
             progress: Called with the number of bytes of each piece read or written; see
@@ -330,7 +330,7 @@ class StoreWriter:
         """Says that rows, attributes and edges lie in another order than nodes.
 
         Args:
-            node_type: Whose.
+            node_type: The type of those nodes.
             order: The node of every row, ``int32`` or ``int64 [num_nodes]``.
             rank: The row of every node, likewise.
         """

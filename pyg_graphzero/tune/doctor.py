@@ -114,7 +114,7 @@ def doctor(
 
 
 class _Examination:
-    """Samples a loader's batches once, and answers what would be if."""
+    """Samples a loader's batches once, and predicts epochs with these and with other settings."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""``gz.optimize``: rows that training samples often come first, those sampled together, together.
+"""``gz.optimize``: rows that training samples often come first, next to those sampled with them.
 
 Which these are is found out by sampling from the seeds at hand (``ranking``); then the store is
 written again (``rewrite``). docs/out-of-core.md says what is gained by it, and when.
@@ -193,7 +193,7 @@ def optimize(
 
 
 def _check_unpublished(old: StoreContents) -> None:
-    """Rows that were written in the old order would be lost, which may be hours of work."""
+    """Raises where columns are being written: their rows, in the old order, would be lost."""
     for found in unpublished.find(old.path, old.schema):
         owner, name = found.journal.node_type, found.journal.name
         group = "" if owner is None else f", node_type={owner!r}"
@@ -391,7 +391,7 @@ class _Sampling:
             prefetch_all([self._old.path / file for file in files]).join()
 
     def _forget(self, always: bool = False) -> None:
-        """The topology's pages are the kernel's to keep, but not beyond the budget as ours."""
+        """Lets go of the topology's pages beyond the budget; the kernel may keep them."""
         if always or rss() > self._space.memory:
             for edge_type in self._old.schema.edge_types:
                 self._old.topology(edge_type.name).forget_pages()

@@ -27,7 +27,8 @@ LOCK_FILE = "lock"
 class StoreLock:
     """The right to change the store at a path. Use as a context manager, or call ``release()``.
 
-    Who replaces a store holds it too, so that nobody's changes go to a store that is being deleted.
+    A writer that replaces a store holds it too, so that nobody's changes go to a store that is
+    being deleted.
 
     Args:
         store: The store's directory.

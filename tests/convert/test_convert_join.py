@@ -1,4 +1,4 @@
-"""Attributes of nodes in tables of their own: whose row is whose, and what stands for nothing."""
+"""Attributes of nodes in tables of their own: which row is which node's, and what is blank."""
 
 from __future__ import annotations
 

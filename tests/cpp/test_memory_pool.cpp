@@ -1,4 +1,4 @@
-// arrays/memory_pool: who gets whose memory, and when it is freed.
+// arrays/memory_pool: which memory is used again, and when it is freed.
 #include <atomic>
 #include <cstdint>
 #include <cstring>

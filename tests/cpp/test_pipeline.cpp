@@ -139,7 +139,7 @@ TEST(what_the_consumer_has_leaves_less_room) {
   CHECK(begun.load() == 4);
   part = Loan();
   CHECK(comes_to(begun, 5));
-  // Who keeps them all gets them all the same.
+  // A consumer that keeps all of them gets all of them.
   std::vector<std::unique_ptr<Batch>> kept;
   while (pipeline.num_pending() > 0) kept.push_back(wait(pipeline));
   CHECK(kept.size() == 10 && begun.load() == 12);

@@ -1,7 +1,7 @@
 """Batches are what they were, to the bit: hashes of those of many configurations.
 
 What draws, and in which order, is no interface, but a change of it is a decision, never an
-accident. Who has decided so writes the file anew, and says in the commit why::
+accident. Whoever decides so writes the file anew, and says why in the commit::
 
     python tests/loader/test_batches.py
 """

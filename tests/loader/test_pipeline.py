@@ -343,7 +343,7 @@ def test_an_iterator_goes_on_in_a_forked_child(homo, workers):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_a_used_loader_goes_to_another_process(homo, context):
     _, store = homo
     loader = NeighborLoader(
@@ -378,7 +378,7 @@ class Nested(torch.utils.data.Dataset):
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.long)])
 def test_inside_the_worker_of_another_loader(homo, context):
     _, store = homo
     nested = Nested(NeighborLoader(store, [5], batch_size=100, shuffle=True, num_workers=2))

@@ -119,6 +119,7 @@ def test_links_by_label(homo):
     assert 0.44 < drawn.float().mean() < 0.56
 
 
+@pytest.mark.long  # over a gigabyte in memory
 def test_more_seeds_than_torch_draws_among():
     labels = torch.zeros(2**24 + 8, dtype=torch.uint8)
     labels[-1] = 1

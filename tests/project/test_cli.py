@@ -210,6 +210,7 @@ def test_a_fault_is_called_one(
     assert run("--traceback", "doctor", tmp_path).exception is error
 
 
+@pytest.mark.long  # imports torch
 def test_as_a_module(edges: Path, tmp_path: Path) -> None:
     # torch 2.14 warns of what PyG does while it is imported, which comes before the command line.
     command = [sys.executable, "-W", "ignore::FutureWarning", "-m", "pyg_graphzero"]
@@ -218,6 +219,9 @@ def test_as_a_module(edges: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+def test_a_program_that_fails(tmp_path: Path) -> None:
     code = "import runpy; runpy.run_module('pyg_graphzero', run_name='__main__')"
     failed = pythons.run(code, "info", tmp_path / "none")
     assert failed.returncode == 2

@@ -88,7 +88,13 @@ def desk(tmp_path, monkeypatch):
     return directory
 
 
-@pytest.mark.parametrize("page", PAGES)
+# Its torchrun starts processes that import torch.
+LONG = {"docs/multi-process.md"}
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=[pytest.mark.long] * (page in LONG)) for page in PAGES]
+)
 def test_page(page, desk):
     blocks = read_blocks(page, text_of(page))
     PAGES[page](desk)

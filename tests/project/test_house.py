@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import re
 import sys
@@ -26,9 +25,7 @@ def package():
 def modules(**sources: str):
     """Modules of the package with these sources; ``a__b`` is ``a.b``."""
     return [
-        house.Module(
-            f"pyg_graphzero.{name.replace('__', '.')}", ROOT / f"{name}.py", ast.parse(text)
-        )
+        house.Module(f"pyg_graphzero.{name.replace('__', '.')}", ROOT / f"{name}.py", text)
         for name, text in sources.items()
     ]
 

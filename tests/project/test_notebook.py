@@ -17,6 +17,7 @@ def cells() -> list[dict[str, Any]]:
     return json.loads(NOTEBOOK.read_text())["cells"]
 
 
+@pytest.mark.long
 def test_it_runs_and_learns(cells, tmp_path, monkeypatch, capsys):
     plt = pytest.importorskip("matplotlib.pyplot")
     plt.switch_backend("Agg")

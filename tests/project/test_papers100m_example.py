@@ -212,6 +212,7 @@ def test_a_checkpoint_of_another_run_is_refused(script, store, whole):
         script.main([str(store), *OPTIONS, *options])
 
 
+@pytest.mark.long
 def test_classifies_every_node(script, store, whole, tmp_path, capsys):
     copy = tmp_path / "store"
     shutil.copytree(store, copy)

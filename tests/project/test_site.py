@@ -37,6 +37,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.long
 def test_every_link_leads_to_a_file_and_nothing_is_fetched(site):
     pages = sorted(site.glob("*.html"))
     assert {page.stem for page in (ROOT / "docs").glob("*.md")} <= {page.stem for page in pages}
@@ -54,6 +55,7 @@ def test_every_link_leads_to_a_file_and_nothing_is_fetched(site):
         assert not re.findall(r"(?:url\(|@import)\s*['\"]?https?:", sheet.read_text()), sheet
 
 
+@pytest.mark.long
 def test_the_api_is_all_there(site):
     """Every public name has its place, and its examples are code."""
     import pyg_graphzero as gz
@@ -68,6 +70,7 @@ def test_the_api_is_all_there(site):
     assert ":func:" not in html
 
 
+@pytest.mark.long
 def test_lines_of_code_fit(site):
     """Signatures are set in lines, arguments are no tables, long lines are wrapped."""
     html = (site / "api.html").read_text()

@@ -78,7 +78,7 @@ def test_times_of_stores():
 @pytest.mark.parametrize("group", [None, "node", ("a", "b")])
 @pytest.mark.parametrize("level", ["nodes", "edges"])
 def test_times_of_homogeneous_stores(group, level):
-    # A group may have any name; whose the times are is told by how many there are.
+    # A group may have any name; how many times there are tells whether they are of nodes.
     data = homogeneous()
     features, graph = MyFeatureStore(), MyGraphStore()
     graph.put_edge_index(tuple(data.edge_index), edge_type=None, layout="coo", size=(300, 300))

@@ -1,4 +1,4 @@
-"""Who brings a large part of a store into memory is told so, or stopped."""
+"""Reading a large part of a store into memory gives a warning, or an error."""
 
 from __future__ import annotations
 

@@ -99,6 +99,7 @@ class TestReading:
             found = each.feature_store.get_tensor(group_name=None, attr_name="x", index=index)
             assert torch.equal(found, table[index])
 
+    @pytest.mark.long
     def test_another_process(self, tmp_path: Path, x: np.ndarray) -> None:
         """What travels to it is a path, as everywhere; one kind of file says it for all."""
         source = save(tmp_path, x, "safetensors")

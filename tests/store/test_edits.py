@@ -2,7 +2,7 @@
 
 Every edit is made of a store, and of the same graph in memory; then all that shows it is compared:
 values, neighbours restricted by time, draws by weight, layers that normalise by degrees, ids.
-Who had the store open goes on with what it opened.
+A process that had the store open goes on with what it opened.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def test_rows_that_are_a_link(store: Path, tmp_path: Path) -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["fifo", "device", "directory"])
 def test_what_is_no_file(store: Path, file: str, kind: str) -> None:
-    """Opening a FIFO would wait for ever for who writes into it."""
+    """Opening a FIFO would wait for ever for a writer."""
     journal_of(store)
     (store / file).unlink()
     if kind == "fifo":

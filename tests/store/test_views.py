@@ -170,6 +170,7 @@ class TestSparse50GB:
         assert float(gather(x, rows)[1, -1]) == 5
         assert anonymous_memory() - before < 8 * MB
 
+    @pytest.mark.long  # over a gigabyte in memory
     def test_loads(self, sparse: Path) -> None:
         loader = gz.loader.NeighborLoader(
             gz.open(sparse), [-1], input_nodes=("topic", None), batch_size=50

@@ -97,7 +97,10 @@ def plan_of_window(window, *args):
     return replace(choose_plan(*args), window=window)
 
 
-@pytest.mark.parametrize(("edge_ids", "is_ordered"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(
+    ("edge_ids", "is_ordered"),
+    [(False, False), pytest.param(True, False, marks=pytest.mark.long), (False, True)],
+)
 def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered, monkeypatch):
     for module in ("tune.doctor", "memory.pager"):
         monkeypatch.setattr(f"pyg_graphzero.{module}.probe", lambda *args, **options: SLOW_DISK)
