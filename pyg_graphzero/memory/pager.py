@@ -206,11 +206,9 @@ class Pager:
         self, loader: BatchSource, files: Sequence[FileSize]
     ) -> dict[EdgeType | None, _core.PackedBounds]:
         """By edge type, what is in memory in place of the bounds in its file."""
-        names, packed = (
-            loader.graph_sampler.graph.edge_types,
-            {f.name for f in files if f.is_packed},
-        )
-        wanted = [name for i, name in enumerate(names) if bounds_of(i) in packed]
+        packed = {file.name for file in files if file.is_packed}
+        names = enumerate(loader.graph_sampler.graph.edge_types)
+        wanted = [name for i, name in names if bounds_of(i) in packed]
         for name in wanted:
             if name not in self._bounds:
                 self._bounds[name] = pack_bounds(self.contents.topology(name))
