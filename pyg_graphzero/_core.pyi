@@ -320,14 +320,24 @@ class RowEncoder:
     def losses(self) -> list[ColumnLoss]:
         """Of every column, by what was encoded so far."""
 
+class PackedBounds:
+    """Where neighbourhoods begin, in a quarter of what a file takes for it."""
+
+    def __init__(self, topology: Topology) -> None:
+        """Reads those of a topology."""
+
+    @staticmethod
+    def num_bytes(num_nodes: int, num_edges: int) -> int:
+        """What they take, at most."""
+
 class SamplerBuilder:
     """Collects the edge types of a sampler."""
 
     def __init__(self, num_nodes: Sequence[int]) -> None: ...
 
-    def add_file(self, src_type: int, dst_type: int, topology: Topology, paged: PagedRows | None = None) -> None:
+    def add_file(self, src_type: int, dst_type: int, topology: Topology, paged: PagedRows | None = None, bounds: PackedBounds | None = None) -> None:
         """
-        `paged`: ColumnFile.of_indices of the topology, of which memory holds a part.
+        `paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds`: in place of the file's, which is then not touched.
         """
 
     def add_arrays(self, src_type: int, dst_type: int, indptr: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu', writable=False)], num_src: int, name: str) -> None: ...
@@ -905,6 +915,10 @@ class RowOrder:
 
     def __init__(self, places: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_again: int) -> None:
         """places[row]: which of those `num_again` rows it is, or -1."""
+
+    @staticmethod
+    def num_bytes(num_rows: int, num_again: int) -> int:
+        """What one takes."""
 
 class PagedRows:
     """Rows of files, of which memory holds a part."""

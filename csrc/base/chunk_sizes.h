@@ -22,9 +22,10 @@ struct ChunkSizes {
   std::size_t id_map_slots = 1024;          // that an id map has at least
   std::int64_t summed_nodes = 1 << 16;      // between two looks at how much is mapped
   std::uint64_t sum_read_bytes = 1 << 20;
-  std::int64_t walked_together = 128;   // by a thread: while one waits for memory, others go on
-  std::int64_t walked_slots = 1 << 16;  // of a paged topology, in one list
-  std::int64_t slots_ahead = 4 << 20;   // that the kernel is asked to read
+  std::int64_t walked_together = 128;    // by a thread: while one waits for memory, others go on
+  std::int64_t walked_slots = 1 << 16;   // of a paged topology, in one list
+  std::int64_t slots_ahead = 4 << 20;    // that the kernel is asked to read
+  std::int64_t packed_bounds = 1 << 17;  // read before they are packed: 1 MiB
 
   // aggregate/
   std::int64_t aggregated_edges = 2048;   // and destinations, of a piece of a thread's work

@@ -216,7 +216,9 @@ void init_io(nb::module_& m) {
             const nb::gil_scoped_release released;
             new (self) RowOrder({places.data(), places.size()}, num_again);
           },
-          "places"_a, "num_again"_a, "places[row]: which of those `num_again` rows it is, or -1.");
+          "places"_a, "num_again"_a, "places[row]: which of those `num_again` rows it is, or -1.")
+      .def_static("num_bytes", &RowOrder::num_bytes, "num_rows"_a, "num_again"_a,
+                  "What one takes.");
 
   nb::class_<PagedRows>(m, "PagedRows", "Rows of files, of which memory holds a part.")
       .def(

@@ -148,6 +148,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   std::array<std::int64_t, RowCache::kFindAtOnce> block;
   std::size_t filled = 0;
   const auto place_block = [&] {
+    if (order_) order_->find_places({block.data(), filled});
     std::int64_t* const places = window.places.data() + at;
     locate({block.data(), filled}, places);
     for (std::size_t i = 0; i < filled; ++i, ++at) {
@@ -169,7 +170,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
         throw std::out_of_range("index: found row " + std::to_string(row) +
                                 ", expected 0 <= row < " + std::to_string(num_rows()));
       }
-      block[filled++] = order_ ? order_->place_of(row) : row;
+      block[filled++] = row;
       if (filled == block.size()) place_block();
     });
     place_block();

@@ -9,7 +9,8 @@
 
 namespace gz {
 
-Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged) {
+Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged,
+           std::shared_ptr<const PackedBounds> bounds) {
   const auto num_edges = static_cast<std::int64_t>(file->num_edges());
   if (paged != nullptr && (paged->num_columns() != 1 || paged->num_rows() != num_edges ||
                            paged->row_bytes() != std::int64_t{file->index_bytes()})) {
@@ -18,6 +19,11 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
         std::to_string(paged->num_rows()) + " rows, " + std::to_string(paged->row_bytes()) +
         " bytes each, expected one of " + std::to_string(num_edges) + " rows of " +
         std::to_string(file->index_bytes()) + " bytes");
+  }
+  if (bounds != nullptr && bounds->num_nodes() != static_cast<std::int64_t>(file->num_dst())) {
+    throw std::invalid_argument(file->path() + ": bounds: found those of " +
+                                std::to_string(bounds->num_nodes()) + " nodes, expected " +
+                                std::to_string(file->num_dst()));
   }
   return {file->indptr(),
           paged != nullptr ? nullptr : file->indices(),
@@ -28,7 +34,8 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
           file->path(),
           file,
           nullptr,
-          std::move(paged)};
+          std::move(paged),
+          std::move(bounds)};
 }
 
 void check_edge_types(const std::vector<std::int64_t>& num_nodes,

@@ -10,6 +10,7 @@
 #include "base/chunk_sizes.h"
 #include "gather/paged_rows.h"
 #include "sampling/edge_order.h"
+#include "sampling/packed_bounds.h"
 #include "storage/topology.h"
 
 namespace gz {
@@ -28,6 +29,8 @@ struct Csc {
   // The indices, a row each, where memory does not hold all of them. Samplers then ask for the
   // sources of slots (sample_window.h); indptr is in memory or mapped all the same.
   std::shared_ptr<PagedRows> paged = {};
+  // In place of indptr for who samples, so that nobody touches it.
+  std::shared_ptr<const PackedBounds> bounds = {};
 
   // REQUIRES, as what follows, that it is not paged.
   std::int64_t source(std::int64_t slot) const noexcept {
@@ -42,8 +45,10 @@ struct Csc {
 };
 
 // The arrays of an opened file, which it keeps open; `paged` has the one column
-// ColumnFile::of_indices(). Raises std::invalid_argument where that is of something else.
-Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged = {});
+// ColumnFile::of_indices(). Raises std::invalid_argument where that, or `bounds`, is of something
+// else.
+Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged = {},
+           std::shared_ptr<const PackedBounds> bounds = {});
 
 // Has the kernel read ahead for a loop that goes over neighbours from front to back: faults alone
 // read little at a time.

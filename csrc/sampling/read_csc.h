@@ -33,20 +33,28 @@ void visit_announced(std::int64_t from, std::int64_t to, const Announce& announc
   }
 }
 
-// Calls visit(i, start, stop) with the range of slots of each nodes[0 … count), on any thread.
-// REQUIRES: visit owns nothing, see guarded(). Raises FormatError for a range outside the edges.
-template <class Visit>
-void visit_ranges(const Csc& csc, const std::int64_t* nodes, std::int64_t count, int threads,
-                  const Visit& visit) {
+namespace detail {
+
+// Bounds as they lie in a file or an array.
+struct PlainBounds {
+  const std::int64_t* indptr;
+
+  std::int64_t operator[](std::int64_t node) const noexcept { return indptr[node]; }
+  void prefetch(std::int64_t node) const noexcept { __builtin_prefetch(indptr + node); }
+};
+
+template <class Bounds, class Visit>
+void visit_ranges(const Csc& csc, const Bounds& bounds, const std::int64_t* nodes,
+                  std::int64_t count, int threads, const Visit& visit) {
   std::atomic<std::int64_t> bad{-1};
   parallel_for(count, kFrontierGrain, threads, [&](std::int64_t from, std::int64_t to) {
     const auto announce = [&](std::int64_t i) {
-      __builtin_prefetch(csc.indptr + nodes[i]);
-      __builtin_prefetch(csc.indptr + nodes[i] + 1);  // one in eight pairs lies on two lines
+      bounds.prefetch(nodes[i]);
+      bounds.prefetch(nodes[i] + 1);  // one in eight pairs lies on two lines
     };
     const auto look_up = [&](std::int64_t i) {
-      const std::int64_t start = csc.indptr[nodes[i]];
-      const std::int64_t stop = csc.indptr[nodes[i] + 1];
+      const std::int64_t start = bounds[nodes[i]];
+      const std::int64_t stop = bounds[nodes[i] + 1];
       // A damaged indptr must not send the sampler out of its arrays.
       if (start < 0 || stop < start || stop > csc.num_edges) [[unlikely]] {
         bad.store(nodes[i], std::memory_order_relaxed);
@@ -57,6 +65,20 @@ void visit_ranges(const Csc& csc, const std::int64_t* nodes, std::int64_t count,
     guarded([&] { visit_announced(from, to, announce, look_up); });
   });
   if (const std::int64_t node = bad.load(); node >= 0) throw_bad_indptr(csc, node);
+}
+
+}  // namespace detail
+
+// Calls visit(i, start, stop) with the range of slots of each nodes[0 … count), on any thread.
+// REQUIRES: visit owns nothing, see guarded(). Raises FormatError for a range outside the edges.
+template <class Visit>
+void visit_ranges(const Csc& csc, const std::int64_t* nodes, std::int64_t count, int threads,
+                  const Visit& visit) {
+  if (csc.bounds != nullptr) {
+    detail::visit_ranges(csc, *csc.bounds, nodes, count, threads, visit);
+  } else {
+    detail::visit_ranges(csc, detail::PlainBounds{csc.indptr}, nodes, count, threads, visit);
+  }
 }
 
 // Turns counts in offset[1 … count] into running sums; returns the last.

@@ -230,12 +230,12 @@ class EngineLoader(KeyedLoader[Graph_co]):
             self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
             epoch = _Epoch(self)
             hooks = Hooks(
-                epoch.quota, self._take_pipeline, self._return_pipeline, self._may_ask,
-                self._may_prepare, epoch.is_current, epoch.request, self._finish,
+                epoch.quota, epoch.is_outdated, self._take_pipeline, self._return_pipeline,
+                self._may_ask, self._may_prepare, epoch.is_current, epoch.request, self._finish,
             )  # fmt: skip
             iterator = BatchIterator(self, hooks)
             self._stats, is_ready = iterator.stats, iterator.is_ready
-            iterator.stats.reordered = epoch.is_reordered
+            epoch.report(iterator.stats)
         else:
             iterator, is_ready = super()._begin(), bool
         if self._device is None or self._device.type == "cpu":
@@ -284,11 +284,26 @@ class _Epoch:
     def __init__(self, loader: EngineLoader) -> None:
         self._loader = loader
         self._files: PagedFiles | None = None
+        self._stats: LoaderStats | None = None
+
+    def report(self, stats: LoaderStats) -> None:
+        """Has what is known of it noted there from now on."""
+        self._stats, stats.reordered = stats, self._is_reordered
+
+    def is_outdated(self) -> bool:
+        """Whether rows were put in order meanwhile, and no other epoch is under way."""
+        pager, files = self._loader._pager(), self._files
+        if pager is None or files is None or files.is_foreign or files is not pager.files:
+            return False
+        return pager.orders.is_made and files.quotas is not None and len(files.quotas) == 1
 
     def quota(self) -> EpochQuota | None:
         """What it may use of a budget of memory; None where all is in memory."""
         loader = self._loader
+        self._files = None  # what was in memory by another plan is gone, before one is chosen
         files = self._files = loader._files()
+        if self._stats is not None:
+            self.report(self._stats)
         plan = self._plan()
         if plan is None or files is None or files.quotas is None:
             return None
@@ -298,7 +313,7 @@ class _Epoch:
         return files.quotas.begin(loader.num_workers, size)
 
     @property
-    def is_reordered(self) -> bool:
+    def _is_reordered(self) -> bool:
         """Whether rows are read from a copy in the order of their use."""
         return self._files is not None and self._files.order is not None
 

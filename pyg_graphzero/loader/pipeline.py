@@ -106,6 +106,7 @@ class Hooks:
 
     Attributes:
         quota: What the epoch may use of a budget of memory; None where all is in memory.
+        is_outdated: Whether a quota that is given back would be followed by a better one.
         take_pipeline: Threads that make batches, for as long as the quota lasts.
         return_pipeline: Gives them back where there is no quota.
         may_ask: Whether one more batch may be asked for ahead now.
@@ -116,6 +117,7 @@ class Hooks:
     """
 
     quota: Callable[[], EpochQuota | None]
+    is_outdated: Callable[[], bool]
     take_pipeline: Callable[[EpochQuota | None], _core.Pipeline]
     return_pipeline: Callable[[_core.Pipeline], None]
     may_ask: Callable[[], bool]
@@ -213,6 +215,8 @@ class BatchIterator(_BaseDataLoaderIter):
             if self._pipeline is not None and self._pipeline.orphaned:
                 # In a forked child: the threads are the parent's, the requests are known.
                 self._pipeline = self._hooks.take_pipeline(self._quota) if self._is_ahead else None
+            if self._quota is not None and self._hooks.is_outdated():
+                self._renew()
             self._fill()
         if not pending:
             self._end()
@@ -236,7 +240,7 @@ class BatchIterator(_BaseDataLoaderIter):
     def _finish(self, turn: Turn) -> bool:
         """Makes the oldest batch, and joins it; False where it takes too long."""
         assert turn.index is not None
-        if turn.is_joined:
+        if turn.is_joined or turn.request is None:
             turn.request, turn.is_joined = self._hooks.request(*turn.index), False
         if turn.is_early:
             with self._preparing:
@@ -369,6 +373,23 @@ class BatchIterator(_BaseDataLoaderIter):
             if is_struck(error):
                 raise
             turn.error = error
+
+    def _renew(self) -> None:
+        """Goes on by another plan of memory: what was ahead by the last one is made again."""
+        pipeline, self._pipeline = self._pipeline, None
+        if pipeline is not None:
+            pipeline.close()
+        turns = [turn for turn in self._pending if turn.batch is None and turn.error is None]
+        for turn in turns:
+            turn.request = None  # it has the rows that are in memory by that plan
+        del pipeline
+        self._give_back()
+        self._quota = self._hooks.quota()
+        if self._quota is not None:
+            self._quota.pending = self._pending
+        self._pipeline = self._hooks.take_pipeline(self._quota)
+        for turn in turns:
+            self._prepare(turn, is_early=False)
 
     def _end(self) -> None:
         pipeline, self._pipeline = self._pipeline, None

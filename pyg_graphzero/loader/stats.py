@@ -49,7 +49,8 @@ class LoaderStats(Rates):
         gather: Spent gathering rows, summed over threads.
         read: During which rows were read from disk, by a thread of its own.
         topology_read: Of ``sample``, during which neighbours were read from disk.
-        reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``).
+        reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``), from
+            when there was one.
         prepare: The consumer's, to choose seeds and ask for batches.
         wait: The consumer's, for batches that were not ready. Without workers: while it made them.
         finish: The consumer's, to make ``Data`` of arrays, and in transforms.

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.source import BatchSource
@@ -34,7 +35,10 @@ def files_of(loader: BatchSource) -> list[FileSize]:
             continue
         topology, record = contents.topology(name), contents.edge_type(name)
         sizes = topology.num_edges, topology.index_bytes
-        files.append(FileSize(f"indptr {i}", topology.num_dst + 1, 8, "indptr", sharers))
+        packed = _core.PackedBounds.num_bytes(topology.num_dst, topology.num_edges)
+        files.append(
+            FileSize(bounds_of(i), topology.num_dst + 1, 8, "indptr", sharers, packed_bytes=packed)
+        )
         ranked = is_ranked_file(contents, record.topology)
         files.append(FileSize(record.topology, *sizes, "indices", sharers, ranked))
         if record.edge_id is not None and loader.edge_ids:
@@ -49,6 +53,11 @@ def files_of(loader: BatchSource) -> list[FileSize]:
     for file in _attributes(contents, loader.data):
         files.append(column(file, "edge" if file in edge_files else "node"))
     return files
+
+
+def bounds_of(edge_type: int) -> str:
+    """What the bounds of an edge type's neighbourhoods are called, a part of its topology."""
+    return f"indptr {edge_type}"
 
 
 def is_ranked_file(contents: StoreContents, file: str) -> bool:

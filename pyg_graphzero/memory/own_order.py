@@ -26,6 +26,7 @@ from time import perf_counter
 import xxhash
 from torch import Tensor
 
+from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan, least_memory
@@ -157,8 +158,7 @@ class OrderKeeper:
         key: str,
     ) -> None:
         path, mine = self._contents.path, candidates(files)
-        few = first_batches(case, plan)
-        now = seconds_per_batch(case, simulate(few, plan, files))
+        now = seconds_per_batch(case, simulate(first_batches(case, plan), plan, files))
         if now * case.profile.epoch < LEAST_SECONDS:
             return
         num_nodes = sum(case.graph.node_types.values())
@@ -181,7 +181,7 @@ class OrderKeeper:
         seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
         _, ranked = rank_rows(loader, seconds=seconds)
         orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
-        then = seconds_per_batch(case, _simulate_ordered(few, plan, files, orders))
+        then = seconds_per_batch(case, _simulate_ordered(case, plan.memory, files, orders))
         if then > WORTH * now:
             log.info("%s: rows are not put in order, %.3g s a batch not %.3g", path, then, now)
             return
@@ -241,14 +241,17 @@ def _key_of(contents: StoreContents, mine: Sequence[FileSize], case: Case) -> st
 
 
 def _simulate_ordered(
-    case: Case, plan: MemoryPlan, files: Sequence[FileSize], orders: Mapping[str | None, Tensor]
+    case: Case, memory: int, files: Sequence[FileSize], orders: Mapping[str | None, Tensor]
 ) -> Simulation:
-    """What would be read with rows in these orders."""
-    names = {file.name for file in candidates(files)}
-    ranked = [replace(file, is_ranked=file.is_ranked or file.name in names) for file in files]
-    graph = case.graph
+    """What would be read with rows in these orders, by the plan that there would be for that."""
+    graph, names = case.graph, {file.name for file in candidates(files)}
+    ordered = [replace(file, is_ranked=file.is_ranked or file.name in names) for file in files]
+    for name, order in orders.items():
+        table = _core.RowOrder.num_bytes(graph.node_types[name], order.numel())
+        ordered.append(FileSize(f"places {name}", table, 1, "indptr"))
+    plan = case.divide(memory, ordered)
     places = {name: places_of(each, graph.node_types[name]) for name, each in orders.items()}
-    return simulate(case, plan, ranked, ranks_of(places, graph))
+    return simulate(first_batches(case, plan), plan, ordered, ranks_of(places, graph))
 
 
 def _copy(target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event) -> None:

@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,10 +18,11 @@ from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.quota import EpochQuotas
 from pyg_graphzero.memory.row_copy import OwnOrder
 from pyg_graphzero.sampling.base import GraphSampler, Reading
+from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES, probe
-from pyg_graphzero.util.system import private_rss
+from pyg_graphzero.util.system import drop_pages, private_rss
 
 # What of neighbours walks read at once.
 _LEAST_WALKED = 4 << 20
@@ -44,6 +46,7 @@ class PagedFiles:
             Neighbours of edge types whose topology is not among these files are mapped.
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
         order: Rows that lie once more in the order of their use, if there are such.
+        bounds: Where neighbourhoods begin, of the edge types of which a table in memory says so.
 
     Attributes:
         made: What loaders have made by this, by loader. It is kept here and nowhere else, so that
@@ -61,6 +64,7 @@ class PagedFiles:
         kept: Mapping[str, int],
         merge_gap: int,
         order: OwnOrder | None = None,
+        bounds: Mapping[EdgeType | None, _core.PackedBounds] | None = None,
     ) -> None:
         self.contents = contents
         self.plan = plan
@@ -70,6 +74,7 @@ class PagedFiles:
         self.kept = kept
         self.merge_gap = merge_gap
         self.order = order
+        self.bounds = bounds or {}
         self._rows: dict[str, _core.PagedRows] = {}
         self._reader: _core.DiskGather | None = None
         self._process = os.getpid()
@@ -104,16 +109,20 @@ class PagedFiles:
         return self._rows[file]
 
     def reading(self, sampler: GraphSampler, size: float = 1.0) -> Reading | None:
-        """What a sampler reads neighbours by; None where all are in memory, or mapped.
+        """What a sampler finds neighbours by; None where all is mapped.
 
         Args:
             sampler: Over this store.
             size: Of one of its batches, in batches that the plan is made for.
         """
-        if not self.topologies:
+        unmapped = {
+            name: Unmapped(self.topologies.get(name), self.bounds.get(name))
+            for name in (*self.topologies, *self.bounds)
+        }
+        if not unmapped:
             return None
         batches = max(1, int(self.plan.topology_window / size))
-        return sampler.reading(self.topologies, (batches, self.plan.topology_windows))
+        return sampler.reading(unmapped, (batches, self.plan.topology_windows))
 
     def preload(self) -> None:
         """Has neighbours read that stay in memory, by a thread that nobody waits for."""
@@ -168,6 +177,14 @@ def _preload(files: weakref.ref[PagedFiles]) -> None:
             group = now.topologies[name].preload(group)
             del now
             sleep(_PAUSE)
+
+
+def pack_bounds(topology: _core.Topology) -> _core.PackedBounds:
+    """Where neighbourhoods begin, read once; the file is out of memory then."""
+    bounds = _core.PackedBounds(topology)
+    topology.forget_pages()
+    drop_pages(Path(topology.path), topology.indptr_offset, 8 * (topology.num_dst + 1))
+    return bounds
 
 
 def preload(rows: _core.PagedRows) -> None:

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import bytes_of_batches, files_of
+from pyg_graphzero.memory.files import bounds_of, bytes_of_batches, files_of
 from pyg_graphzero.memory.hot_rows import groups_kept
 from pyg_graphzero.memory.own_order import OrderKeeper
-from pyg_graphzero.memory.paged import PagedFiles
+from pyg_graphzero.memory.paged import PagedFiles, pack_bounds
 from pyg_graphzero.memory.plan import (
     BatchSize,
     FileSize,
@@ -34,6 +34,7 @@ from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import probe
 from pyg_graphzero.util.system import private_rss, return_freed_memory
 
@@ -82,6 +83,7 @@ class Pager:
         self._batch = BatchSize(0, 0)
         self._sizes: weakref.WeakKeyDictionary[BatchSource, BatchSize]
         self._sizes = weakref.WeakKeyDictionary()
+        self._bounds: dict[EdgeType | None, _core.PackedBounds] = {}
 
     @property
     def is_foreign(self) -> bool:
@@ -184,21 +186,33 @@ class Pager:
                 files = order.files(files)
                 plan = choose_plan(case, self.memory, files, order.ranks(case.graph))
             else:
-                plan = choose_plan(case, self.memory, files)
                 if reading is None:
-                    self.orders.make(case, plan, files, loader)
+                    self.orders.make(case, case.divide(self.memory, files), files, loader)
                 if self.orders.is_making:
                     case = replace(case, baseline=baseline + self.orders.num_bytes)
-                    plan = choose_plan(case, self.memory, files)
+                plan = choose_plan(case, self.memory, files)
             self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
             self._batch, self._sizes[loader] = batch, size
             del found, case, reading
             return_freed_memory()
-        self.files = PagedFiles(contents, plan, groups_kept(files, plan), merge_gap, order)
+        bounds = {} if plan.is_whole else self._pack_bounds(loader, files)
+        self.files = PagedFiles(contents, plan, groups_kept(files, plan), merge_gap, order, bounds)
         if not plan.is_whole:
             self.files.preload()
             self._say(plan, files)
         return self.files
+
+    def _pack_bounds(
+        self, loader: BatchSource, files: Sequence[FileSize]
+    ) -> dict[EdgeType | None, _core.PackedBounds]:
+        """By edge type, what is in memory in place of the bounds in its file."""
+        packed = {file.name for file in files if file.is_packed}
+        names = enumerate(loader.graph_sampler.graph.edge_types)
+        wanted = [name for i, name in names if bounds_of(i) in packed]
+        for name in wanted:
+            if name not in self._bounds:
+                self._bounds[name] = pack_bounds(self.contents.topology(name))
+        return {name: self._bounds[name] for name in wanted}
 
     def _trial_reading(
         self, loader: BatchSource, files: Sequence[FileSize], merge_gap: int

@@ -24,6 +24,8 @@ class FileSize:
             held where rows are small.
         is_ranked: Rows lie in the order of their use, so that the first ones are to be kept. Of
             other files, those are that were used lately.
+        packed_bytes: What a table of this process's own takes that may stand for the file; None
+            where there is no such.
         processes: How many have the file mapped. Pages of a file that is held are in memory once,
             whoever uses them.
     """
@@ -34,6 +36,7 @@ class FileSize:
     kind: str
     processes: int = 1
     is_ranked: bool = False
+    packed_bytes: int | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -44,6 +47,16 @@ class FileSize:
     def held_bytes(self) -> int:
         """What one of the processes pays for, if the file is held whole."""
         return -(-self.num_bytes // self.processes)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the table that may stand for it is less, which it is where not all is held."""
+        return self.packed_bytes is not None and self.packed_bytes < self.held_bytes
+
+    @property
+    def least_bytes(self) -> int:
+        """What is paid for it where not all files are held."""
+        return self.packed_bytes or 0 if self.is_packed else self.held_bytes
 
 
 @dataclass(frozen=True)
@@ -150,7 +163,7 @@ class MemoryPlan:
 
 def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> int:
     """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
-    must = sum(file.held_bytes for file in files if file.kind == "indptr")
+    must = sum(file.least_bytes for file in files if file.kind == "indptr")
     least = baseline + must + costs.READER + costs.LEAST_READY * batch.whole
     return least + (1 + costs.TOGETHER) * batch.sampled + _window_of_one(files, batch)
 
@@ -214,7 +227,7 @@ def divide(
         "batches or fan-outs need less",
         max((file.processes for file in files), default=1),
     )
-    held = {file.name: file.held_bytes for file in files if file.kind == "indptr"}
+    held = {file.name: file.least_bytes for file in files if file.kind == "indptr"}
     budget.spend(costs.READER + sum(held.values()))
     ready = budget.take(costs.READY_SHARE, batch.whole, costs.LEAST_READY, costs.MOST_READY)
     budget.spend(batch.sampled)

@@ -51,12 +51,14 @@ class OwnOrder:
         columns: By the store's file, those of its rows that lie once more, as bytes.
         orders: By the store's file, which rows these are.
         places: By node type, the same: ``int32 [num_nodes]``, -1 for rows that are not among them.
+        table_bytes: What memory holds of those, each.
     """
 
     path: Path
     columns: dict[str, _core.Column]
     orders: dict[str, _core.RowOrder]
     places: dict[str | None, _core.Column]
+    table_bytes: list[int]
 
     @classmethod
     def open(cls, path: Path, contents: StoreContents) -> OwnOrder:
@@ -71,7 +73,7 @@ class OwnOrder:
         check_whole(body, document)
         if body.get("format") != _FORMAT:
             raise FormatError.of(document, "format", body.get("format"), _FORMAT)
-        found = cls(path, {}, {}, {})
+        found = cls(path, {}, {}, {}, [])
         for number, record in enumerate(body["node_types"]):
             places = _core.Column.open(str(path / str(number) / "places.gd"))
             expected = ("int32", [contents.node_type(record["name"]).num_nodes])
@@ -83,6 +85,7 @@ class OwnOrder:
                 order = _core.RowOrder(engine_array(view_column(places).clone()), record["rows"])
             except ValueError as error:
                 raise FormatError.of(places.path, "places", str(error), "rows") from None
+            found.table_bytes.append(_core.RowOrder.num_bytes(places.shape[0], record["rows"]))
             found.places[record["name"]] = places
             for each, file in enumerate(record["files"]):
                 column = _core.Column.open(str(path / str(number) / f"{each}.gd"))
@@ -95,8 +98,8 @@ class OwnOrder:
     def files(self, files: Sequence[FileSize]) -> list[FileSize]:
         """What loaders read from with it: its tables, and files whose rows it has."""
         tables = [
-            FileSize(f"places {number}", places.shape[0], 4, "indptr")
-            for number, places in enumerate(self.places.values())
+            FileSize(f"places {number}", num_bytes, 1, "indptr")
+            for number, num_bytes in enumerate(self.table_bytes)
         ]
         return tables + [replace(f, is_ranked=f.is_ranked or f.name in self.columns) for f in files]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,8 @@ from torch_geometric.sampler import (
 from pyg_graphzero import _core
 from pyg_graphzero.sampling.graph import (
     EdgePermutation,
-    PagedNeighbours,
     SampledGraph,
+    Unmapped,
 )
 from pyg_graphzero.store.columns import look_up, writes_to
 from pyg_graphzero.store.schema import EdgeType
@@ -100,12 +100,14 @@ class GraphSampler(BaseSampler):
         self._recycling = _core.Recycling()  # the memory of a dead batch serves the next one
 
     @abstractmethod
-    def _build(self, paged: PagedNeighbours) -> Any:
+    def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> Any:
         """The engine's sampler over ``self.graph``; see :meth:`SampledGraph.builder`."""
 
-    def reading(self, paged: PagedNeighbours, window: tuple[int, int]) -> Reading:
-        """What to give to :meth:`recipe` for neighbours that are read."""
-        return Reading(self._build(paged), window)
+    def reading(
+        self, unmapped: Mapping[EdgeType | None, Unmapped], window: tuple[int, int]
+    ) -> Reading:
+        """What to give to :meth:`recipe` where not all is read through the map of a file."""
+        return Reading(self._build(unmapped), window)
 
     @property
     def engine(self) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from torch_geometric.sampler.base import SubgraphType
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import Sampled
-from pyg_graphzero.sampling.graph import PagedNeighbours, SampledGraph
+from pyg_graphzero.sampling.graph import SampledGraph, Unmapped
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions
 from pyg_graphzero.sampling.order import edge_values
@@ -120,9 +121,9 @@ class BidirectionalNeighborSampler(NeighborSampler):
                 weights = gather(weights, in_memory(slots, torch.int64))
             own.order = rank_edges(indptr, None, weights, f"edge type {name}")
 
-    def _builder(self, paged: PagedNeighbours) -> _core.SamplerBuilder:
+    def _builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
         """Behind the edge types as they are, the same ones with their ends exchanged."""
-        graph, builder = self.graph, super()._builder(paged)
+        graph, builder = self.graph, super()._builder(unmapped)
         position = {name: i for i, name in enumerate(graph.node_types)}
         for number, (name, own) in enumerate(self._by_source.items(), len(graph.edge_types)):
             source, target = graph.ends(name)

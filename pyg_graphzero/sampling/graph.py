@@ -29,8 +29,21 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder
 from pyg_graphzero.store.schema import EdgeType
 
-#: Neighbours (``ColumnFile.of_indices``) of edge types of which memory holds a part only.
-PagedNeighbours = Mapping[EdgeType | None, _core.PagedRows]
+
+@dataclass(frozen=True)
+class Unmapped:
+    """What of an edge type in a store's files is found elsewhere than in their map.
+
+    Attributes:
+        indices: Its neighbours (``ColumnFile.of_indices``), of which memory holds a part only.
+        bounds: Where neighbourhoods begin.
+    """
+
+    indices: _core.PagedRows | None = None
+    bounds: _core.PackedBounds | None = None
+
+
+_MAPPED = Unmapped()
 
 
 @dataclass
@@ -169,11 +182,11 @@ class SampledGraph:
             raise FormatError.of(path, f"indptr[{row}]", "a range outside the edges", expected)
         return first, last - first
 
-    def builder(self, paged: PagedNeighbours) -> _core.SamplerBuilder:
+    def builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
         """What the engine's samplers over these arrays are built from.
 
         Args:
-            paged: Neighbours that are read from a store's files; the others are mapped.
+            unmapped: What of a store's files is not read through their map.
         """
         position = {name: i for i, name in enumerate(self.node_types)}
         builder = _core.SamplerBuilder(list(self.node_types.values()))
@@ -186,7 +199,9 @@ class SampledGraph:
                 builder.add_arrays(src, dst, indptr, indices, num_src, f"edge type {name}")
             else:
                 assert self.contents is not None
-                builder.add_file(src, dst, self.contents.topology(name), paged.get(name))
+                other = unmapped.get(name, _MAPPED)
+                topology = self.contents.topology(name)
+                builder.add_file(src, dst, topology, other.indices, other.bounds)
             if name in self.orders:
                 order = self.orders[name]
                 builder.set_order(i, order.slots, order.times, order.cumulative)

@@ -11,8 +11,9 @@ from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput, NodeS
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Seeds
-from pyg_graphzero.sampling.graph import PagedNeighbours, graph_of, resolve
+from pyg_graphzero.sampling.graph import Unmapped, graph_of, resolve
 from pyg_graphzero.store.columns import engine_array
+from pyg_graphzero.store.schema import EdgeType
 
 
 class HGTSampler(GraphSampler):
@@ -60,8 +61,8 @@ class HGTSampler(GraphSampler):
         super().__init__(graph_of(data), True, num_threads)
         self.num_samples = num_samples
 
-    def _build(self, paged: PagedNeighbours) -> _core.HgtSampler:
-        return _core.HgtSampler(self.graph.builder(paged))
+    def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.HgtSampler:
+        return _core.HgtSampler(self.graph.builder(unmapped))
 
     @property
     def num_samples(self) -> dict[str, list[int]]:

@@ -24,8 +24,8 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Sampled
 from pyg_graphzero.sampling.graph import (
-    PagedNeighbours,
     SampledGraph,
+    Unmapped,
     graph_of,
     graph_of_stores,
     resolve,
@@ -43,6 +43,7 @@ from pyg_graphzero.sampling.windows import (
 )
 from pyg_graphzero.store.columns import engine_array, gather
 from pyg_graphzero.store.edge_order import earlier
+from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 
@@ -167,11 +168,11 @@ class NeighborSampler(GraphSampler):
             name, value = "options", replace(options, **{name: value})
         super().__setattr__(name, value)
 
-    def _build(self, paged: PagedNeighbours) -> _core.NeighborSampler:
-        return _core.NeighborSampler(self._builder(paged))
+    def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
+        return _core.NeighborSampler(self._builder(unmapped))
 
-    def _builder(self, paged: PagedNeighbours) -> _core.SamplerBuilder:
-        return self.graph.builder(paged)
+    def _builder(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.SamplerBuilder:
+        return self.graph.builder(unmapped)
 
     @property
     def _engine_fanouts(self) -> list[list[int]]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyg_graphzero import _core
 from pyg_graphzero.errors import (
     DoesNotFitError,
     FormatError,
@@ -127,8 +128,13 @@ class StoreContents(OpenedFiles):
         Raises:
             MemoryBudgetError: Not even the tables that are always in memory fit.
         """
-        tables = (
-            sum(8 * self.topology(t.name).num_dst for t in self.schema.edge_types) // self.processes
+        topologies = [self.topology(t.name) for t in self.schema.edge_types]
+        tables = sum(
+            min(
+                8 * t.num_dst // self.processes,
+                _core.PackedBounds.num_bytes(t.num_dst, t.num_edges),
+            )
+            for t in topologies
         )
         used = private_rss()
         least = used + tables + READER_BYTES

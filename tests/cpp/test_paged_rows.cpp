@@ -145,6 +145,33 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
   }
 }
 
+TEST(row_orders_have_every_place_in_few_bits) {
+  std::mt19937_64 random(11);
+  for (const std::int64_t rows : {0, 1, 63, 64, 65, 5000, 70001}) {
+    for (const std::int64_t again : {std::int64_t{0}, rows / 3, rows}) {
+      std::vector<std::int64_t> chosen(static_cast<std::size_t>(rows));
+      std::iota(chosen.begin(), chosen.end(), 0);
+      std::shuffle(chosen.begin(), chosen.end(), random);
+      std::vector<std::int32_t> places(chosen.size(), -1);
+      for (std::int64_t i = 0; i < again; ++i) {
+        places[static_cast<std::size_t>(chosen[static_cast<std::size_t>(i)])] =
+            static_cast<std::int32_t>(i);
+      }
+      const RowOrder order(places, again);
+      CHECK(order.num_places() == rows + again);
+      std::vector<std::int64_t> found(chosen);
+      order.find_places(found);
+      for (std::size_t i = 0; i < chosen.size(); ++i) {
+        const std::int32_t place = places[static_cast<std::size_t>(chosen[i])];
+        const std::int64_t expected = place < 0 ? again + chosen[i] : place;
+        CHECK(found[i] == expected);
+        CHECK(order.place_of(chosen[i]) == expected);
+      }
+    }
+  }
+  CHECK(RowOrder::num_bytes(10'000'000, 5'200'000) < 18'000'000);
+}
+
 TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
   const Scratch scratch;
   const Table table(scratch / "rows", 500);

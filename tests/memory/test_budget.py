@@ -70,6 +70,16 @@ def test_a_division_is_within_its_budget(need, extra, processes):
         assert plan.hot.get(file.name, 0) <= file.num_bytes
 
 
+@given(st.integers(1, 10**9), st.integers(1, 8))
+def test_a_table_of_ones_own_stands_for_a_file_that_takes_more(packed, processes):
+    bounds = FileSize("bounds", 10**7, 8, "indptr", processes, packed_bytes=packed)
+    files, batch = [bounds, FileSize("x", 10**7, 512, "node")], BatchSize(10**6, 10**7)
+    mapped = -(-8 * 10**7 // processes)
+    assert divide(10**9, files, 0, batch).held["bounds"] == min(packed, mapped)
+    # Who holds all has no such table.
+    assert divide(10**11, files, 0, batch).held["bounds"] == mapped
+
+
 @given(needs())
 def test_less_than_the_least_is_an_error_that_names_it(need):
     files, baseline, batch = need
@@ -245,6 +255,20 @@ def test_node_types_that_are_in_memory_only(hetero):
     assert batch["c"].n_id.tolist() == list(range(10))
     assert torch.equal(batch["c"].x, data["c"].x)
     assert torch.equal(batch["b"].x, gz.open(hetero).data()["b"].x[batch["b"].n_id])
+
+
+def test_bounds_of_neighbourhoods_are_packed_where_not_all_fits(homogeneous, hetero):
+    for path, seeds in ((homogeneous, SEEDS), (hetero, ("b", SEEDS))):
+        found, loader, store = batches(path, tight(50 * MB), seeds=seeds)
+        files, topologies = pager_of(store.contents).files, store.contents.schema.edge_types
+        assert not files.plan.is_whole
+        assert set(files.bounds) == {t.name for t in topologies}
+        held = sum(files.plan.held[f"indptr {i}"] for i in range(len(topologies)))
+        assert held < 0.3 * sum(8 * store.contents.topology(t.name).num_dst for t in topologies)
+        assert files.reading(loader.graph_sampler) is not None
+        expected, _, whole = batches(path, "4GB", seeds=seeds)
+        assert not pager_of(whole.contents).files.bounds
+        assert_same(found, expected)
 
 
 def test_edge_ids_can_be_left_out(homogeneous):

@@ -20,12 +20,13 @@ import pyg_graphzero as gz
 import spawned
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.memory import own_order
+from pyg_graphzero.memory import own_order, pager, planner
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.ranking import rank_rows
 from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, Stopped, write_copy
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.documents import read_document, write_document
 from pyg_graphzero.util.locks import make_scratch, remove_abandoned
 from pyg_graphzero.util.system import private_rss
@@ -41,6 +42,10 @@ def eager(monkeypatch, tmp_path):
     """Rows are put in order however little is gained, and nothing is kept for other tests."""
     monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(own_order, "WORTH", float("inf"))
+    # What is chosen depends on the disk: on some, fewer bytes are not what is fastest.
+    disk = DiskSpeed("a disk", 75_000, 1.3e9, depth=128, direct=True, file_bytes=1 << 30)
+    monkeypatch.setattr(pager, "probe", lambda path: disk)
+    monkeypatch.setattr(planner, "SECONDS", float("inf"))  # or a busy machine tries fewer plans
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -75,11 +80,11 @@ def orders_of(loader):
 
 
 def copied(loader):
-    """Waits for the copy."""
+    """Waits for the copy, unless an epoch went on by it already."""
     thread = orders_of(loader).thread
-    assert thread is not None
-    thread.join(60)
-    assert not thread.is_alive()
+    if thread is not None:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def assert_same(found, expected):
@@ -92,7 +97,6 @@ def test_the_same_batches_before_during_and_after(store):
     expected, plain = epoch(training(store, order="off"))
     loader = training(store)
     first, during = epoch(loader)
-    assert not during.reordered
     assert during.rows > 0
     copied(loader)
     second, after = epoch(loader)
@@ -108,6 +112,33 @@ def test_the_same_batches_before_during_and_after(store):
     assert after.rows == plain.rows
     assert later.read_bytes < 0.8 * plain.read_bytes
     assert gz.verify(store).ok
+
+
+def test_an_epoch_goes_on_by_the_copy(store):
+    expected, _ = epoch(training(store, order="off"))
+    loader, batches = training(store), []
+    torch.manual_seed(0)
+    for batch in loader:
+        batches.append((batch.n_id, batch.edge_index, batch.x, batch.y))
+        if len(batches) == 2:
+            copied(loader)
+    assert loader.stats().reordered
+    assert_same(batches, expected)
+    assert epoch(loader)[1].reordered
+
+
+def test_an_epoch_beside_another_goes_on_as_it_began(store):
+    loader = training(store)
+    one, two = iter(loader), iter(loader)
+    begun_with = pager_of(loader.graph_sampler.graph.contents).files
+    next(one)
+    copied(loader)
+    next(one), next(two)
+    assert pager_of(loader.graph_sampler.graph.contents).files is begun_with
+    del two
+    gc.collect()
+    next(one)
+    assert pager_of(loader.graph_sampler.graph.contents).files is not begun_with
 
 
 def test_rows_of_several_types(tmp_path):
@@ -153,6 +184,22 @@ def test_a_limit_takes_the_hottest_rows(store):
     contents = StoreContents(store)
     opened = OwnOrder.open(copy, contents)
     assert opened.columns["node/x.gd"].shape[0] == 2_000_000 // 1024
+
+
+def test_what_it_is_worth_is_seen_by_the_plan_it_would_have(store, monkeypatch):
+    plans, simulate = [], own_order.simulate
+
+    def watched(case, plan, *rest):
+        plans.append(plan)
+        return simulate(case, plan, *rest)
+
+    monkeypatch.setattr(own_order, "simulate", watched)
+    loader = training(store)
+    next(iter(loader))
+    as_it_is, ordered = plans
+    assert as_it_is.cached > 0
+    assert ordered.cached == 0  # windows have all that is read for them
+    assert ordered.held["places None"] > 0
 
 
 def test_nothing_where_it_is_not_worth_it(store, monkeypatch):

@@ -13,6 +13,7 @@ import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
 from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.sampling.graph import Unmapped
 
 
 def same(a, b):
@@ -143,5 +144,6 @@ def test_pages_of_another_topology_are_refused(homo_path, hetero_path):
     graph = in_pages(NeighborLoader(gz.open(homo_path).data(), [5])).graph_sampler.graph
     other = NeighborLoader(gz.open(hetero_path).data(), [5], input_nodes="paper").graph_sampler
     neighbours = pager_of(graph.contents).files.topologies[None]
+    unmapped = dict.fromkeys(other.graph.edge_types, Unmapped(neighbours))
     with pytest.raises(ValueError, match=r"paged: found 1 columns of 3000 rows, 4 bytes each"):
-        other.reading(dict.fromkeys(other.graph.edge_types, neighbours), (3, 1 << 20))
+        other.reading(unmapped, (3, 1 << 20))

@@ -213,7 +213,7 @@ def test_what_does_not_fit_may_be_anything(tmp_path, is_ordered):
     if is_ordered:
         gz.optimize(path, seeds="train_idx", progress=False, **sampled)
         names += ["node/order.gd", "node/rank.gd"]
-    memory = private_rss() + READER_BYTES + 6_500_000
+    memory = private_rss() + READER_BYTES + 3_000_000
     found = gz.doctor(path, memory=memory, num_workers=1, seconds=60, **sampled)
     assert set(names) < set(found.division.hot)
     assert found.first_epoch.hits < found.epoch.hits
@@ -409,7 +409,7 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
         data[name] = torch.arange(num_nodes) * (i + 1)
     path = write_store(data, tmp_path / "s")
     del data
-    store = gz.open(path, memory=private_rss() + READER_BYTES + 15_500_000)
+    store = gz.open(path, memory=private_rss() + READER_BYTES + 6_700_000)
     loader = gz.loader.NeighborLoader(
         store.data(), [20], input_nodes=torch.arange(0, num_nodes, 999), batch_size=100
     )
