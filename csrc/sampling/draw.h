@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "arrays/parallel.h"
+#include "base/rng.h"
 #include "sampling/edge_order.h"
 #include "sampling/read_csc.h"
-#include "base/rng.h"
 #include "sampling/subset.h"
 #include "sampling/weighted.h"
 

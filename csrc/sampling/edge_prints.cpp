@@ -5,8 +5,8 @@
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
-#include "io/fault_guard.h"
 #include "base/rng.h"
+#include "io/fault_guard.h"
 
 namespace gz {
 

@@ -13,10 +13,10 @@
 
 #include "arrays/buffer.h"
 #include "arrays/parallel.h"
+#include "base/rng.h"
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/read_csc.h"
-#include "base/rng.h"
 #include "sampling/subset.h"
 
 namespace gz {

@@ -16,10 +16,10 @@
 
 #include "arrays/parallel.h"
 #include "base/chunk_sizes.h"
+#include "base/rng.h"
 #include "sampling/draw.h"
 #include "sampling/graph.h"
 #include "sampling/read_csc.h"
-#include "base/rng.h"
 #include "sampling/sample.h"
 
 namespace gz {

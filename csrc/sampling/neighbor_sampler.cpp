@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "base/chunk_sizes.h"
+#include "base/rng.h"
 #include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/induce.h"
 #include "sampling/labor.h"
 #include "sampling/read_csc.h"
-#include "base/rng.h"
 
 namespace gz {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "base/rng.h"
 #include "io/fault_guard.h"
 #include "sampling/graph.h"
-#include "base/rng.h"
 #include "sampling/sample_window.h"
 #include "sampling/walks.h"
 #include "sampling/weighted.h"

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "sampling/edge_order.h"
 #include "base/rng.h"
+#include "sampling/edge_order.h"
 
 namespace gz {
 

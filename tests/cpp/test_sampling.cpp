@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "base/errors.h"
+#include "base/rng.h"
 #include "check.h"
 #include "sampling/draw.h"
 #include "sampling/id_map.h"
 #include "sampling/neighbor_sampler.h"
-#include "base/rng.h"
 #include "sampling/subset.h"
 #include "sampling_support.h"
 #include "scratch.h"
