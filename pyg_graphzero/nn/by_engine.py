@@ -42,7 +42,7 @@ def _empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None)
         return like.new_empty(shape, dtype=dtype)
     memory = _core.empty_bytes(size).untyped_storage()
     # Not a view of the bytes: results of operators must be none.
-    return torch.empty(0, dtype=dtype).set_(memory, 0, torch.Size(shape))
+    return torch.empty(0, dtype=dtype).set_(memory).resize_(shape)
 
 
 def _edges(src: Tensor, bounds: Tensor) -> tuple[Any, Any]:
