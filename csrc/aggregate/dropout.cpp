@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "arrays/parallel.h"
-#include "base/chunk_sizes.h"
 #include "base/rng.h"
 
 namespace gz {
@@ -47,8 +46,7 @@ GZ_INLINE void thin(const T* __restrict from, std::int64_t size, Thinning<T> how
 template <class T>
 void dropout(std::span<const T> x, double p, std::uint64_t key, int threads, bool is_portable,
              T* out) {
-  // Numbers are compared as 31 bits, which fit a signed comparison. Where p is 1, all are scaled by
-  // 0.
+  // 31 bits are compared, which fit a signed comparison. Where p is 1, all are scaled by 0.
   const auto limit = static_cast<std::int64_t>(std::llround(p * 0x1p31));
   const auto dropped = static_cast<std::int32_t>(std::min<std::int64_t>(limit, INT32_MAX));
   const Sum<T> scale = limit <= INT32_MAX ? static_cast<Sum<T>>(1 / (1 - p)) : Sum<T>{0};

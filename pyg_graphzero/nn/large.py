@@ -37,7 +37,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     num_bytes = input.size(0) * weight.size(0) * input.itemsize if input.dim() == 2 else 0
     if not _is_large(input, num_bytes):
         return F.linear(input, weight, bias)
-    if torch.is_autocast_enabled("cpu"):
+    if torch.is_autocast_enabled("cpu") and input.dtype != torch.float64:
         dtype = torch.get_autocast_dtype("cpu")
         input, weight = input.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
