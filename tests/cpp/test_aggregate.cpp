@@ -402,6 +402,9 @@ TEST(dropout_leaves_out_what_the_key_says) {
   std::int64_t same = 0;
   for (std::size_t i = 0; i < x.size(); ++i) same += (out[i] == 0) == (again[i] == 0);
   CHECK(std::abs(2 * same - count) <= 5 * static_cast<std::int64_t>(std::sqrt(count)));
+  std::int64_t repeated = 0;
+  for (std::size_t i = 4096; i < x.size(); ++i) repeated += (out[i] == 0) == (out[i - 4096] == 0);
+  CHECK(std::abs(2 * repeated - (count - 4096)) <= 5 * static_cast<std::int64_t>(std::sqrt(count)));
   const std::vector<BFloat16> halves(100, BFloat16{0x3F80});  // 1
   std::vector<BFloat16> thinned(100);
   dropout<BFloat16>(halves, 0.75, 7, 1, false, thinned.data());
