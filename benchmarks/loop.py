@@ -28,14 +28,7 @@ from torch_geometric.utils import index_sort
 from torch_geometric.utils.sparse import index2ptr
 
 import pyg_graphzero as gz
-from harness.record import (
-    in_turns,
-    parser,
-    record,
-    step_arguments,
-    training_arguments,
-    write,
-)
+from harness.record import in_turns, parser, record, step_arguments, training_arguments, write
 from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law
 from pyg_graphzero.util.machine import machine
 

@@ -32,14 +32,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE
 
 import pyg_graphzero as gz
-from harness.record import (
-    in_turns,
-    parser,
-    record,
-    step_arguments,
-    training_arguments,
-    write,
-)
+from harness.record import in_turns, parser, record, step_arguments, training_arguments, write
 from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
 from pyg_graphzero import _core
 from pyg_graphzero.bench.process import memory

@@ -34,8 +34,8 @@ def _relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    num_bytes = input.size(0) * weight.size(0) * input.itemsize if input.dim() == 2 else 0
-    if not _is_large(input, num_bytes):
+    are_matrices = input.dim() == weight.dim() == 2 and (bias is None or bias.dim() == 1)
+    if not are_matrices or not _is_large(input, len(input) * len(weight) * input.itemsize):
         return F.linear(input, weight, bias)
     if torch.is_autocast_enabled("cpu") and input.dtype != torch.float64:
         dtype = torch.get_autocast_dtype("cpu")
