@@ -424,6 +424,22 @@ class RowTable:
         Rows as they are, uint8 [rows, bytes per row]; or encoded ones, to be decoded to float32, with a scale and a zero point for each item of a row where the encoding has them.
         """
 
+class Dictionary:
+    """A column of few different values, in memory of its own; see of()."""
+
+    @staticmethod
+    def of(column: RowTable) -> Dictionary | None:
+        """
+        Of all rows, in 1, 2, 4 or 8 bits each; None where they have more than 256 different values, or not 1, 2, 4 or 8 bytes. Raises OSError where the file cannot be read.
+        """
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes."""
+
+    def rows(self) -> RowTable:
+        """The column, to gather from."""
+
 class Gathered:
     """What a plan has gathered."""
 

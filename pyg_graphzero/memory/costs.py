@@ -40,6 +40,10 @@ CACHED_SHARE = 7 / 8
 # is held if it takes no more than this share.
 SMALL_ROW = 64
 HELD_SHARE = 0.8
+# A column of rows of at most so many bytes, and of so many in all, is looked at for being one of few
+# different values.
+DICTIONARY_ROW = 8
+LEAST_DICTIONARY = 1 << 20
 # Neighbours that stay in memory, of each edge type.
 TOPOLOGY_SHARE = 0.3
 # Batches whose topology is read are sampled so many together, at most. Each takes so many times

@@ -47,6 +47,7 @@ class PagedFiles:
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
         order: Rows that lie once more in the order of their use, if there are such.
         bounds: Where neighbourhoods begin, of the edge types of which a table in memory says so.
+        dictionaries: What is in memory in place of files that the plan holds.
 
     Attributes:
         made: What loaders have made by this, by loader. It is kept here and nowhere else, so that
@@ -65,6 +66,7 @@ class PagedFiles:
         merge_gap: int,
         order: OwnOrder | None = None,
         bounds: Mapping[EdgeType | None, _core.PackedBounds] | None = None,
+        dictionaries: Mapping[str, _core.Dictionary] | None = None,
     ) -> None:
         self.contents = contents
         self.plan = plan
@@ -75,6 +77,7 @@ class PagedFiles:
         self.merge_gap = merge_gap
         self.order = order
         self.bounds = bounds or {}
+        self._dictionaries = dictionaries or {}
         self._rows: dict[str, _core.PagedRows] = {}
         self._reader: _core.DiskGather | None = None
         self._process = os.getpid()
@@ -94,6 +97,11 @@ class PagedFiles:
     def file_of(self, value: Any) -> str | None:
         """The file that an attribute's rows are in; None where they are not, or were changed."""
         return file_of(self.contents, value)
+
+    def held_rows(self, file: str) -> _core.RowTable | None:
+        """A column that is held in memory of its own; None where it is not, or is mapped."""
+        made = self._dictionaries.get(file)
+        return None if made is None else made.rows()
 
     def rows(self, file: str) -> _core.PagedRows | None:
         """How to gather from a column that is not held; None where it is."""

@@ -50,12 +50,12 @@ class FileSize:
 
     @property
     def is_packed(self) -> bool:
-        """Whether the table that may stand for it is less, which it is where not all is held."""
+        """Whether the table that may stand for it is less: it does where not all files are held."""
         return self.packed_bytes is not None and self.packed_bytes < self.held_bytes
 
     @property
     def least_bytes(self) -> int:
-        """What is paid for it where not all files are held."""
+        """What is paid for it if it is held, and not all files are."""
         return self.packed_bytes or 0 if self.is_packed else self.held_bytes
 
 
@@ -236,8 +236,8 @@ def divide(
     for file in sorted((f for f in files if f.kind != "indptr"), key=_worth):
         is_small = file.row_bytes <= costs.SMALL_ROW
         most = min(costs.HELD_SHARE * budget.left, budget.left - one)
-        if is_small and file.held_bytes <= most:
-            held[file.name] = budget.spend(file.held_bytes)
+        if is_small and file.least_bytes <= most:
+            held[file.name] = budget.spend(file.least_bytes)
         else:
             paged.append(file)
     hot: dict[str, int] = {}
