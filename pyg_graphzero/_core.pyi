@@ -499,6 +499,13 @@ class GatherPlan:
         """
 
     @property
+    def keeps_slots(self) -> bool:
+        """Batches have the slots of their edges."""
+
+    @keeps_slots.setter
+    def keeps_slots(self, arg: bool, /) -> None: ...
+
+    @property
     def needs_hops(self) -> bool:
         """Whether it has columns of that kind."""
 
@@ -659,6 +666,9 @@ class PoolState:
 
 def pool_state() -> PoolState: ...
 
+def narrow_bytes(ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """What these ids take while they wait for their batch's rows."""
+
 def set_page_lock(lock: int, unlock: int) -> None:
     """
     Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock memory for a device.
@@ -690,7 +700,9 @@ class Batch:
 
     @property
     def slots(self) -> list[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
-        """Where the edges lie in CSC, by edge type."""
+        """
+        Where the edges lie in CSC, by edge type; empty where the plan keeps none.
+        """
 
     @property
     def num_sampled_nodes(self) -> list[list[int]]:

@@ -232,6 +232,7 @@ void init_gather(nb::module_& m) {
           "by"_a, "table"_a, "edges"_a, "to"_a, "is_mean"_a = false, "paged"_a = -1, "column"_a = 0,
           "One more column: sums of a table's rows of float32, or means, over the edges of a type "
           "that lead to such nodes of type `to`; its number.")
+      .def_rw("keeps_slots", &GatherPlan::keeps_slots, "Batches have the slots of their edges.")
       .def_prop_ro("needs_hops", &GatherPlan::needs_hops, "Whether it has columns of that kind.")
       .def(
           "gather",

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from torch import Tensor
+
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import FileSize
+from pyg_graphzero.memory.prefetch import prefetch_all
 from pyg_graphzero.store.columns import row_table, view_column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import drop_pages
+
+_FIRST_ROWS = 1 << 18
 
 
 class Dictionaries:
@@ -22,10 +27,7 @@ class Dictionaries:
         self._made: dict[str, _core.Dictionary | None] = {}
 
     def sizes(self, files: Sequence[FileSize]) -> list[FileSize]:
-        """The files, with what each takes that there is a dictionary of.
-
-        A column that has none is read until it has too many values, others as a whole.
-        """
+        """The files, with what each takes that there is a dictionary of."""
         return [self._size(file) for file in files]
 
     def held(self, held: Mapping[str, int]) -> dict[str, _core.Dictionary]:
@@ -45,10 +47,20 @@ class Dictionaries:
 
 
 def _read(column: _core.Column) -> _core.Dictionary | None:
+    """Reads the column, unless its beginning has too many values already."""
     if column.encoding is not None:
         return None
-    rows = row_table(view_column(column))
-    made = None if rows is None else _core.Dictionary.of(rows)
-    del rows  # and with it the map, or the pages would stay
+    view = view_column(column)
+    begins = _dictionary(view[:_FIRST_ROWS])
+    if begins is None or len(view) <= _FIRST_ROWS:
+        return begins
+    prefetch_all([Path(column.path)]).join()
+    made = _dictionary(view)
+    del view  # and with it the map, or the pages would stay
     drop_pages(Path(column.path))
     return made
+
+
+def _dictionary(view: Tensor) -> _core.Dictionary | None:
+    rows = row_table(view)
+    return None if rows is None else _core.Dictionary.of(rows)

@@ -64,14 +64,16 @@ class BatchSize:
     """What one batch takes, in bytes unless said otherwise.
 
     Attributes:
-        sampled: Its nodes and edges, before anything is gathered.
+        sampled: Its nodes and edges, while it waits for what is to be gathered.
         whole: With its rows, as the consumer gets them.
         nodes: How many it has; of all types.
+        reading: What it takes while the neighbours of its last hop are read.
     """
 
     sampled: int
     whole: int
     nodes: int = 0
+    reading: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> 
     """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
     must = sum(file.least_bytes for file in files if file.kind == "indptr")
     least = baseline + must + costs.READER + costs.LEAST_READY * batch.whole
-    return least + (1 + costs.TOGETHER) * batch.sampled + _window_of_one(files, batch)
+    return least + batch.sampled + batch.reading + _window_of_one(files, batch)
 
 
 def _window_of_one(files: Sequence[FileSize], batch: BatchSize) -> int:
@@ -244,7 +246,7 @@ def divide(
     topology_window, topology_windows = 1, 0
     topologies = [file for file in paged if file.kind == "indices"]
     if topologies:
-        each = costs.TOGETHER * max(1, batch.sampled)
+        each = max(1, batch.reading)
         topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, costs.MAX_TOGETHER)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     for file in topologies:
