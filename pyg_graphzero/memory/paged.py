@@ -79,7 +79,8 @@ class PagedFiles:
         self.bounds = bounds or {}
         self._dictionaries = dictionaries or {}
         self._rows: dict[str, _core.PagedRows] = {}
-        self._reader: _core.DiskGather | None = None
+        # Who reads neighbours and who reads rows do not wait for each other.
+        self._readers: dict[bool, _core.DiskGather] = {}
         self._process = os.getpid()
         for t in contents.schema.edge_types:
             if t.topology in kept:
@@ -151,20 +152,22 @@ class PagedFiles:
             num_frames=kept - first,
         )
 
-    def _disk(self) -> _core.DiskGather:
-        if self._reader is None:
-            self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
-        return self._reader
+    def _disk(self, reads_neighbours: bool = False) -> _core.DiskGather:
+        if reads_neighbours not in self._readers:
+            made = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+            self._readers[reads_neighbours] = made
+        return self._readers[reads_neighbours]
 
     def _page(
         self, name: str, file: _core.ColumnFile, num_rows: int, row_bytes: int
     ) -> _core.PagedRows:
         kept = self.kept.get(name, 0)
         first = kept if is_ranked_file(self.contents, name) else 0
+        topologies = (t.topology for t in self.contents.schema.edge_types)
         return _core.PagedRows(
             num_rows,
             [file],
-            self._disk(),
+            self._disk(name in topologies),
             first,
             group_bits=group_bits_of(row_bytes, num_rows),
             merge_gap=self.merge_gap,

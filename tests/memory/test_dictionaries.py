@@ -88,7 +88,7 @@ def test_a_column_cut_short_is_an_error_that_names_it(path, tmp_path):
     rows = row_table(short.view()[0].view(torch.int64))
     with open(target, "r+b") as cut:
         cut.truncate(1 << 20)
-    with pytest.raises(OSError, match="y.gd"):
+    with pytest.raises(OSError, match=r"y\.gd"):
         _core.Dictionary.of(rows)
 
 
