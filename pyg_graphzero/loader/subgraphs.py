@@ -16,6 +16,7 @@ from pyg_graphzero.loader.keyed import Graph_co, Positions
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.util.arguments import check_count
 
 
 class SubgraphLoader(EngineLoader[Graph_co]):
@@ -98,8 +99,7 @@ class RandomNodeLoader(SubgraphLoader[Graph_co], torch_geometric.loader.RandomNo
         data = resolve(data)
         if isinstance(data, tuple):
             raise TypeError("data: found two stores of another package, expected a store or Data")
-        if isinstance(num_parts, bool) or not isinstance(num_parts, int) or num_parts < 1:
-            raise ValueError(f"num_parts: found {num_parts!r}, expected 1 or more")
+        check_count("num_parts", num_parts)
         sampler = induced(data)
         self.num_parts = num_parts
         self.num_nodes = sum(sampler.graph.node_types.values())

@@ -38,6 +38,12 @@ def as_tensor(value: Any, what: str) -> Tensor:
             ) from None
 
 
+def check_count(name: str, value: Any) -> None:
+    """Raises ValueError if the argument ``name`` is no integer of 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}: found {value!r}, expected 1 or more")
+
+
 def as_row_index(index: Any, num_rows: int) -> Tensor:
     """A row index of any kind PyG allows, as ``int64 [n]``.
 
