@@ -193,6 +193,8 @@ class Forward:
                 return run()
             finally:
                 _set_random_states(states)
+                # torch 2.4 would give what was cast here, without gradients, to runs with them.
+                torch.clear_autocast_cache()
                 with torch.no_grad():
                     for buffer, value in buffers:
                         buffer.copy_(value)
