@@ -41,6 +41,14 @@ def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
     return _check_nodes(input_nodes, int(data.num_nodes))
 
 
+def seed_nodes(data: Data, nodes: Any) -> Tensor:
+    """The ids of the seeds of a homogeneous graph, however they were given, ``int64 [n]``."""
+    nodes = check_input_nodes(data, nodes)
+    if nodes is None:
+        return torch.arange(data.num_nodes)
+    return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
+
+
 def check_ahead(ahead: str | None, loader: Any) -> None:
     """Whether a loader's batches are such that features can be added up ahead.
 

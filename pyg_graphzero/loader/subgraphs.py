@@ -8,11 +8,10 @@ from typing import Any
 
 import torch_geometric.loader
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.keyed import Graph_co, Positions
+from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -31,14 +30,10 @@ class SubgraphLoader(EngineLoader[Graph_co]):
     def _start(
         self, data: Any, size: int, sampler: NeighborSampler, device: Any, kwargs: dict[str, Any]
     ) -> None:
-        """In place of PyG's constructors, which sort or copy the edges."""
         self._keep(device, None, kwargs)
         self.data, self.node_sampler = data, sampler
         self.filter_per_worker = True
-        kwargs.pop("dataset", None)
-        kwargs.pop("collate_fn", None)
-        positions: Any = Positions(size)
-        DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)  # type: ignore[arg-type]
+        self._load(size, kwargs)
 
     @abstractmethod
     def _nodes(self, index: Tensor, key: int) -> dict[str | None, Tensor]:
