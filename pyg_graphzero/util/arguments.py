@@ -70,7 +70,7 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
     """``index`` as ``int64``, one-dimensional, every id a node.
 
     Raises:
-        IndexError: An id is outside ``0 <= id < num_nodes``.
+        IndexError: One is not ``0 <= node < num_nodes``.
         ValueError: The shape or dtype is not that of an index.
     """
     if index.dim() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
@@ -81,5 +81,7 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
     bad = (index < 0) | (index >= num_nodes)
     if bad.any():
         at = int(bad.nonzero()[0, 0])
-        raise IndexError(f"{name}[{at}]: found {int(index[at])}, expected 0 <= id < {num_nodes}")
+        raise IndexError(
+            f"{name}[{at}]: found node {int(index[at])}, expected 0 <= node < {num_nodes}"
+        )
     return index
