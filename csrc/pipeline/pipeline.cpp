@@ -24,7 +24,7 @@ constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
 // After so many of one kind, what the other kind takes is tried out again.
-constexpr int kWindowsToForget = 8;
+constexpr int kWindowsToForget = 32;
 // The first window is of one batch, so that the consumer has it soon; each is at most so many times
 // as long as the one before.
 constexpr int kGrowth = 4;
