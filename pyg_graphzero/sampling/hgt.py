@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from torch_geometric.data import HeteroData
@@ -16,6 +17,24 @@ from pyg_graphzero.sampling.options import TimeOptions
 from pyg_graphzero.sampling.order import add_order
 from pyg_graphzero.sampling.timed import TimedSampler
 from pyg_graphzero.store.schema import EdgeType
+
+
+@dataclass(frozen=True)
+class HGTOptions(TimeOptions):
+    """The options of an :class:`HGTSampler`, where each is described.
+
+    Raises:
+        ValueError: As :class:`TimeOptions`.
+        UnsupportedError: ``temporal_strategy="last"``.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.temporal_strategy == "last":
+            raise UnsupportedError(
+                "temporal_strategy: found 'last', expected 'uniform': HGT sampling draws nodes in "
+                "proportion to their budgets, not the newest; time_window limits how old they are"
+            )
 
 
 class HGTSampler(TimedSampler):
@@ -82,12 +101,7 @@ class HGTSampler(TimedSampler):
         time_window: Any = None,
         strict: bool = False,
     ) -> None:
-        options = TimeOptions.of(locals())
-        if options.temporal_strategy == "last":
-            raise UnsupportedError(
-                "temporal_strategy: found 'last', expected 'uniform': HGT sampling draws nodes in "
-                "proportion to their budgets, not the newest; time_window limits how old they are"
-            )
+        options = HGTOptions.of(locals())
         data = resolve(data)
         if not isinstance(data, HeteroData):
             raise TypeError(

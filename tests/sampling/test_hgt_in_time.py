@@ -462,6 +462,17 @@ def test_times_that_seeds_lack_or_should_not_have(options, message):
         next(iter(loader))
 
 
+def test_options_can_be_changed_to_what_there_is():
+    data, times = timed("edge"), torch.tensor([19])
+    sampler = HGTSampler(data, [9], time_attr="time")
+    sampler.time_window = 2
+    out = sample(sampler, [4], times)
+    other = HGTSampler(data, [9], time_attr="time", time_window=2)
+    assert out.num_sampled_nodes == sample(other, [4], times).num_sampled_nodes
+    with pytest.raises(gz.UnsupportedError, match="found 'last', expected 'uniform'"):
+        sampler.temporal_strategy = "last"
+
+
 def test_the_engine_checks_its_times():
     engine = HGTSampler(timed("edge"), [1], time_attr="time").engine
     counts, seeds = [[1]] * 3, torch.tensor([0])
