@@ -424,6 +424,22 @@ class RowTable:
         Rows as they are, uint8 [rows, bytes per row]; or encoded ones, to be decoded to float32, with a scale and a zero point for each item of a row where the encoding has them.
         """
 
+class Dictionary:
+    """A column of few different values, in memory of its own; see of()."""
+
+    @staticmethod
+    def of(column: RowTable) -> Dictionary | None:
+        """
+        Of all rows, in 1, 2, 4 or 8 bits each; None where they have more than 256 different values, or not 1, 2, 4 or 8 bytes. Raises OSError where the file cannot be read.
+        """
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes."""
+
+    def rows(self) -> RowTable:
+        """The column, to gather from."""
+
 class Gathered:
     """What a plan has gathered."""
 
@@ -481,6 +497,13 @@ class GatherPlan:
         """
         One more column: sums of a table's rows of float32, or means, over the edges of a type that lead to such nodes of type `to`; its number.
         """
+
+    @property
+    def keeps_slots(self) -> bool:
+        """Batches have the slots of their edges."""
+
+    @keeps_slots.setter
+    def keeps_slots(self, arg: bool, /) -> None: ...
 
     @property
     def needs_hops(self) -> bool:
@@ -643,6 +666,9 @@ class PoolState:
 
 def pool_state() -> PoolState: ...
 
+def narrow_bytes(ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
+    """What these ids take while they wait for their batch's rows."""
+
 def set_page_lock(lock: int, unlock: int) -> None:
     """
     Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock memory for a device.
@@ -674,7 +700,9 @@ class Batch:
 
     @property
     def slots(self) -> list[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
-        """Where the edges lie in CSC, by edge type."""
+        """
+        Where the edges lie in CSC, by edge type; empty where the plan keeps none.
+        """
 
     @property
     def num_sampled_nodes(self) -> list[list[int]]:

@@ -1,4 +1,4 @@
-// Ids that wait for their turn in half the memory.
+// Ids that wait for their turn in half the memory, or in an eighth.
 #pragma once
 
 #include <algorithm>
@@ -10,41 +10,75 @@
 
 namespace gz {
 
-// A list of ids, in 32 bits each where all of them fit.
+// A list of ids: as steps of 8 bits where it rises by small ones, in 32 bits each where all of them
+// fit, else as it is.
 class NarrowIds {
  public:
   NarrowIds() = default;
+  explicit NarrowIds(std::span<const std::int64_t> ids) {
+    const std::int64_t bytes = bytes_for(ids);
+    const auto size = static_cast<std::int64_t>(ids.size());
+    if (bytes == 1) {
+      steps_.resize(size);
+      first_ = ids.empty() ? 0 : ids[0];
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        steps_.data()[i] = i == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(ids[i] - ids[i - 1]);
+      }
+    } else if (bytes == 4) {
+      narrow_.resize(size);
+      std::copy_n(ids.data(), size, narrow_.data());
+    } else {
+      wide_.resize(size);
+      std::copy_n(ids.data(), size, wide_.data());
+    }
+  }
   explicit NarrowIds(Buffer<std::int64_t> ids) {
-    std::uint64_t highest = 0;  // negative ones are higher than all others
-    for (const std::int64_t id : ids.span()) {
-      highest = std::max(highest, static_cast<std::uint64_t>(id));
-    }
-    if (highest > UINT32_MAX) {
+    if (bytes_for(ids.span()) == 8) {
       wide_ = std::move(ids);
-      return;
+    } else {
+      *this = NarrowIds(ids.span());
     }
-    narrow_.resize(ids.size());
-    std::copy_n(ids.data(), ids.size(), narrow_.data());
   }
 
-  std::int64_t size() const noexcept { return narrow_.size() + wide_.size(); }
+  // What one of these ids takes.
+  static std::int64_t bytes_for(std::span<const std::int64_t> ids) noexcept {
+    std::uint64_t highest = 0, farthest = 0;  // negative ones are higher than all others
+    std::uint64_t last = ids.empty() ? 0 : static_cast<std::uint64_t>(ids[0]);
+    for (const std::int64_t id : ids) {
+      const auto now = static_cast<std::uint64_t>(id);
+      highest = std::max(highest, now);
+      farthest = std::max(farthest, now - std::exchange(last, now));
+    }
+    return farthest <= UINT8_MAX ? 1 : highest <= UINT32_MAX ? 4 : 8;
+  }
+
+  std::int64_t size() const noexcept { return steps_.size() + narrow_.size() + wide_.size(); }
 
   // `locked`: see Buffer.
   Buffer<std::int64_t> widen(bool locked = false) && {
     if (wide_.size() > 0) return std::move(wide_);
-    Buffer<std::int64_t> ids(narrow_.size(), locked);
-    std::copy_n(narrow_.data(), narrow_.size(), ids.data());
+    Buffer<std::int64_t> ids(size(), locked);
+    widen_to(ids.data());
     return ids;
+  }
+
+  // The same to where there is room for them.
+  void widen_to(std::int64_t* out) const {
+    for_each([&](std::int64_t id) { *out++ = id; });
   }
 
   // Calls visit(id) for each of them.
   template <class Visit>
   void for_each(const Visit& visit) const {
+    std::int64_t at = first_;
+    for (const std::uint8_t step : steps_.span()) visit(at += step);
     for (const std::uint32_t id : narrow_.span()) visit(static_cast<std::int64_t>(id));
     for (const std::int64_t id : wide_.span()) visit(id);
   }
 
  private:
+  std::int64_t first_ = 0;
+  Buffer<std::uint8_t> steps_;  // from the one before; the first one's is 0
   Buffer<std::uint32_t> narrow_;
   Buffer<std::int64_t> wide_;
 };

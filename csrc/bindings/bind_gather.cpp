@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "arrays/parallel.h"
+#include "gather/dictionary.h"
 
 namespace gz::python {
 
@@ -52,6 +53,11 @@ RowTable encoded_rows(const ByteRows& stored, Encoding encoding,
   if (scale) rows.scale = scale->data();
   if (zero_point) rows.zero_point = zero_point->data();
   return rows;
+}
+
+void check_no_dictionary(const RowTable& table, const char* name) {
+  if (table.dictionary == nullptr) return;
+  throw std::invalid_argument(std::string(name) + ": found a dictionary, expected rows");
 }
 
 GatherPlan::Source source_of(const GatherPlan& plan, std::size_t by, const HeldTable& table,
@@ -99,6 +105,28 @@ void init_gather(nb::module_& m) {
           "Rows as they are, uint8 [rows, bytes per row]; or encoded ones, to be decoded to "
           "float32, with a scale and a zero point for each item of a row where the encoding has "
           "them.");
+  nb::class_<Dictionary>(m, "Dictionary",
+                         "A column of few different values, in memory of its own; see of().")
+      .def_static(
+          "of",
+          [](const HeldTable& column) -> std::optional<std::shared_ptr<const Dictionary>> {
+            const nb::gil_scoped_release release;
+            std::shared_ptr<const Dictionary> made = Dictionary::of(column.rows);
+            if (made == nullptr) return std::nullopt;
+            return made;
+          },
+          "column"_a,
+          "Of all rows, in 1, 2, 4 or 8 bits each; None where they have more than 256 different "
+          "values, or not 1, 2, 4 or 8 bytes. Raises OSError where the file cannot be read.")
+      .def_prop_ro("num_bytes", &Dictionary::num_bytes, "What it takes.")
+      .def(
+          "rows",
+          [](const std::shared_ptr<const Dictionary>& self) {
+            RowTable rows{nullptr, self->num_rows(), self->row_bytes(), self->row_bytes()};
+            rows.dictionary = self.get();
+            return HeldTable{rows, self};
+          },
+          "The column, to gather from.");
   nb::class_<GatheredTensors>(m, "Gathered", "What a plan has gathered.")
       .def_ro("lists", &GatheredTensors::lists, "The lists looked up, in the order of add_lookup.")
       .def_ro("columns", &GatheredTensors::columns,
@@ -168,6 +196,7 @@ void init_gather(nb::module_& m) {
           [](GatherPlan& self, std::size_t by, const HeldTable& ids, int paged,
              std::size_t column) {
             check_id_column(ids.rows);
+            check_no_dictionary(ids.rows, "ids");
             self.lookups.push_back(source_of(self, by, ids, paged, column));
             self.owners.push_back(ids.owner);
             return self.num_lists + self.lookups.size() - 1;
@@ -191,6 +220,7 @@ void init_gather(nb::module_& m) {
           "add_sum",
           [](GatherPlan& self, std::size_t by, const HeldTable& table, std::size_t edges,
              std::size_t to, bool is_mean, int paged, std::size_t column) {
+            check_no_dictionary(table.rows, "table");
             if (table.rows.encoding == nullptr && table.rows.row_bytes % 4 != 0) {
               throw std::invalid_argument("table: expected rows of float32");
             }
@@ -202,6 +232,7 @@ void init_gather(nb::module_& m) {
           "by"_a, "table"_a, "edges"_a, "to"_a, "is_mean"_a = false, "paged"_a = -1, "column"_a = 0,
           "One more column: sums of a table's rows of float32, or means, over the edges of a type "
           "that lead to such nodes of type `to`; its number.")
+      .def_rw("keeps_slots", &GatherPlan::keeps_slots, "Batches have the slots of their edges.")
       .def_prop_ro("needs_hops", &GatherPlan::needs_hops, "Whether it has columns of that kind.")
       .def(
           "gather",

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "arrays/memory_pool.h"
+#include "arrays/narrow_ids.h"
 #include "bindings/gathered.h"
 #include "io/pages.h"
 #include "pipeline/pipeline.h"
@@ -73,7 +74,7 @@ TensorBatch TensorBatch::of(Batch batch) {
   made.nodes = to_tensors(std::move(batch.nodes), loan);
   made.trees = to_tensors(std::move(batch.trees), loan);
   for (auto& [index, slot] : batch.edges) {
-    const auto count = static_cast<std::size_t>(slot.size());
+    const auto count = static_cast<std::size_t>(index.size()) / 2;
     made.edge_index.append(to_array<Int64Matrix>(std::move(index), {2, count}, loan));
     made.slots.append(to_tensor(std::move(slot), loan));
   }
@@ -157,6 +158,12 @@ void init_pipeline(nb::module_& m) {
       .def_ro("idle", &PoolState::idle, "Kept for the next ones.")
       .def_ro("peak", &PoolState::peak, "The most in use at once.");
   m.def("pool_state", &pool_state);
+  m.def(
+      "narrow_bytes",
+      [](const Int64Array& ids) {
+        return NarrowIds::bytes_for(as_span(ids)) * static_cast<std::int64_t>(ids.size());
+      },
+      "ids"_a, "What these ids take while they wait for their batch's rows.");
 
   m.def(
       "set_page_lock",
@@ -179,7 +186,8 @@ void init_pipeline(nb::module_& m) {
       .def_ro("trees", &TensorBatch::trees,
               "The seed that each of them was reached from, by node type; none unless disjoint.")
       .def_ro("edge_index", &TensorBatch::edge_index, "Places in `nodes`, by edge type.")
-      .def_ro("slots", &TensorBatch::slots, "Where the edges lie in CSC, by edge type.")
+      .def_ro("slots", &TensorBatch::slots,
+              "Where the edges lie in CSC, by edge type; empty where the plan keeps none.")
       .def_ro("num_sampled_nodes", &TensorBatch::num_sampled_nodes, "By node type and hop.")
       .def_ro("num_sampled_edges", &TensorBatch::num_sampled_edges,
               "By edge type and hop; no hops if induced.")

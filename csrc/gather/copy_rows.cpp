@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "gather/dictionary.h"
+
 namespace gz {
 namespace {
 
@@ -55,6 +57,7 @@ void copy_narrow(const RowTable& table, const std::int64_t* index, std::int64_t 
 
 void copy_rows(const RowTable& table, const std::int64_t* index, std::int64_t count,
                std::byte* out) {
+  if (table.dictionary != nullptr) return table.dictionary->copy(index, count, out);
   if (table.encoding != nullptr) {
     const std::int64_t items = table.row_bytes / static_cast<std::int64_t>(sizeof(float));
     return for_rows(table, index, count, out, table.row_bytes,

@@ -8,6 +8,8 @@
 
 namespace gz {
 
+class Dictionary;
+
 // A table of rows somewhere in memory, mapped or not; in one place or in two.
 struct RowTable {
   const std::byte* data;
@@ -21,6 +23,8 @@ struct RowTable {
   // From this row on, rows lie one behind the other at `rest`. Null: all of them are at `data`.
   std::int64_t split = 0;
   const std::byte* rest = nullptr;
+  // Not null: the rows are in there, and there is no data.
+  const Dictionary* dictionary = nullptr;
 };
 
 // Puts rows index[0 … count) one behind the other at `out`.

@@ -51,6 +51,7 @@ struct GatherPlan {
   std::shared_ptr<WindowRoom> windows;  // what is read ahead; null: one batch at a time
   int max_window = std::numeric_limits<int>::max();  // batches of one, at most
   bool locked = false;                               // rows go to page-locked memory
+  bool keeps_slots = true;                           // batches have the slots of their edges
   std::vector<std::shared_ptr<const void>> owners;   // keep the tables alive
 
   // Whether batches must say what they know of their hops.

@@ -62,15 +62,18 @@ IdList index_list(const Batch& batch, std::size_t number) {
   if (batch.packed == nullptr) return index_lists(batch)[number];
   const std::size_t num_node_types = batch.packed->nodes.size();
   if (number < num_node_types) return batch.packed->nodes[number];
-  return batch.packed->edges[number - num_node_types].second;
+  return batch.packed->edges[number - num_node_types].slot;
 }
 
 void unpack(Batch& batch, bool locked) {
   if (batch.packed == nullptr) return;
   for (NarrowIds& nodes : batch.packed->nodes) batch.nodes.push_back(std::move(nodes).widen());
   for (NarrowIds& trees : batch.packed->trees) batch.trees.push_back(std::move(trees).widen());
-  for (auto& [index, slot] : batch.packed->edges) {
-    batch.edges.push_back({std::move(index).widen(locked), std::move(slot).widen()});
+  for (auto& [first, second, slot] : batch.packed->edges) {
+    Buffer<std::int64_t> index(first.size() + second.size(), locked);
+    first.widen_to(index.data());
+    second.widen_to(index.data() + first.size());
+    batch.edges.push_back({std::move(index), std::move(slot).widen()});
   }
   batch.packed.reset();
 }
@@ -86,7 +89,9 @@ void take_sample(const Recipe& recipe, Sample sample, Batch& batch) {
   const bool locked = recipe.plan != nullptr && recipe.plan->locked;
   for (Sample::Edges& e : sample.edges) {
     const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
-    batch.edges.push_back({stacked(src, dst, locked), std::move(e.slot)});
+    const bool has_slots = recipe.plan == nullptr || recipe.plan->keeps_slots;
+    batch.edges.push_back(
+        {stacked(src, dst, locked), has_slots ? std::move(e.slot) : Buffer<std::int64_t>()});
     if (recipe.plan == nullptr) continue;
     batch.spent.push_back(std::move(e.row));
     batch.spent.push_back(std::move(e.col));
@@ -107,7 +112,7 @@ std::int64_t Batch::num_nodes() const noexcept {
 
 std::int64_t Batch::num_edges() const noexcept {
   std::int64_t count = 0;
-  for (const Edges& e : edges) count += e.slot.size();
+  for (const Edges& e : edges) count += e.index.size() / 2;
   return count;
 }
 
@@ -136,21 +141,24 @@ std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> b
                                                 std::stop_token stop) {
   const Clock::time_point begin = Clock::now();
   std::vector<SamplingRun> runs;
-  for (const auto& [recipe, request, batch] : batches) {
-    runs.push_back(recipe->begin(seeds_of(*request), request->key, threads));
+  for (const BatchToSample& one : batches) {
+    runs.push_back(one.recipe->begin(seeds_of(*one.request), one.request->key, threads));
   }
+  // As soon as each is done, so that few are there as they were sampled.
+  const auto take = [&](std::size_t k, Sample sample) {
+    take_sample(*batches[k].recipe, std::move(sample), *batches[k].batch);
+    if (batches[k].waits) pack_batch(*batches[k].batch);
+  };
   SampleWindow window =
-      sample_window(runs, batches.front().recipe->sampled.max_bytes, std::move(stop));
+      sample_window(runs, batches.front().recipe->sampled.max_bytes, take, std::move(stop));
   if (window.stopped) return {};
-  ReadStats* read = &window.read;
-  for (std::size_t k = 0; k < batches.size(); ++k) {
-    if (window.errors[k]) continue;
-    Batch& batch = *batches[k].batch;
-    take_sample(*batches[k].recipe, std::move(window.samples[k]), batch);
-    if (read != nullptr) batch.topology_read = *std::exchange(read, nullptr);
+  const auto made = std::find(window.errors.begin(), window.errors.end(), nullptr);
+  if (made != window.errors.end()) {
+    batches[static_cast<std::size_t>(made - window.errors.begin())].batch->topology_read =
+        window.read;
   }
   const Clock::duration each = (Clock::now() - begin) / std::ssize(batches);
-  for (const BatchToSample& made : batches) made.batch->sample_time = each;
+  for (const BatchToSample& one : batches) one.batch->sample_time = each;
   return std::move(window.errors);
 }
 
@@ -196,7 +204,11 @@ void pack_batch(Batch& batch) {
   for (auto& nodes : batch.nodes) packed->nodes.emplace_back(std::move(nodes));
   for (auto& trees : batch.trees) packed->trees.emplace_back(std::move(trees));
   for (auto& [index, slot] : batch.edges) {
-    packed->edges.emplace_back(std::move(index), std::move(slot));
+    const std::span<const std::int64_t> both = index.span();
+    const std::size_t half = both.size() / 2;
+    packed->edges.push_back({NarrowIds(both.first(half)), NarrowIds(both.last(half)),
+                             NarrowIds(std::move(slot))});
+    index = {};
   }
   batch.nodes.clear();
   batch.trees.clear();

@@ -92,7 +92,10 @@ struct Batch {
   // While it waits to be read for, in place of nodes, trees and edges.
   struct Packed {
     std::vector<NarrowIds> nodes, trees;
-    std::vector<std::pair<NarrowIds, NarrowIds>> edges;  // index, slot
+    struct Edges {
+      NarrowIds first, second, slot;  // halves of the index
+    };
+    std::vector<Edges> edges;
   };
   std::unique_ptr<Packed> packed;
   std::shared_ptr<const BatchWindow> window;  // until it is gathered
@@ -118,6 +121,7 @@ struct BatchToSample {
   const Recipe* recipe;
   const BatchRequest* request;
   Batch* batch;
+  bool waits = false;  // and so is packed at once
 };
 
 // Samples all of these, whose recipes may differ. Returns for each why it cannot be made, or null;
@@ -131,7 +135,7 @@ std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> b
 std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batch* const> batches,
                                             std::stop_token stop = {}, int at_once = 1);
 
-// Halves what a batch takes that has to wait. It is read for and gathered all the same.
+// A batch that has to wait takes less than half then. It is read for and gathered all the same.
 void pack_batch(Batch& batch);
 
 // Reads for this batch alone what no window brought.

@@ -26,14 +26,11 @@ std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,
   const Job job;
   std::vector<BatchToSample> batches;
   for (Entry* entry : window) {
-    batches.push_back({entry->recipe.get(), &entry->request, &entry->batch});
+    const Recipe& recipe = *entry->recipe;
+    batches.push_back({&recipe, &entry->request, &entry->batch, recipe.reads()});
   }
   try {
-    std::vector<std::exception_ptr> errors = sample_together(batches, 1, std::move(stop));
-    for (std::size_t k = 0; k < errors.size(); ++k) {
-      if (!errors[k] && window[k]->recipe->reads()) pack_batch(window[k]->batch);
-    }
-    return errors;
+    return sample_together(batches, 1, std::move(stop));
   } catch (...) {
     return std::vector<std::exception_ptr>(window.size(), std::current_exception());
   }

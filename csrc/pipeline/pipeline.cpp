@@ -105,6 +105,8 @@ struct Pipeline::State : Lender {
       const bool is_next = std::exchange(all_begun, all_begun && is_begun);
       if (entry->running) continue;
       if (entry->is_of_window()) {
+        // The first of all has the disk for itself: the consumer waits for it.
+        may_sample = may_sample && (i == 0 || !recipe.reads() || longest_read > 1);
         if (!may_sample) continue;
         const std::int64_t most =
             std::min<std::int64_t>(longest_sampled, recipe.sampled.max_batches);

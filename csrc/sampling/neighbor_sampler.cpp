@@ -64,8 +64,11 @@ class NeighborSampler::Run {
     for (std::size_t e = 0; e < num_edge_types; ++e) {
       out_.edges[e].reserve(with_slack(std::exchange(workspace.edge_room[e], 0)));
     }
+    // A run that waits for neighbours with others has few nodes yet, and takes no room for more.
+    const bool waits = sampler.reads();
     for (std::size_t t = 0; t < num_node_types; ++t) {
-      const std::int64_t room = with_slack(std::exchange(workspace.node_room[t], 0));
+      const std::int64_t most = std::exchange(workspace.node_room[t], 0);
+      const std::int64_t room = waits ? 0 : with_slack(most);
       out_.nodes[t].reserve(room);
       if (request.disjoint) out_.trees[t].reserve(room);
       if (narrow(t)) {
@@ -449,6 +452,12 @@ SamplingRun NeighborSampler::begin(SampleRequest request) const {
         co_yield run.wanted();
         run.keep_induced(e);
       }
+    }
+  }
+  if (reads()) {  // the next runs of the window end one by one, and each takes this room then
+    for (Workspace::NodeIds& ids : workspace->ids) {
+      ids.narrow.release();
+      ids.wide.release();
     }
   }
   workspaces_.give_back(std::move(workspace));

@@ -83,9 +83,9 @@ bool SamplingRun::advance() {
 }
 
 SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
+                           const std::function<void(std::size_t, Sample)>& take,
                            std::stop_token stop) {
   SampleWindow out;
-  out.samples.resize(runs.size());
   out.errors.resize(runs.size());
   std::vector<std::size_t> going(runs.size());
   std::iota(going.begin(), going.end(), std::size_t{0});
@@ -93,7 +93,7 @@ SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
     if (out.errors[k]) return true;
     try {
       if (runs[k].advance()) return false;
-      out.samples[k] = runs[k].take();
+      take(k, runs[k].take());
     } catch (...) {
       out.errors[k] = std::current_exception();
     }
@@ -141,9 +141,11 @@ void read_sources(const SourceList& list, std::int64_t max_bytes,
 }
 
 Sample sample_alone(SamplingRun run) {
-  SampleWindow window = sample_window({&run, 1}, 0);
+  Sample sample;
+  const auto take = [&](std::size_t, Sample made) { sample = std::move(made); };
+  const SampleWindow window = sample_window({&run, 1}, 0, take);
   if (window.errors.front()) std::rethrow_exception(window.errors.front());
-  return std::move(window.samples.front());
+  return sample;
 }
 
 }  // namespace gz

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <coroutine>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -71,17 +72,17 @@ class SamplingRun {
 };
 
 struct SampleWindow {
-  std::vector<Sample> samples;             // [run]
   std::vector<std::exception_ptr> errors;  // [run]: why there is no sample, or null
   ReadStats read;
   bool stopped = false;  // by the caller: there is nothing in it
 };
 
-// Takes all runs to their ends, step by step; `max_bytes` is what the sources read at once may take
-// (of one run they take what they take). An error, of a sampler or of a read, costs only the runs
-// concerned: OsError where a neighbour cannot be read. The samples are those that each run alone
-// would give.
+// Takes all runs to their ends, step by step, and calls take(number of the run, its sample) at each;
+// `max_bytes` is what the sources read at once may take (of one run they take what they take). An
+// error, of a sampler, of a read or of take(), costs only the runs concerned: OsError where a
+// neighbour cannot be read. The samples are those that each run alone would give.
 SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
+                           const std::function<void(std::size_t, Sample)>& take,
                            std::stop_token stop = {});
 
 // Fills in the sources of one list, for callers without runs; what is read at once takes about

@@ -149,6 +149,9 @@ class Source:
         """As :meth:`PagedFiles.file_of`."""
         return file_of(self.contents, value)
 
+    def held_rows(self, file: str) -> None:
+        """Columns that are held are mapped."""
+
     def rows(self, file: str) -> _core.PagedRows | None:
         """None of a column's rows; a block's are to take their place."""
         if file in self.room.held:

@@ -13,8 +13,11 @@ READER = READER_BYTES
 # Of a batch: the id of a node; both ends of an edge and its slot.
 NODE = 8
 EDGE = 24
-# What is packed takes so much of that while it waits, if ids fit 32 bits.
-PACKED = 0.5
+# Of a batch whose neighbours are read, while it waits for those of its last hop: an edge's ends and
+# slot, and for the reading its place, its key twice, and itself; a node that it has by then, in the
+# id map and as a destination.
+READ_EDGE = 24 + 32
+READ_NODE = 100
 # Batches differ by a few percent.
 SLACK = 1.15
 
@@ -40,14 +43,15 @@ CACHED_SHARE = 7 / 8
 # is held if it takes no more than this share.
 SMALL_ROW = 64
 HELD_SHARE = 0.8
+# A column of rows of at most so many bytes, and of so many in all, is looked at for being one of
+# few different values.
+DICTIONARY_ROW = 8
+LEAST_DICTIONARY = 1 << 20
 # Neighbours that stay in memory, of each edge type.
 TOPOLOGY_SHARE = 0.3
-# Batches whose topology is read are sampled so many together, at most. Each takes so many times
-# what it takes when it waits: ids and slots in 64 bits, an id map, what is read; and two such
-# windows at a time.
+# Batches whose topology is read are sampled so many together, at most.
 TOGETHER_SHARE = 0.15
-MAX_TOGETHER = 16
-TOGETHER = 8
+MAX_TOGETHER = 64
 
 # Sweeps and sums: what is mapped of topologies and columns of edges is forgotten again and again.
 # Of all that is free.

@@ -12,7 +12,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.pyg.data import node_storages
+from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.store.columns import EncodedRows
 from pyg_graphzero.store.contents import StoreContents
@@ -107,15 +107,23 @@ def bytes_of_rows(data: Any, *, but: str | None = None) -> dict[str | None, int]
     return found
 
 
-def bytes_of_batches(loader: BatchSource) -> tuple[dict[str | None, int], dict[str | None, int]]:
+def bytes_of_batches(
+    loader: BatchSource,
+) -> tuple[dict[str | None, int], dict[str | None, int], bool]:
     """What a node takes in a loader's batches, and what more where it is not of the last hop.
 
     With ``ahead`` these alone have features, and a sum for each edge type that leads to them.
+    Also whether batches have slots of edges: for edge ids, or attributes.
     """
     every = bytes_of_rows(loader.data)
+    has_slots = loader.edge_ids or any(
+        key != "edge_index" and store.is_edge_attr(key)
+        for store in edge_storages(loader.data).values()
+        for key, _ in raw_items(store)
+    )
     if loader.ahead is None:
-        return every, dict.fromkeys(every, 0)
+        return every, dict.fromkeys(every, 0), has_slots
     others = bytes_of_rows(loader.data, but="x")
     ends = [name if name is None else name[2] for name in loader.graph_sampler.graph.edge_types]
     inner = {name: (every[name] - others[name]) * (1 + ends.count(name)) for name in every}
-    return others, inner
+    return others, inner, has_slots

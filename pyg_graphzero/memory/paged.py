@@ -47,6 +47,7 @@ class PagedFiles:
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
         order: Rows that lie once more in the order of their use, if there are such.
         bounds: Where neighbourhoods begin, of the edge types of which a table in memory says so.
+        dictionaries: What is in memory in place of files that the plan holds.
 
     Attributes:
         made: What loaders have made by this, by loader. It is kept here and nowhere else, so that
@@ -65,6 +66,7 @@ class PagedFiles:
         merge_gap: int,
         order: OwnOrder | None = None,
         bounds: Mapping[EdgeType | None, _core.PackedBounds] | None = None,
+        dictionaries: Mapping[str, _core.Dictionary] | None = None,
     ) -> None:
         self.contents = contents
         self.plan = plan
@@ -75,8 +77,10 @@ class PagedFiles:
         self.merge_gap = merge_gap
         self.order = order
         self.bounds = bounds or {}
+        self._dictionaries = dictionaries or {}
         self._rows: dict[str, _core.PagedRows] = {}
-        self._reader: _core.DiskGather | None = None
+        # Who reads neighbours and who reads rows do not wait for each other.
+        self._readers: dict[bool, _core.DiskGather] = {}
         self._process = os.getpid()
         for t in contents.schema.edge_types:
             if t.topology in kept:
@@ -94,6 +98,11 @@ class PagedFiles:
     def file_of(self, value: Any) -> str | None:
         """The file that an attribute's rows are in; None where they are not, or were changed."""
         return file_of(self.contents, value)
+
+    def held_rows(self, file: str) -> _core.RowTable | None:
+        """A column that is held in memory of its own; None where it is not, or is mapped."""
+        made = self._dictionaries.get(file)
+        return None if made is None else made.rows()
 
     def rows(self, file: str) -> _core.PagedRows | None:
         """How to gather from a column that is not held; None where it is."""
@@ -143,20 +152,22 @@ class PagedFiles:
             num_frames=kept - first,
         )
 
-    def _disk(self) -> _core.DiskGather:
-        if self._reader is None:
-            self._reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
-        return self._reader
+    def _disk(self, reads_neighbours: bool = False) -> _core.DiskGather:
+        if reads_neighbours not in self._readers:
+            made = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+            self._readers[reads_neighbours] = made
+        return self._readers[reads_neighbours]
 
     def _page(
         self, name: str, file: _core.ColumnFile, num_rows: int, row_bytes: int
     ) -> _core.PagedRows:
         kept = self.kept.get(name, 0)
         first = kept if is_ranked_file(self.contents, name) else 0
+        topologies = (t.topology for t in self.contents.schema.edge_types)
         return _core.PagedRows(
             num_rows,
             [file],
-            self._disk(),
+            self._disk(name in topologies),
             first,
             group_bits=group_bits_of(row_bytes, num_rows),
             merge_gap=self.merge_gap,

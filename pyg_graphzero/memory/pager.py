@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.dictionaries import Dictionaries
 from pyg_graphzero.memory.files import bounds_of, bytes_of_batches, files_of
 from pyg_graphzero.memory.hot_rows import groups_kept
 from pyg_graphzero.memory.own_order import OrderKeeper
@@ -75,6 +76,7 @@ class Pager:
         self.is_given = is_given
         self.files: PagedFiles | None = None
         self.orders = OrderKeeper(contents)
+        self._dictionaries = Dictionaries(contents)
         self._process = os.getpid()
         # What was decided from: how the longest epoch samples, and the largest batches.
         self._baseline = 0
@@ -178,7 +180,9 @@ class Pager:
             )
             size = found.accesses.batch_size(*bytes_of_batches(loader))
             batch = larger(least, size)
-            prefetch_files(contents, divide(self.memory, files, baseline, batch).held)
+            if not divide(self.memory, files, baseline, batch).is_whole:
+                files = self._dictionaries.sizes(files)
+            self._prefetch(divide(self.memory, files, baseline, batch))
             case = Case(contents, loader.graph_sampler.graph, found, batch, baseline, disk)
             if reading is None:
                 order = self.orders.find(case, case.divide(self.memory, files), files)
@@ -196,11 +200,18 @@ class Pager:
             del found, case, reading
             return_freed_memory()
         bounds = {} if plan.is_whole else self._pack_bounds(loader, files)
-        self.files = PagedFiles(contents, plan, groups_kept(files, plan), merge_gap, order, bounds)
+        dictionaries = {} if plan.is_whole else self._dictionaries.held(plan.held)
+        kept = groups_kept(files, plan)
+        self.files = PagedFiles(contents, plan, kept, merge_gap, order, bounds, dictionaries)
         if not plan.is_whole:
             self.files.preload()
             self._say(plan, files)
         return self.files
+
+    def _prefetch(self, plan: MemoryPlan) -> None:
+        """Has the files read that are to be mapped."""
+        there = {} if plan.is_whole else self._dictionaries.held(plan.held)
+        prefetch_files(self.contents, [name for name in plan.held if name not in there])
 
     def _pack_bounds(
         self, loader: BatchSource, files: Sequence[FileSize]

@@ -50,12 +50,12 @@ class FileSize:
 
     @property
     def is_packed(self) -> bool:
-        """Whether the table that may stand for it is less, which it is where not all is held."""
+        """Whether the table that may stand for it is less: it does where not all files are held."""
         return self.packed_bytes is not None and self.packed_bytes < self.held_bytes
 
     @property
     def least_bytes(self) -> int:
-        """What is paid for it where not all files are held."""
+        """What is paid for it if it is held, and not all files are."""
         return self.packed_bytes or 0 if self.is_packed else self.held_bytes
 
 
@@ -64,14 +64,16 @@ class BatchSize:
     """What one batch takes, in bytes unless said otherwise.
 
     Attributes:
-        sampled: Its nodes and edges, before anything is gathered.
+        sampled: Its nodes and edges, while it waits for what is to be gathered.
         whole: With its rows, as the consumer gets them.
         nodes: How many it has; of all types.
+        reading: What it takes while the neighbours of its last hop are read.
     """
 
     sampled: int
     whole: int
     nodes: int = 0
+    reading: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,7 +167,7 @@ def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> 
     """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
     must = sum(file.least_bytes for file in files if file.kind == "indptr")
     least = baseline + must + costs.READER + costs.LEAST_READY * batch.whole
-    return least + (1 + costs.TOGETHER) * batch.sampled + _window_of_one(files, batch)
+    return least + batch.sampled + batch.reading + _window_of_one(files, batch)
 
 
 def _window_of_one(files: Sequence[FileSize], batch: BatchSize) -> int:
@@ -236,15 +238,15 @@ def divide(
     for file in sorted((f for f in files if f.kind != "indptr"), key=_worth):
         is_small = file.row_bytes <= costs.SMALL_ROW
         most = min(costs.HELD_SHARE * budget.left, budget.left - one)
-        if is_small and file.held_bytes <= most:
-            held[file.name] = budget.spend(file.held_bytes)
+        if is_small and file.least_bytes <= most:
+            held[file.name] = budget.spend(file.least_bytes)
         else:
             paged.append(file)
     hot: dict[str, int] = {}
     topology_window, topology_windows = 1, 0
     topologies = [file for file in paged if file.kind == "indices"]
     if topologies:
-        each = costs.TOGETHER * max(1, batch.sampled)
+        each = max(1, batch.reading)
         topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, costs.MAX_TOGETHER)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     for file in topologies:

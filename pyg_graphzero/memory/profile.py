@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -52,6 +52,8 @@ class AccessCounts:
         max_nodes: The most nodes that one had, by node type.
         max_inner: The same, without those of the last hop.
         max_edges: The most edges that one had, of all types together.
+        max_waiting: The most bytes that one takes while it waits for rows, but for slots of edges.
+        max_slots: The most bytes that these take.
         seconds: How long it took.
     """
 
@@ -62,6 +64,8 @@ class AccessCounts:
     max_nodes: dict[str | None, int] = field(default_factory=dict)
     max_inner: dict[str | None, int] = field(default_factory=dict)
     max_edges: int = 0
+    max_waiting: int = 0
+    max_slots: int = 0
     seconds: float = 0.0
 
     @classmethod
@@ -89,6 +93,9 @@ class AccessCounts:
         for number, slots in enumerate(batch.slots):  # of a sampler that walks both ways twice each
             self.num_edges[names[number % len(names)]] += slots.numel()
         self.max_edges = max(self.max_edges, batch.num_edges)
+        ids = [*batch.nodes, *batch.trees, *(end for both in batch.edge_index for end in both)]
+        self.max_waiting = max(self.max_waiting, sum(map(_narrow_bytes, ids)))
+        self.max_slots = max(self.max_slots, sum(map(_narrow_bytes, batch.slots)))
         self.num_batches += 1
 
     @property
@@ -120,20 +127,31 @@ class AccessCounts:
         return top_rows(counts, size)
 
     def batch_size(
-        self, row_bytes: Mapping[str | None, int], inner_bytes: Mapping[str | None, int]
+        self,
+        row_bytes: Mapping[str | None, int],
+        inner_bytes: Mapping[str | None, int],
+        keeps_slots: bool = True,
     ) -> BatchSize:
         """What the largest batch takes, with some slack.
 
         Args:
             row_bytes: Of a node's attributes.
             inner_bytes: Of what else it has where it is not of the last hop.
+            keeps_slots: It has the slots of its edges, also while it waits.
         """
         nodes = sum(self.max_nodes.values())
         sampled = costs.NODE * nodes + costs.EDGE * self.max_edges
         whole = sampled + sum(row_bytes[name] * count for name, count in self.max_nodes.items())
         whole += sum(inner_bytes[name] * count for name, count in self.max_inner.items())
-        waits = int(costs.SLACK * costs.PACKED * sampled)
-        return BatchSize(waits, int(costs.SLACK * whole), nodes)
+        waits = self.max_waiting + keeps_slots * self.max_slots
+        inner = sum(self.max_inner.values())
+        reading = costs.READ_EDGE * self.max_edges + costs.READ_NODE * inner
+        waits, whole, reading = (int(costs.SLACK * size) for size in (waits, whole, reading))
+        return BatchSize(waits, whole, nodes, reading)
+
+
+def _narrow_bytes(ids: Tensor) -> int:
+    return _core.narrow_bytes(engine_array(ids))
 
 
 def top_rows(counts: Tensor, size: int) -> Tensor:
@@ -292,4 +310,5 @@ def sampled_batches(
 
 def larger(a: BatchSize, b: BatchSize) -> BatchSize:
     """One that is as large as both in every respect."""
-    return BatchSize(max(a.sampled, b.sampled), max(a.whole, b.whole), max(a.nodes, b.nodes))
+    pairs = zip(astuple(a), astuple(b), strict=True)
+    return BatchSize(*(max(pair) for pair in pairs))

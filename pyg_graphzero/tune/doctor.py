@@ -18,6 +18,7 @@ from torch import Tensor
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.dictionaries import Dictionaries
 from pyg_graphzero.memory.files import bytes_of_batches, bytes_of_rows, files_of
 from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates
 from pyg_graphzero.memory.plan import FileSize, neighbours_fit
@@ -150,6 +151,8 @@ class _Examination:
             baseline,
             disk,
         )
+        if not self.case.divide(contents.memory, self.files).is_whole:
+            self.files = Dictionaries(contents).sizes(self.files)
 
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""

@@ -198,6 +198,19 @@ struct PagedRing {
   NeighborSampler sampler;
 };
 
+// A window with what it gave.
+struct Sampled : SampleWindow {
+  std::vector<Sample> samples;  // [run]
+};
+
+Sampled sample_all(std::span<SamplingRun> runs, std::int64_t max_bytes, std::stop_token stop = {}) {
+  Sampled all;
+  all.samples.resize(runs.size());
+  const auto take = [&](std::size_t k, Sample sample) { all.samples[k] = std::move(sample); };
+  static_cast<SampleWindow&>(all) = sample_window(runs, max_bytes, take, std::move(stop));
+  return all;
+}
+
 }  // namespace
 
 TEST(windows_over_files_are_the_samples_over_maps) {
@@ -214,7 +227,7 @@ TEST(windows_over_files_are_the_samples_over_maps) {
       for (const std::int64_t room : {kPlenty, std::int64_t{700}}) {
         const Requests requests(files.random, count, mode);
         std::vector<SamplingRun> runs = begin_all(paged, requests.all);
-        const SampleWindow window = sample_window(runs, room);
+        const Sampled window = sample_all(runs, room);
         bool same = !window.stopped && window.samples.size() == count;
         for (std::size_t k = 0; k < count; ++k) {
           const Seen expected = all_of(mapped.sample(requests.all[k]));
@@ -238,8 +251,8 @@ TEST(a_window_reads_what_its_batches_share_once) {
   const std::vector<SampleRequest> requests(4, request(seeds, {2, 2}));
   std::vector<SamplingRun> one = begin_all(paged.sampler, {requests.front()});
   std::vector<SamplingRun> four = begin_all(paged.sampler, requests);
-  const ReadStats alone = sample_window(one, kPlenty).read;
-  const ReadStats together = sample_window(four, kPlenty).read;
+  const ReadStats alone = sample_all(one, kPlenty).read;
+  const ReadStats together = sample_all(four, kPlenty).read;
   CHECK(together.rows == 4 * alone.rows && together.reads == alone.reads);
   CHECK(together.bytes == alone.bytes && together.useful_bytes == alone.useful_bytes);
 }
@@ -252,7 +265,7 @@ TEST(pages_that_stay_in_memory_are_read_once) {
   pages->preload();
   const std::vector<std::int64_t> seeds{100, 5'000, 12'000};
   std::vector<SamplingRun> runs = begin_all(sampler, {request(seeds, {3, 3})});
-  const SampleWindow window = sample_window(runs, kPlenty);
+  const Sampled window = sample_all(runs, kPlenty);
   CHECK(window.read.rows > 0 && window.read.hits == window.read.rows && window.read.reads == 0);
 }
 
@@ -267,7 +280,7 @@ TEST(a_topology_cut_short_fails_the_batches_concerned) {
   std::filesystem::resize_file(paged.ring.path, paged.file->indices_offset() + 90'000 * 5 * 4);
   for (const std::int64_t room : {kPlenty, std::int64_t{0}}) {
     std::vector<SamplingRun> runs = begin_all(paged.sampler, requests);
-    const SampleWindow window = sample_window(runs, room);
+    const Sampled window = sample_all(runs, room);
     CHECK(!window.errors[0] && all_of(window.samples[0]) == expected[0]);
     CHECK(!window.errors[2] && all_of(window.samples[2]) == expected[2]);
     for (const std::size_t lost : {1, 3}) {
@@ -280,7 +293,7 @@ TEST(a_topology_cut_short_fails_the_batches_concerned) {
   // indptr is mapped: without it nothing can be drawn, and the process lives.
   std::filesystem::resize_file(paged.ring.path, kHeaderBytes);
   std::vector<SamplingRun> runs = begin_all(paged.sampler, requests);
-  for (const auto& error : sample_window(runs, kPlenty).errors) {
+  for (const auto& error : sample_all(runs, kPlenty).errors) {
     CHECK_THROWS(OsError, "was truncated", std::rethrow_exception(error));
   }
 }
@@ -293,7 +306,7 @@ TEST(errors_of_one_batch_are_nobody_elses) {
   const Seen expected = all_of(paged.sampler.sample(requests[0]));
   const auto check = [&](const NeighborSampler& sampler) {
     std::vector<SamplingRun> runs = begin_all(sampler, requests);
-    SampleWindow window = sample_window(runs, kPlenty);
+    const Sampled window = sample_all(runs, kPlenty);
     CHECK(!window.errors[0] && !window.errors[2]);
     CHECK(all_of(window.samples[0]) == expected && all_of(window.samples[2]) == expected);
     return window.errors[1];
@@ -330,7 +343,7 @@ TEST(a_window_stops) {
   std::vector<SamplingRun> runs = begin_all(paged.sampler, {request(seeds, {2, 2})});
   std::stop_source stop;
   stop.request_stop();
-  CHECK(sample_window(runs, kPlenty, stop.get_token()).stopped);
+  CHECK(sample_all(runs, kPlenty, stop.get_token()).stopped);
 }
 
 TEST(pages_of_something_else_are_refused) {
@@ -360,7 +373,7 @@ TEST(hgt_over_files_is_hgt_over_maps) {
                             .threads = 2});
         runs.push_back(paged.begin(requests.back()));
       }
-      const SampleWindow window = sample_window(runs, kPlenty);
+      const Sampled window = sample_all(runs, kPlenty);
       bool same = true;
       for (std::size_t k = 0; k < count; ++k) {
         const Seen expected = all_of(mapped.sample(requests[k]));

@@ -14,6 +14,7 @@ import pyg_graphzero as gz
 from pyg_graphzero.memory.pager import Pager, pager_of
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.system import private_rss
+from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
 NODES = 100_000
@@ -40,6 +41,10 @@ def path(built_once):
 
 @pytest.fixture(autouse=True)
 def counts_are_exact(monkeypatch):
+    count_exactly(monkeypatch)
+
+
+def count_exactly(monkeypatch):
     """No clock and no disk has a say in what is decided."""
     disk = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
     monkeypatch.setattr("pyg_graphzero.memory.pager.probe", lambda path: disk)
@@ -151,7 +156,10 @@ def test_batches_are_the_same_in_whatever_order_loaders_begin(path, num_workers)
         assert not store.division.is_whole
 
 
-def test_what_was_resident_is_released(path, monkeypatch):
+def release_what_was_resident(rank, path):
+    """Of a process of its own: what malloc has free here it gives to whoever asks next."""
+    monkeypatch = pytest.MonkeyPatch()
+    count_exactly(monkeypatch)
     store = opened(path, 95 * MB)
     val = loader_of(store, torch.arange(50_000, 80_000, 10))
     assert peak_of(val) <= store.contents.memory
@@ -172,6 +180,11 @@ def test_what_was_resident_is_released(path, monkeypatch):
     assert val.graph_sampler is not None  # it is alive, and so is its sampler
     assert released[0] > 0.8 * resident
     assert peak <= store.contents.memory
+
+
+def test_what_was_resident_is_released(path, monkeypatch):
+    monkeypatch.setenv(*EXACT_MALLOC)
+    spawn(release_what_was_resident, (path,), 1)
 
 
 def test_a_topology_is_released_and_paged_anew(wide, decisions):
@@ -258,12 +271,18 @@ def test_larger_batches_beside_others_are_fewer(path, decisions):
     assert decisions == [train]
 
 
-@pytest.mark.long
-def test_a_budget_is_kept_by_batches_ten_times_as_large(path):
+def keep_a_budget_by_larger_batches(rank, path):
+    count_exactly(pytest.MonkeyPatch())
     store = opened(path, 62 * MB)
     peak_of(loader_of(store, TRAIN, 10, num_neighbors=[4, 3]))
     large = loader_of(store, torch.arange(0, NODES, 20), 100, num_neighbors=[12, 10])
     assert peak_of(large) <= store.contents.memory
+
+
+@pytest.mark.long
+def test_a_budget_is_kept_by_batches_ten_times_as_large(path, monkeypatch):
+    monkeypatch.setenv(*EXACT_MALLOC)
+    spawn(keep_a_budget_by_larger_batches, (path,), 1)
 
 
 def test_batches_that_are_too_large_are_refused_and_change_nothing(path, decisions):

@@ -1,0 +1,110 @@
+"""Labels and masks that memory holds as dictionaries: the same batches, and more room."""
+
+import shutil
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import pyg_graphzero as gz
+from pyg_graphzero import _core
+from pyg_graphzero.memory.dictionaries import Dictionaries
+from pyg_graphzero.memory.files import files_of
+from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.store.columns import row_table
+from pyg_graphzero.util.system import private_rss
+
+NUM_NODES = 300_000
+MB = 10**6
+
+
+@pytest.fixture(scope="module")
+def graph():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.randint(-1, 40, (NUM_NODES,), generator=generator)
+    return Data(
+        x=torch.randn(NUM_NODES, 64, generator=generator),
+        edge_index=torch.randint(NUM_NODES, (2, NUM_NODES), generator=generator),
+        y=y,
+        train_mask=y > 30,
+        score=torch.where(y < 0, torch.nan, y.float()),
+        year=torch.arange(NUM_NODES) % 300,
+    )
+
+
+@pytest.fixture(scope="module")
+def path(graph, tmp_path_factory):
+    path = tmp_path_factory.mktemp("dictionaries") / "store"
+    gz.convert(graph, path, progress=False)
+    return path
+
+
+def loader_over(path, budget=40 * MB):
+    data = gz.open(path, memory=private_rss() + budget).data()
+    return gz.loader.NeighborLoader(data, [4], torch.arange(3000), batch_size=100)
+
+
+def plan_of(loader):
+    return pager_of(loader.graph_sampler.graph.contents).memory_plan
+
+
+def test_batches_are_those_of_the_graph(graph, path):
+    loader = loader_over(path)
+    for batch in loader:
+        for key in ("x", "y", "train_mask", "score", "year"):
+            expected = graph[key][batch.n_id]
+            assert batch[key].dtype == expected.dtype
+            assert torch.equal(batch[key].nan_to_num(-7), expected.nan_to_num(-7)), key
+    held = plan_of(loader).held
+    sizes = {name.rpartition("/")[2]: size for name, size in held.items()}
+    assert sizes["y.gd"] == NUM_NODES + 1
+    assert sizes["score.gd"] == NUM_NODES + 1
+    assert sizes["year.gd"] == 8 * NUM_NODES  # more than 256 of them
+    assert sizes["train_mask.gd"] == NUM_NODES  # too small to be worth it
+
+
+def test_what_is_written_to_a_column_is_seen(path):
+    loader = loader_over(path)
+    first = next(iter(loader))
+    assert not bool((first.y == 77).any())
+    loader.data.y[:] = 77
+    assert all(bool((batch.y == 77).all()) for batch in loader)
+
+
+def test_nothing_is_made_where_all_fits(path):
+    loader = loader_over(path, 2000 * MB)
+    next(iter(loader))
+    assert plan_of(loader).is_whole
+    assert pager_of(loader.graph_sampler.graph.contents)._dictionaries._made == {}
+
+
+def test_a_column_cut_short_is_an_error_that_names_it(path, tmp_path):
+    contents = loader_over(path).graph_sampler.graph.contents
+    file = next(f for f in files_of(loader_over(path)) if f.name.endswith("y.gd"))
+    column = contents.column(file.name)
+    target = tmp_path / "y.gd"
+    shutil.copyfile(column.path, target)
+    short = _core.Column.open(str(target))
+    rows = row_table(short.view()[0].view(torch.int64))
+    with open(target, "r+b") as cut:
+        cut.truncate(1 << 20)
+    with pytest.raises(OSError, match=r"y\.gd"):
+        _core.Dictionary.of(rows)
+
+
+def test_what_takes_more_than_the_column_is_not_kept(tmp_path):
+    bytes_ = torch.arange(2 << 20).remainder(256).to(torch.uint8)
+    data = Data(x=torch.zeros(2 << 20, 1), b=bytes_, edge_index=torch.zeros(2, 1).long())
+    gz.convert(data, tmp_path / "store", progress=False)
+    loader = loader_over(tmp_path / "store")
+    sized = Dictionaries(loader.graph_sampler.graph.contents).sizes(files_of(loader))
+    assert {f.name.rpartition("/")[2]: f.is_packed for f in sized}["b.gd"] is False
+
+
+def test_dictionaries_are_no_ids_and_no_sums():
+    made = _core.Dictionary.of(row_table(torch.zeros(10)))
+    plan = _core.GatherPlan(1)
+    with pytest.raises(ValueError, match="ids: found a dictionary, expected rows"):
+        plan.add_lookup(0, made.rows())
+    with pytest.raises(ValueError, match="table: found a dictionary, expected rows"):
+        plan.add_sum(0, made.rows(), 0, 0)
