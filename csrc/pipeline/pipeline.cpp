@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -22,6 +23,8 @@ namespace {
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
+// After so many of one kind, what the other kind takes is tried out again.
+constexpr int kWindowsToForget = 8;
 // The first window is of one batch, so that the consumer has it soon; each is at most so many times
 // as long as the one before.
 constexpr int kGrowth = 4;
@@ -78,12 +81,16 @@ struct Pipeline::State : Lender {
     lock.lock();
     --sampling;
     if (closing) return;
+    double reading = 0;
     for (std::size_t k = 0; k < window.size(); ++k) {
       Entry& entry = *window[k];
       entry.running = false;
+      reading += entry.batch.topology_read.seconds;
       if (errors[k]) entry.fail(errors[k]);
       advance(entry);
     }
+    sample_time = std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(reading / static_cast<double>(window.size())));
     to_do.notify_all();
   }
 
@@ -205,7 +212,7 @@ struct Pipeline::State : Lender {
       const Clock::duration took = Clock::now() - begin;
       lock.lock();
       if (closing) return;
-      read_time = took / std::max<std::ptrdiff_t>(1, std::ssize(errors));
+      note_read_time(took, std::ssize(errors), window, together);
       if (std::exchange(gives_up, false)) {
         for (Entry* entry : window) {
           entry->stage = Stage::kToRead;
@@ -253,12 +260,31 @@ struct Pipeline::State : Lender {
     return is_wanted ? window : std::vector<Entry*>{};
   }
 
-  // REQUIRES the lock. How many windows are to be there at a time: one, as long as it can be, where
-  // the consumer waits for the disk; two, so that one is read while the other is consumed, where it
-  // has enough to do itself meanwhile.
+  // REQUIRES the lock. How many windows are to be there at a time: one, as long as it can be, which
+  // reads least; or two, of which one is read while the other is consumed. What is not known yet is
+  // tried out.
   int at_once(const Entry& entry) const {
     const bool is_long = entry.recipe->max_window(1) >= kLeastToOverlap;
-    return is_long && 2 * own_time > read_time ? 2 : 1;
+    auto [whole, half] = read_times;
+    if (!is_long || (whole == whole.zero() && half == half.zero())) return 1;
+    if (half == half.zero()) half = whole;       // no shorter window reads less for a batch
+    if (whole == whole.zero()) whole = half / 2;  // nor does one of two need twice as much
+    return std::max(own_time, half + sample_time) < whole + std::max(own_time, sample_time) ? 2 : 1;
+  }
+
+  // REQUIRES the lock. What a window took, for so many batches, of which there were to be one or
+  // two.
+  void note_read_time(Clock::duration took, std::ptrdiff_t count, const std::vector<Entry*>& window,
+                      int together) {
+    const bool is_cut = window.back()->is_last && count == std::ssize(window);
+    const std::size_t most = window.front()->recipe->max_window(together);
+    if (count < 1 || is_cut || longest_read < most) return;  // not as long as they can be
+    read_times[static_cast<std::size_t>(together - 1)] = took / count;
+    windows_since = together == last_together ? windows_since + 1 : 0;
+    last_together = together;
+    if (windows_since < kWindowsToForget) return;
+    read_times[static_cast<std::size_t>(2 - together)] = {};
+    windows_since = 0;
   }
 
   bool may_overlap(const Entry& entry) const {
@@ -299,7 +325,12 @@ struct Pipeline::State : Lender {
   bool awaited = false;              // the consumer waits
   Clock::time_point delivered;       // when the consumer last got a batch
   Clock::duration own_time{0};       // that it takes for one, on average of the last ones
-  Clock::duration read_time{0};      // of a batch, in the last window
+  Clock::duration sample_time{0};    // of it, what the disk took for neighbours in the last window
+  // What the disk takes for the rows of a batch: in the last window of which there was one at a
+  // time, and of which there were two. Zero: not known, or too long ago.
+  std::array<Clock::duration, 2> read_times{};
+  int last_together = 0;
+  int windows_since = 0;  // in a row, of the same kind
   std::thread reader;                // begun with the first batch that reads
   std::stop_source stop;             // of what it reads
   std::uint64_t newest = 0;          // ticket

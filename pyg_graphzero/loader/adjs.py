@@ -10,14 +10,12 @@ from typing import Any
 import torch
 import torch_geometric.loader
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.neighbor_sampler import Adj, EdgeIndex
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.inputs import check_input_nodes
-from pyg_graphzero.loader.keyed import Positions
+from pyg_graphzero.loader.inputs import seed_nodes
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import plain, resolve
@@ -85,19 +83,10 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         )
         if return_e_id:
             self.node_sampler.graph.need_edge_ids(None, "e_id (leave it out: return_e_id=False)")
-        nodes = check_input_nodes(self.data, node_idx)
-        if nodes is None:
-            nodes = torch.arange(self.data.num_nodes)
-        elif nodes.dtype == torch.bool:
-            nodes = nodes.nonzero().view(-1)
-        self.node_idx: Tensor = nodes
+        self.node_idx = seed_nodes(self.data, node_idx)
         self.transform = transform
         self.filter_per_worker = True
-        kwargs.pop("dataset", None)
-        kwargs.pop("collate_fn", None)
-        positions: Any = Positions(nodes.numel())
-        # Not PyG's constructor, which copies the edges and needs torch-sparse.
-        DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)
+        self._load(self.node_idx.numel(), kwargs)
 
     @property
     def graph_sampler(self) -> Any:

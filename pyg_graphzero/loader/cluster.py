@@ -16,6 +16,7 @@ from pyg_graphzero.errors import MissingAttributeError, UnsupportedError
 from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.sampling.options import one_of
+from pyg_graphzero.util.arguments import check_count
 
 
 @dataclass
@@ -86,8 +87,7 @@ class ClusterData(torch_geometric.loader.ClusterData):
         *,
         partition: Any = None,
     ) -> None:
-        if isinstance(num_parts, bool) or not isinstance(num_parts, int) or num_parts < 1:
-            raise ValueError(f"num_parts: found {num_parts!r}, expected 1 or more")
+        check_count("num_parts", num_parts)
         if keep_inter_cluster_edges:
             raise UnsupportedError(
                 "keep_inter_cluster_edges: found True, expected False; for the edges into a part "

@@ -8,13 +8,21 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
-from pyg_graphzero.loader.keyed import Graph_co, KeyedLoader, as_positions, is_settled, split_key
+from pyg_graphzero.loader.keyed import (
+    Graph_co,
+    KeyedLoader,
+    Positions,
+    as_positions,
+    is_settled,
+    split_key,
+)
 from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
@@ -79,6 +87,16 @@ class EngineLoader(KeyedLoader[Graph_co]):
         if arguments.get("prefetch_factor") == 0 and not arguments.get("num_workers"):
             del arguments["prefetch_factor"]
             self._prepares_none = True
+
+    def _load(self, count: int, arguments: dict[str, Any]) -> None:
+        """``DataLoader``'s constructor, where PyG's would sort or copy edges.
+
+        Args:
+            count: How many seeds there are.
+            arguments: Those of ``DataLoader``.
+        """
+        given = {"dataset": Positions(count), "collate_fn": self.collate_fn}
+        DataLoader.__init__(self, **(arguments | given))  # type: ignore[arg-type]
 
     @property
     @abstractmethod

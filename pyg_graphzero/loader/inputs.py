@@ -18,6 +18,7 @@ from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import one_of
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.schema import EdgeType
+from pyg_graphzero.util.arguments import check_index_set
 
 
 def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
@@ -39,6 +40,14 @@ def check_input_nodes(data: Data | HeteroData, input_nodes: Any) -> Any:
             )
         return name, _check_nodes(nodes, int(data[name].num_nodes))
     return _check_nodes(input_nodes, int(data.num_nodes))
+
+
+def seed_nodes(data: Data, nodes: Any) -> Tensor:
+    """The ids of the seeds of a homogeneous graph, however they were given, ``int64 [n]``."""
+    nodes = check_input_nodes(data, nodes)
+    if nodes is None:
+        return torch.arange(data.num_nodes)
+    return nodes.nonzero().view(-1) if nodes.dtype == torch.bool else nodes
 
 
 def check_ahead(ahead: str | None, loader: Any) -> None:
@@ -90,14 +99,7 @@ def _check_nodes(nodes: Any, num_nodes: int) -> Tensor | None:
                 f"input_nodes: found a mask of {nodes.numel()}, expected {num_nodes} nodes"
             )
         return nodes
-    nodes = nodes.to(torch.int64)
-    bad = (nodes < 0) | (nodes >= num_nodes)
-    if bad.any():
-        at = int(bad.nonzero()[0, 0])
-        raise IndexError(
-            f"input_nodes[{at}]: found node {int(nodes[at])}, expected 0 <= node < {num_nodes}"
-        )
-    return nodes
+    return check_index_set(nodes, num_nodes, "input_nodes")
 
 
 def check_input_time(times: Tensor | None, num_seeds: int) -> None:

@@ -7,14 +7,13 @@ from typing import Any
 
 import torch_geometric.loader
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader.utils import infer_filter_per_worker
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_ahead, check_edge_labels
-from pyg_graphzero.loader.keyed import Graph_co, Positions
+from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
 from pyg_graphzero.pyg.stores import Store
@@ -173,11 +172,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         check_seed_windows(self._seed_windows, _count(self.input_data))
         check_ahead(ahead, self)
         self.ahead = ahead
-        kwargs.pop("dataset", None)
-        kwargs.pop("collate_fn", None)
-        # Not PyG's constructor, which copies both rows of the seed edges.
-        positions: Any = Positions(_count(self.input_data))
-        DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)
+        self._load(_count(self.input_data), kwargs)
 
     def _seed_edges(
         self,

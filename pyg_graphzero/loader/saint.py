@@ -15,6 +15,7 @@ from pyg_graphzero.loader.subgraphs import SubgraphLoader, homogeneous, induced
 from pyg_graphzero.loader.walks import RandomWalker
 from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.store.columns import gather
+from pyg_graphzero.util.arguments import check_count
 from pyg_graphzero.util.keys import random_key
 
 
@@ -38,9 +39,8 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
         device: Any,
         kwargs: dict[str, Any],
     ) -> None:
-        for name, value in (("batch_size", batch_size), ("num_steps", num_steps)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: found {value!r}, expected 1 or more")
+        check_count("batch_size", batch_size)
+        check_count("num_steps", num_steps)
         data = homogeneous(data, "data")
         for name in ("node_norm", "edge_norm"):
             if name in data:
@@ -282,8 +282,7 @@ class GraphSAINTRandomWalkSampler(
         device: Any = None,
         **kwargs: Any,
     ) -> None:
-        if isinstance(walk_length, bool) or not isinstance(walk_length, int) or walk_length < 1:
-            raise ValueError(f"walk_length: found {walk_length!r}, expected 1 or more")
+        check_count("walk_length", walk_length)
         self.walk_length = walk_length
         self._start_saint(
             data, batch_size, num_steps, sample_coverage, save_dir, log, device, kwargs

@@ -16,6 +16,7 @@ from pyg_graphzero.loader.keyed import settled
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.options import one_of
+from pyg_graphzero.util.arguments import check_count
 
 
 class ImbalancedSampler(torch_geometric.loader.ImbalancedSampler):
@@ -63,8 +64,7 @@ class ImbalancedSampler(torch_geometric.loader.ImbalancedSampler):
             raise ValueError(f"y: found label {int(labels[at])} of seed {at}, expected 0 or more")
         if num_samples is None:
             num_samples = labels.numel()
-        if isinstance(num_samples, bool) or not isinstance(num_samples, int) or num_samples < 1:
-            raise ValueError(f"num_samples: found {num_samples!r}, expected 1 or more")
+        check_count("num_samples", num_samples)
         self.num_samples, self.replacement, self.generator = num_samples, True, generator
         self._by_class = labels.argsort(stable=True)
         sizes = labels.unique(return_counts=True)[1]
@@ -162,11 +162,9 @@ class DynamicBatchSampler(torch_geometric.loader.DynamicBatchSampler):
                 f"dataset: found one graph, a {type(dataset).__name__}, expected several: of a "
                 "large one, the parts of gz.loader.ClusterData"
             )
-        for name, value in (("max_num", max_num), ("num_steps", num_steps)):
-            if name == "num_steps" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name}: found {value!r}, expected 1 or more")
+        check_count("max_num", max_num)
+        if num_steps is not None:
+            check_count("num_steps", num_steps)
         one_of("mode", mode, ("node", "edge"))
         self.dataset, self.max_num, self.mode = dataset, max_num, mode
         self.shuffle, self.skip_too_big, self.num_steps = shuffle, skip_too_big, num_steps

@@ -7,13 +7,11 @@ from typing import Any
 import torch
 import torch_geometric.loader
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch_geometric.data import Batch, Data
 from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.inputs import check_input_nodes
-from pyg_graphzero.loader.keyed import Positions
+from pyg_graphzero.loader.inputs import seed_nodes
 from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.sampling.graph import resolve
@@ -76,25 +74,16 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
                 "data: found a heterogeneous graph, expected a homogeneous one; NeighborLoader "
                 "with disjoint=True and subgraph_type='induced' takes both"
             )
-        nodes = check_input_nodes(data, node_idx)
-        if nodes is None:
-            nodes = torch.arange(data.num_nodes)
-        elif nodes.dtype == torch.bool:
-            nodes = nodes.nonzero().view(-1)
         self.data = data
         self.depth = depth
         self.num_neighbors = num_neighbors
         self.replace = replace
-        self.node_idx: Tensor = nodes
+        self.node_idx = seed_nodes(data, node_idx)
         self.filter_per_worker = True  # batches are whole where they are made
         self.node_sampler = NeighborSampler(
             data, [num_neighbors] * depth, subgraph_type="induced", replace=replace, disjoint=True
         )
-        kwargs.pop("dataset", None)
-        kwargs.pop("collate_fn", None)
-        positions: Any = Positions(nodes.numel())
-        # Not PyG's constructor, which copies the edges and needs torch-sparse.
-        DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)
+        self._load(self.node_idx.numel(), kwargs)
 
     @property
     def graph_sampler(self) -> Any:

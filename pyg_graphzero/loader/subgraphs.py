@@ -8,14 +8,14 @@ from typing import Any
 
 import torch_geometric.loader
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.loader.engine import EngineLoader
-from pyg_graphzero.loader.keyed import Graph_co, Positions
+from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.util.arguments import check_count
 
 
 class SubgraphLoader(EngineLoader[Graph_co]):
@@ -30,14 +30,10 @@ class SubgraphLoader(EngineLoader[Graph_co]):
     def _start(
         self, data: Any, size: int, sampler: NeighborSampler, device: Any, kwargs: dict[str, Any]
     ) -> None:
-        """In place of PyG's constructors, which sort or copy the edges."""
         self._keep(device, None, kwargs)
         self.data, self.node_sampler = data, sampler
         self.filter_per_worker = True
-        kwargs.pop("dataset", None)
-        kwargs.pop("collate_fn", None)
-        positions: Any = Positions(size)
-        DataLoader.__init__(self, positions, collate_fn=self.collate_fn, **kwargs)  # type: ignore[arg-type]
+        self._load(size, kwargs)
 
     @abstractmethod
     def _nodes(self, index: Tensor, key: int) -> dict[str | None, Tensor]:
@@ -98,8 +94,7 @@ class RandomNodeLoader(SubgraphLoader[Graph_co], torch_geometric.loader.RandomNo
         data = resolve(data)
         if isinstance(data, tuple):
             raise TypeError("data: found two stores of another package, expected a store or Data")
-        if isinstance(num_parts, bool) or not isinstance(num_parts, int) or num_parts < 1:
-            raise ValueError(f"num_parts: found {num_parts!r}, expected 1 or more")
+        check_count("num_parts", num_parts)
         sampler = induced(data)
         self.num_parts = num_parts
         self.num_nodes = sum(sampler.graph.node_types.values())

@@ -98,8 +98,7 @@ class Forward:
         hops = hops_in((args, kwargs)) if _watching() is None else None
         if hops is None:
             return self._body(args, kwargs)
-        uninitialized = torch.nn.parameter.is_lazy
-        if any(uninitialized(parameter) for parameter in self.module.parameters()):
+        if any(map(torch.nn.parameter.is_lazy, self.module.parameters())):
             if any(isinstance(tensor, InnerRows) for _, tensor in tensors_in((args, kwargs))):
                 raise UnsupportedError(
                     "model: found lazy layers (-1) and a batch loaded with ahead; run the model "
@@ -175,8 +174,12 @@ class Forward:
             )
             for size in tensor.shape
         }
-        device = next(t for _, t in tensors_in((args, kwargs)) if isinstance(t, SampledEdgeIndex))
-        small = SmallGraph(hops, taken, device.device)
+        device = next(
+            tensor.device
+            for _, tensor in tensors_in((args, kwargs))
+            if isinstance(tensor, SampledEdgeIndex)
+        )
+        small = SmallGraph(hops, taken, device)
         (small_args, small_kwargs), rows = small.arguments((args, kwargs), hops)
         both = zip(tensors_in((small_args, small_kwargs)), tensors_in((args, kwargs)), strict=True)
         summed = [(each, given) for (_, each), (_, given) in both if isinstance(given, InnerRows)]
@@ -190,6 +193,8 @@ class Forward:
                 return run()
             finally:
                 _set_random_states(states)
+                # torch 2.4 would give what was cast here, without gradients, to runs with them.
+                torch.clear_autocast_cache()
                 with torch.no_grad():
                     for buffer, value in buffers:
                         buffer.copy_(value)
@@ -226,7 +231,7 @@ class Forward:
                 ahead,
             )
         pairs = list(zip_longest(tensors_in(expected), tensors_in(found), fillvalue=(None, None)))
-        is_rounded = torch.is_autocast_enabled(device.device.type)
+        is_rounded = torch.is_autocast_enabled(device.type)
         if not all(_agree(whole, cut, is_rounded) for (_, whole), (_, cut) in pairs):
             return Refused("with fewer rows its outputs are others", ahead)
         return program

@@ -200,15 +200,13 @@ def _gat(
     first = lin_src.bias is None and _sums_first(src, block, heads * width, heads)
     if first:
         from_src = src @ _folded(lin_src.weight, conv.att_src).t()
-        from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
     else:
         rows = lin_src(src).view(-1, heads, width)
         from_src = (rows * conv.att_src).sum(-1)
-        from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
+    from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
     scores = from_src[edges.src] + _spread(from_dst, edges.bounds, len(edges.src))
     scores = F.leaky_relu(scores, conv.negative_slope)
-    share = neighbor_softmax(scores, edges.bounds)
-    share = dropout(share, p=conv.dropout, training=conv.training)
+    share = _shares(conv, scores, edges.bounds)
     if first:
         weights = lin_src.weight.view(heads, width, -1)
         out = torch.stack(
@@ -220,6 +218,17 @@ def _gat(
         )
     else:
         out = neighbor_sum(rows, edges.src, edges.bounds, share)
+    return _finished(conv, out, dst)
+
+
+def _shares(conv: Any, scores: Tensor, bounds: Tensor) -> Tensor:
+    """What each edge counts of its destination's, some of it dropped."""
+    share = neighbor_softmax(scores, bounds)
+    return dropout(share, p=conv.dropout, training=conv.training)
+
+
+def _finished(conv: Any, out: Tensor, dst: Tensor) -> Tensor:
+    """What GAT makes of the sums of its heads."""
     out = out.flatten(1) if conv.concat else out.mean(dim=1)
     if conv.res is not None:
         out = out + conv.res(dst)
@@ -271,13 +280,9 @@ def _gatv2(
     scores = neighbor_score(
         rows, own, conv.att, edges.src, edges.bounds, negative_slope=conv.negative_slope
     )
-    share = neighbor_softmax(scores, edges.bounds)
-    share = dropout(share, p=conv.dropout, training=conv.training)
+    share = _shares(conv, scores, edges.bounds)
     out = neighbor_sum(rows, edges.src, edges.bounds, share)
-    out = out.flatten(1) if conv.concat else out.mean(dim=1)
-    if conv.res is not None:
-        out = out + conv.res(dst)
-    return out if conv.bias is None else out + conv.bias
+    return _finished(conv, out, dst)
 
 
 def _transformer(
@@ -288,8 +293,7 @@ def _transformer(
     key = conv.lin_key(src).view(-1, heads, width)
     value = conv.lin_value(src).view(-1, heads, width)
     scores = neighbor_dot(query, key, block.src, block.bounds) / math.sqrt(width)
-    share = neighbor_softmax(scores, block.bounds)
-    share = dropout(share, p=conv.dropout, training=conv.training)
+    share = _shares(conv, scores, block.bounds)
     out = neighbor_sum(value, block.src, block.bounds, share)
     out = out.flatten(1) if conv.concat else out.mean(dim=1)
     if conv.root_weight:

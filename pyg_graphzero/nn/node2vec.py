@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,15 +32,13 @@ class _WalkLoader(DataLoader[Any]):
     def __init__(self, num_nodes: int, sample: Sample, **kwargs: Any) -> None:
         kwargs.pop("dataset", None)
         kwargs.pop("collate_fn", None)
-        self._sample, self._random = sample, torch.Generator()
+        self._random = torch.Generator()
         self._is_seeded = kwargs.get("generator") is None
         if self._is_seeded:
             kwargs["generator"] = torch.Generator()  # the thread leaves torch's own alone
-        super().__init__(range(num_nodes), collate_fn=self._collate, **kwargs)  # type: ignore[arg-type]
-
-    def _collate(self, nodes: list[int]) -> tuple[Tensor, Tensor]:
-        is_worker = torch.utils.data.get_worker_info() is not None
-        return self._sample(nodes, None if is_worker else self._random)
+        # A method would make this refer to itself: see KeyedLoader._get_iterator.
+        collate = partial(_collate, sample, self._random)
+        super().__init__(range(num_nodes), collate_fn=collate, **kwargs)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         self._random.manual_seed(random_key())
@@ -54,6 +53,11 @@ class _WalkLoader(DataLoader[Any]):
             while (batch := made.popleft().result()) is not None:
                 made.append(thread.submit(next, batches, None))
                 yield batch
+
+
+def _collate(sample: Sample, generator: torch.Generator, nodes: list[int]) -> tuple[Tensor, Tensor]:
+    is_worker = torch.utils.data.get_worker_info() is not None
+    return sample(nodes, None if is_worker else generator)
 
 
 def _windows(walks: Tensor, size: int) -> Tensor:

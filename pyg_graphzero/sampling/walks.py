@@ -26,7 +26,7 @@ from pyg_graphzero.store.columns import engine_array, gather, in_memory, look_up
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder, comparable_times, earlier, rank_edges
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.util.arguments import as_row_index
+from pyg_graphzero.util.arguments import as_row_index, check_count
 from pyg_graphzero.util.keys import random_key
 
 _ENDS = ("-1", "stay")
@@ -122,8 +122,7 @@ class Walker:
         strict: bool = False,
     ) -> Any:
         """See :func:`~pyg_graphzero.loader.walks.random_walk`."""
-        if isinstance(walk_length, bool) or not isinstance(walk_length, int) or walk_length < 1:
-            raise ValueError(f"walk_length={walk_length!r}: expected a number of steps, 1 or more")
+        check_count("walk_length", walk_length)
         if not 0 <= restart < 1:
             raise ValueError(f"restart={restart!r}: expected a probability, 0 <= restart < 1")
         if str(on_end) not in _ENDS:

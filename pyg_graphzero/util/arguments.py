@@ -38,6 +38,12 @@ def as_tensor(value: Any, what: str) -> Tensor:
             ) from None
 
 
+def check_count(name: str, value: Any) -> None:
+    """Raises ValueError if the argument ``name`` is no integer of 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name}: found {value!r}, expected 1 or more")
+
+
 def as_row_index(index: Any, num_rows: int) -> Tensor:
     """A row index of any kind PyG allows, as ``int64 [n]``.
 
@@ -64,7 +70,7 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
     """``index`` as ``int64``, one-dimensional, every id a node.
 
     Raises:
-        IndexError: An id is outside ``0 <= id < num_nodes``.
+        IndexError: One is not ``0 <= node < num_nodes``.
         ValueError: The shape or dtype is not that of an index.
     """
     if index.dim() != 1 or index.dtype.is_floating_point or index.dtype.is_complex:
@@ -75,5 +81,7 @@ def check_index_set(index: Tensor, num_nodes: int, name: str) -> Tensor:
     bad = (index < 0) | (index >= num_nodes)
     if bad.any():
         at = int(bad.nonzero()[0, 0])
-        raise IndexError(f"{name}[{at}]: found {int(index[at])}, expected 0 <= id < {num_nodes}")
+        raise IndexError(
+            f"{name}[{at}]: found node {int(index[at])}, expected 0 <= node < {num_nodes}"
+        )
     return index

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,16 @@ def test_graphs_in_memory_are_served_as_ever(homo):
 # Lightning's data modules without its trainer, which test_ecosystem.py has
 
 
+def epoch(loader: Any) -> Iterator[Any]:
+    """Its batches. Then its workers, which are persistent, end, as Lightning's trainer ends them.
+
+    PyG's loaders refer to themselves. The garbage collector would close the workers' queues first,
+    and then torch waits five seconds for each of them, in whichever test is running.
+    """
+    yield from loader
+    loader._iterator = None
+
+
 @pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("own", [True, False])
@@ -186,12 +197,12 @@ def test_lightning_node_data(paths, kind, workers, own):
     )  # fmt: skip
     assert isinstance(module.graph_sampler, gz.sampler.NeighborSampler)
     seen = []
-    for batch in module.train_dataloader():
+    for batch in epoch(module.train_dataloader()):
         check(batch, memory)
         assert len(batch.num_sampled_edges) == 2
         seen.append(batch.n_id[: batch.batch_size])
     assert torch.equal(torch.cat(seen).sort().values, memory.train_idx.sort().values)
-    for batch in module.val_dataloader():
+    for batch in epoch(module.val_dataloader()):
         check(batch, memory)
         assert len(batch.num_sampled_edges) == 1
 
@@ -204,5 +215,5 @@ def test_lightning_link_data(paths):
         num_neighbors=[3, 2], batch_size=100, pin_memory=False, directed=False,
     )  # fmt: skip
     assert module.graph_sampler.subgraph_type.value == "induced"
-    for batch in module.train_dataloader():
+    for batch in epoch(module.train_dataloader()):
         check_hetero(batch, memory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from itertools import pairwise
 
 import pytest
@@ -58,6 +59,20 @@ def test_batches_made_ahead(shuffle):
     for _ in loader:
         break  # ends the thread
     assert len([*model.loader(batch_size=100, num_workers=1)]) == 3
+
+
+def test_persistent_workers_end_with_their_loader():
+    """At once. The garbage collector would end them too late to be told: they would be killed."""
+    model = gz.nn.Node2Vec(graphs.homogeneous().edge_index, **SIZES, num_nodes=300)
+    loader = model.loader(batch_size=100, num_workers=2, persistent_workers=True)
+    assert len(list(loader)) == 3
+    workers = loader._iterator._workers
+    gc.disable()
+    try:
+        del loader
+        assert [worker.exitcode for worker in workers] == [0, 0]
+    finally:
+        gc.enable()
 
 
 def test_it_learns_from_a_store_as_pygs_does(tmp_path):

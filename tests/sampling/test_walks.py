@@ -335,7 +335,7 @@ def test_ends():
     [
         ({"p": 0}, ValueError, "p=0: expected a number above 0"),
         ({"q": float("nan")}, ValueError, "q=nan"),
-        ({"walk_length": 0}, ValueError, "walk_length=0: expected a number of steps"),
+        ({"walk_length": 0}, ValueError, "walk_length: found 0, expected 1 or more"),
         ({"restart": 1.0}, ValueError, "restart=1.0: expected a probability"),
         ({"on_end": "wrap"}, ValueError, "on_end='wrap': expected -1 or 'stay'"),
         ({"start": [0, NODES]}, IndexError, f"1: found node {NODES}, expected 0 <= node < {NODES}"),

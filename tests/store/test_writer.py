@@ -301,7 +301,9 @@ class TestArguments:
         assert data.grad.tolist() == [1, 1, 1]
 
     def test_index_sets(self, writer: StoreWriter) -> None:
-        with pytest.raises(IndexError, match=r"train_idx\[1\]: found 3, expected 0 <= id < 3"):
+        with pytest.raises(
+            IndexError, match=r"train_idx\[1\]: found node 3, expected 0 <= node < 3"
+        ):
             writer.add_index_set(None, "train_idx", torch.tensor([0, 3]))
         with pytest.raises(ValueError, match="expected integers"):
             writer.add_index_set(None, "train_idx", torch.tensor([0.5]))
