@@ -86,9 +86,9 @@ TensorBatch TensorBatch::of(Batch batch) {
 using Window = std::tuple<int, std::int64_t>;
 const Window kWindow{Recipe::kSampledTogether.max_batches, Recipe::kSampledTogether.max_bytes};
 
-// `ask` makes a sampler's request of seeds, key and threads.
-template <class Sampler, class Ask>
-std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Ask ask,
+// `request` is that of every batch, but for seeds, key and threads.
+template <class Sampler, class Request>
+std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Request request,
                                   std::shared_ptr<const GatherPlan> plan, bool backward,
                                   const Window& window) {
   Recipe recipe{{}, std::move(plan), backward};
@@ -97,6 +97,13 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Ask as
     throw std::invalid_argument("window: found " + std::to_string(recipe.sampled.max_batches) +
                                 " batches, expected 1 or more");
   }
+  auto ask = [request = std::move(request)](std::vector<Seeds> seeds, BatchKey key, int threads) {
+    Request one = request;
+    one.seeds = std::move(seeds);
+    one.key = key;
+    one.threads = threads;
+    return one;
+  };
   if (sampler->reads()) {
     recipe.begin = [sampler = std::move(sampler), ask = std::move(ask)](std::vector<Seeds> seeds,
                                                                         BatchKey key, int threads) {
@@ -201,7 +208,7 @@ void init_pipeline(nb::module_& m) {
           [](std::shared_ptr<const NeighborSampler> sampler, Fanouts num_neighbors, bool replace,
              bool disjoint, bool last, bool induced, bool whole_frontier,
              std::shared_ptr<const GatherPlan> plan, bool backward, std::optional<Labor> labor,
-             const Window& window, std::vector<std::vector<std::size_t>> earliest) {
+             const Window& window, WindowRows earliest) {
             SampleRequest request;
             request.num_neighbors = std::move(num_neighbors);
             request.earliest = std::move(earliest);
@@ -211,34 +218,32 @@ void init_pipeline(nb::module_& m) {
             request.induced = induced;
             request.whole_frontier = whole_frontier;
             request.labor = labor;
-            auto ask = [request = std::move(request)](std::vector<Seeds> seeds, BatchKey key,
-                                                      int threads) {
-              SampleRequest one = request;
-              one.seeds = std::move(seeds);
-              one.key = key;
-              one.threads = threads;
-              return one;
-            };
-            return recipe_of(std::move(sampler), std::move(ask), std::move(plan), backward, window);
+            return recipe_of(std::move(sampler), std::move(request), std::move(plan), backward,
+                             window);
           },
           "sampler"_a, "num_neighbors"_a, "replace"_a = false, "disjoint"_a = false,
           "last"_a = false, "induced"_a = false, "whole_frontier"_a = false,
           "plan"_a.none() = nb::none(), "backward"_a = false, "labor"_a.none() = nb::none(),
-          "window"_a = kWindow, "earliest"_a = std::vector<std::vector<std::size_t>>(),
+          "window"_a = kWindow, "earliest"_a = WindowRows(),
           "`window`: of a topology that is not all in memory, for how many batches neighbours are "
           "read at once, and how many bytes. `earliest`: for each edge type and hop the row of the "
           "seeds' times that has the earliest time to draw; 0: any.")
       .def_static(
           "hgt",
           [](std::shared_ptr<const HgtSampler> sampler, Fanouts num_samples,
-             std::shared_ptr<const GatherPlan> plan, const Window& window) {
-            auto ask = [num_samples = std::move(num_samples)](std::vector<Seeds> seeds,
-                                                              BatchKey key, int threads) {
-              return HgtRequest{std::move(seeds), num_samples, key.value, threads};
-            };
-            return recipe_of(std::move(sampler), std::move(ask), std::move(plan), false, window);
+             std::shared_ptr<const GatherPlan> plan, const Window& window, bool disjoint,
+             WindowRows earliest) {
+            HgtRequest request;
+            request.num_samples = std::move(num_samples);
+            request.disjoint = disjoint;
+            request.earliest = std::move(earliest);
+            return recipe_of(std::move(sampler), std::move(request), std::move(plan), false,
+                             window);
           },
-          "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none(), "window"_a = kWindow)
+          "sampler"_a, "num_samples"_a, "plan"_a.none() = nb::none(), "window"_a = kWindow,
+          "disjoint"_a = false, "earliest"_a = WindowRows(),
+          "`window`, `earliest`: as of `neighbors`; the last hop's nodes have the last window, and "
+          "there is one where there is no hop.")
       .def(
           "make",
           [](const Recipe& self, const SeedArrays& seeds, std::uint64_t key, int num_threads,

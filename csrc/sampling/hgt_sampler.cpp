@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -25,18 +26,22 @@ namespace {
 constexpr std::uint32_t kNone = IdMap<std::uint64_t>::kNone;
 
 // Every node of one type that has been met: sampled, or with a budget. Order is that of meeting, so
-// nothing hangs on the order of a hash table.
+// nothing hangs on the order of a hash table. Where trees share no node, each has its own of them;
+// where they do, all are of tree 0.
 struct Known {
   struct Node {
     std::int64_t id;
     double budget;
     std::uint32_t position;  // in the batch; kNone: only in the budget
+    std::uint32_t tree;
   };
 
-  IdMap<std::uint64_t> places;  // id -> index into nodes
+  std::uint64_t num_nodes = 0;  // of the type
+  IdMap<std::uint64_t> places;  // key() -> index into nodes
   std::vector<Node> nodes;
 
-  void clear() {
+  void begin(std::int64_t count) {
+    num_nodes = static_cast<std::uint64_t>(count);
     places.clear();
     nodes.clear();
   }
@@ -47,23 +52,48 @@ struct Known {
   }
 
   // REQUIRES: 0 <= id < number of nodes, reserved room.
-  Node& meet(std::int64_t id) {
+  Node& meet(std::int64_t tree, std::int64_t id) {
     if (nodes.size() >= std::numeric_limits<std::uint32_t>::max() - 1) throw_too_many();
     const auto fresh = static_cast<std::uint32_t>(nodes.size());
-    const std::uint32_t at = places.find_or_insert(static_cast<std::uint64_t>(id), fresh);
-    if (at == fresh) nodes.push_back({id, 0, kNone});
+    const std::uint32_t at = places.find_or_insert(key(tree, id), fresh);
+    if (at == fresh) nodes.push_back({id, 0, kNone, static_cast<std::uint32_t>(tree)});
     return nodes[at];
   }
 
-  // For induce(): the position of a sampled node, or kNone.
-  std::uint32_t find(std::int64_t, std::int64_t id) const noexcept {
-    const std::uint32_t at = places.find(static_cast<std::uint64_t>(id));
+  // The position of a sampled node, or kNone.
+  std::uint32_t find(std::int64_t tree, std::int64_t id) const noexcept {
+    const std::uint32_t at = places.find(key(tree, id));
     return at == kNone ? kNone : nodes[at].position;
   }
-  void prefetch(std::int64_t, std::int64_t id) const noexcept {
-    places.prefetch(static_cast<std::uint64_t>(id));
+  void prefetch(std::int64_t tree, std::int64_t id) const noexcept {
+    places.prefetch(key(tree, id));
+  }
+
+  std::uint64_t key(std::int64_t tree, std::int64_t id) const noexcept {
+    return static_cast<std::uint64_t>(tree) * num_nodes + static_cast<std::uint64_t>(id);
   }
 };
+
+// For induce(): where the sources of a destination's edges are, in its tree.
+struct Positions {
+  const Known& known;
+  const std::int64_t* trees;  // [destination]; null: there is one tree
+
+  std::int64_t tree(std::int64_t col) const noexcept { return trees == nullptr ? 0 : trees[col]; }
+  std::uint32_t find(std::int64_t col, std::int64_t source) const noexcept {
+    return known.find(tree(col), source);
+  }
+  void prefetch(std::int64_t col, std::int64_t source) const noexcept {
+    known.prefetch(tree(col), source);
+  }
+};
+
+std::size_t num_hops(const HgtRequest& request) {
+  return request.num_samples.empty() ? 0 : request.num_samples.front().size();
+}
+
+// Of HgtRequest::earliest.
+std::size_t num_windows(std::size_t num_hops) { return std::max<std::size_t>(num_hops, 1); }
 
 struct Candidate {
   double arrival;
@@ -92,8 +122,11 @@ class HgtSampler::Run {
   Run(const HgtSampler& sampler, const HgtRequest& request, Workspace& workspace)
       : sampler_(sampler), request_(request), workspace_(workspace) {
     workspace_.known.resize(sampler.num_nodes_.size());
-    for (Known& known : workspace_.known) known.clear();
+    for (std::size_t t = 0; t < workspace_.known.size(); ++t) {
+      workspace_.known[t].begin(sampler.num_nodes_[t]);
+    }
     out_.nodes.resize(sampler.num_nodes_.size());
+    if (request.disjoint) out_.trees.resize(sampler.num_nodes_.size());
     out_.num_sampled_nodes.resize(sampler.num_nodes_.size());
     out_.edges.resize(sampler.edge_types_.size());
     out_.num_sampled_edges.resize(sampler.edge_types_.size());
@@ -101,36 +134,58 @@ class HgtSampler::Run {
 
   void add_seeds() {
     for (const Seeds& seeds : request_.seeds) add_seeds(seeds);
-    begin_.resize(out_.nodes.size());
-    for (std::size_t t = 0; t < begin_.size(); ++t) {
+    for (std::size_t t = 0; t < out_.nodes.size(); ++t) {
       out_.num_sampled_nodes[t].push_back(out_.nodes[t].size());
     }
   }
 
-  std::size_t num_hops() const {
-    return request_.num_samples.empty() ? 0 : request_.num_samples.front().size();
-  }
+  std::size_t num_hops() const { return gz::num_hops(request_); }
 
   // The neighbours that the destinations of an edge type let into the budget this hop; returns what
   // is to be read before fill_budget(). The types take turns only between the hop's two halves:
   // their order does not matter.
   std::span<const SourceList> choose(std::size_t e, std::size_t hop) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
-    const auto dst = static_cast<std::size_t>(type.dst_type);
-    choose(type, begin_[dst], derive_key(derive_key(request_.key, hop), out_.nodes.size() + e));
+    choose(e, hop, derive_key(derive_key(request_.key, hop), out_.nodes.size() + e));
     wanted_.clear();
     fetch_sources(type, workspace_.slot.data(), workspace_.source.data(), workspace_.slot.size(),
                   request_.threads, wanted_);
     return wanted_;
   }
 
-  void fill_budget(std::size_t e) { fill_budget(sampler_.edge_types_[e]); }
+  // Adds them to the budget of their type.
+  void fill_budget(std::size_t e, std::size_t hop) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const auto dst = static_cast<std::size_t>(type.dst_type);
+    const std::int64_t total = workspace_.slot.size();
+    const std::int64_t count = workspace_.offset.size() - 1;
+    const std::int64_t* const offset = workspace_.offset.data();
+    const std::int64_t* const trees = trees_of(dst, first_of(dst, hop));
+    const auto tree = [&](std::int64_t i) { return trees == nullptr ? 0 : trees[i]; };
+    Known& known = workspace_.known[static_cast<std::size_t>(type.src_type)];
+    known.reserve(total);
+    std::int64_t later = 0;  // whose neighbour is prefetched
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double share = 1.0 / static_cast<double>(offset[i + 1] - offset[i]);
+      for (std::int64_t j = offset[i]; j < offset[i + 1]; ++j) {
+        if (j + kPrefetchAhead < total) {
+          while (offset[later + 1] <= j + kPrefetchAhead) ++later;
+          known.prefetch(tree(later), workspace_.source[j + kPrefetchAhead]);
+        }
+        if (static_cast<std::uint64_t>(workspace_.source[j]) >=
+            static_cast<std::uint64_t>(type.csc.num_src)) {
+          throw_bad_index(type.csc, workspace_.source[j]);
+        }
+        known.meet(tree(i), workspace_.source[j]).budget += share;
+      }
+    }
+  }
 
   void take_nodes(std::size_t hop) {
-    for (std::size_t t = 0; t < begin_.size(); ++t) {
-      begin_[t] = out_.nodes[t].size();
+    for (std::size_t t = 0; t < out_.nodes.size(); ++t) {
+      const std::int64_t before = out_.nodes[t].size();
       take(t, request_.num_samples[t][hop], derive_key(derive_key(request_.key, hop), t));
-      out_.num_sampled_nodes[t].push_back(out_.nodes[t].size() - begin_[t]);
+      out_.num_sampled_nodes[t].push_back(out_.nodes[t].size() - before);
     }
   }
 
@@ -138,14 +193,14 @@ class HgtSampler::Run {
   // caller goes on with until list_edges() says false.
   void join(std::size_t e) {
     const SampledEdgeType& type = sampler_.edge_types_[e];
-    look_up(type, 0, 0);
+    look_up(e, 0, 0);
     const std::int64_t count = workspace_.degree.size();
     if (type.csc.paged != nullptr) {
       stretches_.emplace(type, workspace_.first.data(), workspace_.degree.data(), count);
       return;
     }
     induce(type, workspace_.first.data(), workspace_.degree.data(), workspace_.offset.data(), count,
-           request_.threads, known_sources(type), out_.edges[e]);
+           request_.threads, positions(type), out_.edges[e]);
   }
 
   bool list_edges() {
@@ -155,7 +210,7 @@ class HgtSampler::Run {
   std::span<const SourceList> wanted() const { return wanted_; }
 
   void keep_edges(std::size_t e) {
-    stretches_->keep(known_sources(sampler_.edge_types_[e]), out_.edges[e]);
+    stretches_->keep(positions(sampler_.edge_types_[e]), out_.edges[e]);
   }
 
   Sample take() { return std::move(out_); }
@@ -166,20 +221,41 @@ class HgtSampler::Run {
     workspace_.known[type].reserve(static_cast<std::int64_t>(seeds.nodes.size()));
     for (std::size_t i = 0; i < seeds.nodes.size(); ++i) {
       check_seed(i, seeds.nodes[i], sampler_.num_nodes_[type]);
-      Known::Node& node = workspace_.known[type].meet(seeds.nodes[i]);
-      const auto at = static_cast<std::uint32_t>(out_.nodes[type].size());
-      if (node.position == kNone) node.position = at;
-      out_.nodes[type].push_back(node.id);
+      const std::int64_t tree = request_.disjoint ? num_trees_++ : 0;
+      add(type, workspace_.known[type].meet(tree, seeds.nodes[i]));
     }
+    tree_times_.add(seeds);
   }
 
-  const Known& known_sources(const SampledEdgeType& type) const {
-    return workspace_.known[static_cast<std::size_t>(type.src_type)];
+  // Puts a node into the sample. A seed that occurs twice has its first position.
+  void add(std::size_t type, Known::Node& node) {
+    if (node.position == kNone) {
+      node.position = static_cast<std::uint32_t>(out_.nodes[type].size());
+    }
+    out_.nodes[type].push_back(node.id);
+    if (request_.disjoint) out_.trees[type].push_back(node.tree);
   }
 
-  // Fills slot with neighbours of the destinations from position `begin` on.
-  void choose(const SampledEdgeType& type, std::int64_t begin, std::uint64_t key) {
-    const std::int64_t total = look_up(type, begin, kMaxNeighbors);
+  // The position of the first node of a type that a hop added (0: seeds).
+  std::int64_t first_of(std::size_t type, std::size_t hop) const {
+    const std::vector<std::int64_t>& added = out_.num_sampled_nodes[type];
+    return std::accumulate(added.begin(), added.begin() + static_cast<std::ptrdiff_t>(hop),
+                           std::int64_t{0});
+  }
+
+  // The trees of the nodes from position `begin` on; null: there is one.
+  const std::int64_t* trees_of(std::size_t type, std::int64_t begin) const {
+    return request_.disjoint ? out_.trees[type].data() + begin : nullptr;
+  }
+
+  Positions positions(const SampledEdgeType& type) const {
+    return {workspace_.known[static_cast<std::size_t>(type.src_type)],
+            trees_of(static_cast<std::size_t>(type.dst_type), 0)};
+  }
+
+  // Fills slot with neighbours of the destinations that the hop before has added.
+  void choose(std::size_t e, std::size_t hop, std::uint64_t key) {
+    const std::int64_t total = look_up(e, hop, kMaxNeighbors);
     workspace_.slot.resize(total);
     workspace_.source.resize(total);
     const std::int64_t count = workspace_.offset.size() - 1;
@@ -196,28 +272,6 @@ class HgtSampler::Run {
         }
       }
     });
-  }
-
-  // Adds them to the budget of their type.
-  void fill_budget(const SampledEdgeType& type) {
-    const std::int64_t total = workspace_.slot.size();
-    const std::int64_t count = workspace_.offset.size() - 1;
-    Known& known = workspace_.known[static_cast<std::size_t>(type.src_type)];
-    known.reserve(total);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const double share =
-          1.0 / static_cast<double>(workspace_.offset[i + 1] - workspace_.offset[i]);
-      for (std::int64_t j = workspace_.offset[i]; j < workspace_.offset[i + 1]; ++j) {
-        if (j + kPrefetchAhead < total) {
-          known.places.prefetch(static_cast<std::uint64_t>(workspace_.source[j + kPrefetchAhead]));
-        }
-        if (static_cast<std::uint64_t>(workspace_.source[j]) >=
-            static_cast<std::uint64_t>(type.csc.num_src)) {
-          throw_bad_index(type.csc, workspace_.source[j]);
-        }
-        known.meet(workspace_.source[j]).budget += share;
-      }
-    }
   }
 
   // Moves up to k nodes of a type from its budget into the sample. Successive draws in proportion
@@ -238,26 +292,42 @@ class HgtSampler::Run {
     std::partial_sort(workspace_.candidates.begin(), workspace_.candidates.begin() + count,
                       workspace_.candidates.end());
     for (std::int64_t j = 0; j < count; ++j) {
-      Known::Node& node = nodes[workspace_.candidates[static_cast<std::size_t>(j)].index];
-      node.position = static_cast<std::uint32_t>(out_.nodes[type].size());
-      out_.nodes[type].push_back(node.id);
+      add(type, nodes[workspace_.candidates[static_cast<std::size_t>(j)].index]);
     }
   }
 
-  // Fills first, degree, and where up to `most` neighbours of each go, for the destinations from
-  // position `begin` on; returns how many neighbours that are.
-  std::int64_t look_up(const SampledEdgeType& type, std::int64_t begin, std::int64_t most) {
-    const Buffer<std::int64_t>& nodes = out_.nodes[static_cast<std::size_t>(type.dst_type)];
+  // Fills first, degree, and where up to `most` neighbours of each go, for the destinations that
+  // hop `from` and later ones have added; returns how many neighbours that are.
+  std::int64_t look_up(std::size_t e, std::size_t from, std::int64_t most) {
+    const SampledEdgeType& type = sampler_.edge_types_[e];
+    const auto dst = static_cast<std::size_t>(type.dst_type);
+    const Buffer<std::int64_t>& nodes = out_.nodes[dst];
+    std::int64_t begin = first_of(dst, from);
     const std::int64_t count = type.csc.num_edges == 0 ? 0 : nodes.size() - begin;
     workspace_.first.resize(count);
     workspace_.degree.resize(count);
     workspace_.offset.resize(count + 1);
-    visit_ranges(type.csc, nodes.data() + begin, count, request_.threads,
-                 [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
-                   workspace_.first[i] = start;
-                   workspace_.degree[i] = stop - start;
-                   workspace_.offset[i + 1] = std::min(stop - start, most);
-                 });
+    std::int64_t* first = workspace_.first.data();
+    std::int64_t* degree = workspace_.degree.data();
+    std::int64_t* offset = workspace_.offset.data() + 1;
+    const std::vector<std::int64_t>& added = out_.num_sampled_nodes[dst];
+    for (std::size_t hop = from; count > 0 && hop < added.size(); ++hop) {
+      const TimeSlice slice =
+          tree_times_.slice(e, type.order, std::min(hop, num_windows(num_hops()) - 1));
+      const std::int64_t* const trees = trees_of(dst, begin);
+      visit_ranges(type.csc, nodes.data() + begin, added[hop], request_.threads,
+                   [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
+                     std::int64_t n = stop - start;
+                     if (slice.is_timed()) slice.narrow(trees[i], start, n);
+                     first[i] = start;
+                     degree[i] = n;
+                     offset[i] = std::min(n, most);
+                   });
+      begin += added[hop];
+      first += added[hop];
+      degree += added[hop];
+      offset += added[hop];
+    }
     return sum_offsets(workspace_.offset.data(), count);
   }
 
@@ -265,15 +335,15 @@ class HgtSampler::Run {
   const HgtRequest& request_;
   Workspace& workspace_;
   Sample out_;
-  std::vector<std::int64_t> begin_;  // [node type]: the destinations of this hop
   std::vector<SourceList> wanted_;
   std::optional<InducedStretches> stretches_;
+  std::int64_t num_trees_ = 0;  // seeds so far, if disjoint
+  TreeTimes tree_times_{request_.earliest};
 };
 
 HgtSampler::HgtSampler(std::vector<std::int64_t> num_nodes, std::vector<SampledEdgeType> edge_types)
     : num_nodes_(std::move(num_nodes)), edge_types_(std::move(edge_types)) {
   check_edge_types(num_nodes_, edge_types_);
-  for (SampledEdgeType& type : edge_types_) type.order = {};
 }
 
 HgtSampler::~HgtSampler() = default;
@@ -296,6 +366,8 @@ void HgtSampler::check(const HgtRequest& request) const {
     }
   }
   for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
+  check_times(request.seeds, request.earliest, num_windows(num_hops(request)), edge_types_,
+              request.disjoint);
   check_files(edge_types_);
 }
 
@@ -310,7 +382,7 @@ SamplingRun HgtSampler::begin(HgtRequest request) const {
     for (std::size_t e = 0; e < edge_types_.size(); ++e) {
       const std::span<const SourceList> wanted = run.choose(e, hop);
       if (!wanted.empty()) co_yield wanted;
-      run.fill_budget(e);
+      run.fill_budget(e, hop);
     }
     run.take_nodes(hop);
   }

@@ -15,18 +15,10 @@
 #include "sampling/induce.h"
 #include "sampling/labor.h"
 #include "sampling/read_csc.h"
+#include "sampling/tree_times.h"
 
 namespace gz {
 namespace {
-
-// Of Seeds::times.
-std::size_t num_time_rows(const SampleRequest& request) {
-  std::size_t rows = 1;
-  for (const auto& hops : request.earliest) {
-    for (const std::size_t row : hops) rows = std::max(rows, row + 1);
-  }
-  return rows;
-}
 
 // Node types above this need 64-bit keys.
 constexpr std::int64_t kNarrowNodes = std::int64_t{1} << 32;
@@ -196,11 +188,7 @@ class NeighborSampler::Run {
       nodes.push_back(node);
       if (request_.disjoint) out_.trees[type].push_back(tree);
     }
-    const std::size_t n = seeds.nodes.size();
-    for (std::size_t row = 0; row * n < seeds.times.size(); ++row) {
-      const auto times = seeds.times.subspan(row * n, n);
-      tree_times_[row].insert(tree_times_[row].end(), times.begin(), times.end());
-    }
+    tree_times_.add(seeds);
   }
 
   // Positions are 32-bit, and each edge may bring a new node.
@@ -272,11 +260,9 @@ class NeighborSampler::Run {
     const Csc& csc = type.csc;
     const auto dst = static_cast<std::size_t>(type.dst_type);
     const std::int64_t* const frontier = out_.nodes[dst].data() + begin;
-    const bool timed = type.order.times != nullptr;
+    const TimeSlice slice = tree_times_.slice(e, type.order, hop);
+    const bool timed = slice.is_timed();
     const std::int64_t* const trees = timed ? out_.trees[dst].data() + begin : nullptr;
-    const std::int64_t* const latest = timed ? tree_times_[0].data() : nullptr;
-    const std::size_t window = request_.earliest.empty() ? 0 : request_.earliest[e][hop];
-    const std::int64_t* const earliest = window == 0 ? nullptr : tree_times_[window].data();
     workspace_.first.resize(count);
     workspace_.degree.resize(count);
     workspace_.offset.resize(count + 1);
@@ -286,12 +272,7 @@ class NeighborSampler::Run {
     const auto look_up = [&](std::int64_t i, std::int64_t start, std::int64_t stop) {
       std::int64_t n = stop - start;
       if (timed) {
-        n = type.order.count_until(start, n, latest[trees[i]]);
-        if (earliest != nullptr) {
-          const std::int64_t before = type.order.count_before(start, n, earliest[trees[i]]);
-          start += before;
-          n -= before;
-        }
+        slice.narrow(trees[i], start, n);
         if (request_.last && k >= 0 && n > k) {
           start += n - k;
           n = k;
@@ -404,8 +385,8 @@ class NeighborSampler::Run {
   std::vector<SourceList> wanted_;
   std::size_t relabelled_ = 0;  // edge types of this hop that are done
   std::optional<InducedStretches> stretches_;
-  std::int64_t num_trees_ = 0;                                                  // seeds so far
-  std::vector<std::vector<std::int64_t>> tree_times_{num_time_rows(request_)};  // [row][seed]
+  std::int64_t num_trees_ = 0;  // seeds so far
+  TreeTimes tree_times_{request_.earliest};
 };
 
 NeighborSampler::NeighborSampler(std::vector<std::int64_t> num_nodes,
@@ -444,29 +425,10 @@ void NeighborSampler::check(const SampleRequest& request) const {
   if (request.labor && request.labor->batch_dependency == 0) {
     throw std::invalid_argument("batch_dependency: found 0, expected a number of batches");
   }
-  if (!request.earliest.empty() && request.earliest.size() != edge_types_.size()) {
-    throw std::invalid_argument("earliest: expected a list for each edge type");
-  }
-  for (const auto& hops : request.earliest) {
-    if (hops.size() != request.num_neighbors.front().size()) {
-      throw std::invalid_argument("earliest: expected a window for each hop");
-    }
-  }
-  const std::size_t rows = num_time_rows(request);
-  for (const Seeds& seeds : request.seeds) {
-    if (!seeds.times.empty() && seeds.times.size() != rows * seeds.nodes.size()) {
-      throw std::invalid_argument("seed times: found " + std::to_string(seeds.times.size()) +
-                                  ", expected " + std::to_string(rows * seeds.nodes.size()));
-    }
-    check_seed_type(seeds.node_type, num_nodes_.size());
-  }
-  const bool timed = std::any_of(edge_types_.begin(), edge_types_.end(),
-                                 [](const auto& type) { return type.order.times != nullptr; });
-  for (const Seeds& seeds : request.seeds) {
-    if (timed && (!request.disjoint || seeds.times.size() != rows * seeds.nodes.size())) {
-      throw std::invalid_argument("edges with times need disjoint sampling and a time per seed");
-    }
-  }
+  for (const Seeds& seeds : request.seeds) check_seed_type(seeds.node_type, num_nodes_.size());
+  const std::size_t num_hops =
+      request.num_neighbors.empty() ? 0 : request.num_neighbors.front().size();
+  check_times(request.seeds, request.earliest, num_hops, edge_types_, request.disjoint);
   check_files(edge_types_);
 }
 

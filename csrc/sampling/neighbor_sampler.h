@@ -9,6 +9,7 @@
 #include "sampling/graph.h"
 #include "sampling/sample.h"
 #include "sampling/sample_window.h"
+#include "sampling/tree_times.h"
 #include "sampling/workspace_pool.h"
 
 namespace gz {
@@ -17,9 +18,7 @@ struct SampleRequest {
   std::vector<Seeds> seeds;
   // [edge type][hop]: how many neighbours each frontier node draws; -1: all of them.
   std::vector<std::vector<std::int64_t>> num_neighbors;
-  // [edge type][hop]: where edges have times, which row of the seeds' times has the earliest that
-  // may be drawn; 0: any. Empty: 0 everywhere.
-  std::vector<std::vector<std::size_t>> earliest = {};
+  WindowRows earliest = {};
   bool replace = false;
   bool disjoint = false;  // every seed grows a tree of its own; trees share no node
   bool last = false;      // where edges have times: the newest instead of any

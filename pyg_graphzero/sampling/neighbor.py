@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from torch_geometric.sampler import (
     EdgeSamplerInput,
     HeteroSamplerOutput,
     NegativeSampling,
-    NodeSamplerInput,
     NumNeighbors,
     SamplerOutput,
 )
@@ -22,7 +20,7 @@ from typing_extensions import Self
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.sampling.base import GraphSampler, Prepared, Reading, Sampled
+from pyg_graphzero.sampling.base import Prepared, Reading, Sampled
 from pyg_graphzero.sampling.graph import (
     SampledGraph,
     Unmapped,
@@ -34,20 +32,12 @@ from pyg_graphzero.sampling.link_seeds import link_seeds
 from pyg_graphzero.sampling.negatives import NonEdgeSampling
 from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
 from pyg_graphzero.sampling.order import add_order
-from pyg_graphzero.sampling.windows import (
-    PER_SEED,
-    Windows,
-    latest_seen,
-    seed_times,
-    windows_of,
-)
-from pyg_graphzero.store.columns import engine_array, gather
-from pyg_graphzero.store.edge_order import earlier
+from pyg_graphzero.sampling.timed import TimedSampler
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import BatchKey, random_key
 
 
-class NeighborSampler(GraphSampler):
+class NeighborSampler(TimedSampler):
     """Samples the multi-hop neighbourhood of seed nodes.
 
     Sampling is over in-neighbours, uniform or by weight, with or without replacement (Hamilton et
@@ -97,6 +87,8 @@ class NeighborSampler(GraphSampler):
         ([2, 1, 0], [2])
     """
 
+    options: SamplingOptions
+
     def __init__(
         self,
         data: Any,
@@ -143,7 +135,7 @@ class NeighborSampler(GraphSampler):
         self.options = options
         super().__init__(graph, None not in graph.node_types, num_threads)
         self.num_neighbors = num_neighbors
-        differ = any(len(set(rows)) > 1 for rows in self._windows.rows)
+        differ = any(len(set(rows)) > 1 for rows in self.windows().rows)
         if differ and options.subgraph_type == SubgraphType.induced:
             raise UnsupportedError(
                 "time_window: found lengths that differ by hop, expected one with "
@@ -154,19 +146,6 @@ class NeighborSampler(GraphSampler):
         """Finds what the engine draws by, before it is built."""
         if options.time_attr is not None or options.weight_attr is not None:
             add_order(graph, data, options.time_attr, options.weight_attr, options.is_sorted)
-
-    def __getattr__(self, name: str) -> Any:
-        """The options, as attributes that PyG's sampler has."""
-        options = vars(self.__dict__["options"]) if "options" in self.__dict__ else {}
-        if name not in options:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return options[name]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        options = self.__dict__.get("options")
-        if options is not None and name in vars(options):
-            name, value = "options", replace(options, **{name: value})
-        super().__setattr__(name, value)
 
     def _build(self, unmapped: Mapping[EdgeType | None, Unmapped]) -> _core.NeighborSampler:
         return _core.NeighborSampler(self._builder(unmapped))
@@ -192,14 +171,13 @@ class NeighborSampler(GraphSampler):
         self._num_neighbors = fanout
 
     @property
-    def _windows(self) -> Windows:
-        hops = len(self._fanouts[0]) if self._fanouts else 0
-        return windows_of(self.options.time_window, self.graph.edge_types, hops)
+    def _num_windows(self) -> int:
+        return len(self._fanouts[0]) if self._fanouts else 0
 
     @property
     def basis(self) -> tuple[Any, ...]:
         """What recipes depend on as it is now."""
-        return *super().basis, self.options, self._fanouts
+        return *super().basis, self._fanouts
 
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
@@ -219,7 +197,7 @@ class NeighborSampler(GraphSampler):
             backward=self.graph.backward,
             labor=options.labor,
             window=reading.window,
-            earliest=self._windows.rows if self._windows.lengths else [],
+            earliest=self._window_rows,
         )
 
     def sample(self, prepared: Prepared, key: int) -> SamplerOutput | HeteroSamplerOutput:
@@ -245,19 +223,6 @@ class NeighborSampler(GraphSampler):
     def is_by_hop(self) -> bool:
         """Whether every edge was sampled in a hop; induced ones are of none."""
         return self.subgraph_type != SubgraphType.induced
-
-    def prepare_nodes(self, inputs: NodeSamplerInput, windows: Tensor | None = None) -> Prepared:
-        """What to sample around seed nodes.
-
-        Args:
-            inputs: The seeds.
-            windows: Of each, where the sampler's are those of seeds.
-        """
-        nodes, times = inputs.node, inputs.time
-        if times is not None:
-            times = self._seed_times(times, nodes.numel())
-        seeds = [self._typed_seeds(inputs.input_type, nodes, times, windows)]
-        return Prepared(seeds, lambda sampled: (inputs.input_id, inputs.time))
 
     def prepare_induced(self, nodes: Mapping[str | None, Tensor]) -> Prepared:
         """What to sample of some nodes by type: just them, where there are no hops."""
@@ -350,44 +315,3 @@ class NeighborSampler(GraphSampler):
             return links.metadata
 
         return Prepared(seeds, finish)
-
-    def _seed_times(self, times: Tensor, count: int) -> Tensor:
-        as_float = self.graph.float_times
-        if as_float is None:
-            raise ValueError("seed times: found some, expected none without a time_attr")
-        own = seed_times(times, count, "seed times", as_float, self.time_attr)
-        return latest_seen(own, self.strict)
-
-    def _typed_seeds(
-        self, node_type: str | None, nodes: Tensor, times: Tensor | None, windows: Tensor | None
-    ) -> tuple[int, Any, Any]:
-        number, rows = self._seeds(node_type, nodes)
-        as_float = self.graph.float_times
-        if as_float is None:
-            return number, engine_array(rows), None
-        if times is None:
-            times = latest_seen(self._times_of(node_type, nodes), self.strict)
-        lengths = self._windows.lengths
-        if PER_SEED in lengths and windows is None:
-            raise ValueError("time_window: found none, expected one for each seed, as a loader has")
-        of_seeds = times + 1 if self.strict else times
-        limits = [
-            earlier(of_seeds, windows if length == PER_SEED else length, as_float)
-            for length in lengths
-        ]
-        return number, engine_array(rows), engine_array(torch.cat([times, *limits]).contiguous())
-
-    def _times_of(self, node_type: str | None, nodes: Tensor) -> Tensor:
-        if node_type not in self.graph.node_times:
-            of = "the seeds" if node_type is None else f"the {node_type!r} seeds"
-            raise ValueError(
-                f"seed times: found none, and {of} have no {self.time_attr!r} of their own; give "
-                "input_time (or edge_label_time)"
-            )
-        own, nodes = self.graph.node_times[node_type], nodes.to(torch.int64).view(-1)
-        outside = nodes[(nodes < 0) | (nodes >= own.numel())]
-        if outside.numel():
-            raise IndexError(
-                f"seeds: found node {int(outside[0])}, expected 0 <= node < {own.numel()}"
-            )
-        return gather(own, nodes)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from torch_geometric.sampler import NumNeighbors
 from torch_geometric.sampler.base import SubgraphType
+from typing_extensions import Self
 
 from pyg_graphzero import _core
 from pyg_graphzero.sampling.windows import check_window
@@ -18,7 +19,35 @@ METHODS = ("uniform", "labor")
 
 
 @dataclass(frozen=True)
-class SamplingOptions:
+class TimeOptions:
+    """What a sampler does with times, where there are any.
+
+    Raises:
+        ValueError: A choice that there is not, or an option of times without them.
+    """
+
+    temporal_strategy: str = "uniform"
+    time_attr: str | None = None
+    time_window: Any = None
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("temporal_strategy", self.temporal_strategy, ("uniform", "last"))
+        object.__setattr__(self, "time_window", check_window(self.time_window))
+        for name in ("time_window", "strict"):
+            value = getattr(self, name)
+            if value and self.time_attr is None:
+                raise ValueError(f"{name}={value!r}: found no time_attr, expected one")
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> Self:
+        """Those among a sampler's or loader's arguments: ``locals()`` where it begins."""
+        names = (field.name for field in fields(cls))
+        return cls(**{name: arguments[name] for name in names if name in arguments})
+
+
+@dataclass(frozen=True)
+class SamplingOptions(TimeOptions):
     """The options of a :class:`~.neighbor.NeighborSampler`, where each is described.
 
     Raises:
@@ -29,10 +58,6 @@ class SamplingOptions:
     subgraph_type: SubgraphType | str = "directional"
     replace: bool = False
     disjoint: bool = False
-    temporal_strategy: str = "uniform"
-    time_attr: str | None = None
-    time_window: Any = None
-    strict: bool = False
     weight_attr: str | None = None
     is_sorted: bool = False
     sample_direction: str = "forward"
@@ -42,22 +67,11 @@ class SamplingOptions:
     whole_frontier: bool = False  # in each hop all nodes of a sample draw, not only the newest
 
     def __post_init__(self) -> None:
-        one_of("temporal_strategy", self.temporal_strategy, ("uniform", "last"))
+        super().__post_init__()
         one_of("sample_direction", self.sample_direction, ("forward", "backward"))
         self._check_method()
-        object.__setattr__(self, "time_window", check_window(self.time_window))
-        for name in ("time_window", "strict"):
-            value = getattr(self, name)
-            if value and self.time_attr is None:
-                raise ValueError(f"{name}={value!r}: found no time_attr, expected one")
         object.__setattr__(self, "subgraph_type", SubgraphType(self.subgraph_type))
         object.__setattr__(self, "disjoint", self.disjoint or self.time_attr is not None)
-
-    @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> SamplingOptions:
-        """Those among a sampler's or loader's arguments: ``locals()`` where it begins."""
-        names = (field.name for field in fields(cls))
-        return cls(**{name: arguments[name] for name in names if name in arguments})
 
     @property
     def labor(self) -> _core.Labor | None:

@@ -142,3 +142,61 @@ TEST(hgt_does_not_depend_on_threads) {
   asked.key = 8;
   CHECK(everything(sampler.sample(asked)) != expected);
 }
+
+// In a ring the slots of node v are v * degree + j: times rise with j.
+TEST(hgt_keeps_trees_and_windows) {
+  const Ring ring(2'000, 80);
+  std::vector<std::int64_t> times(static_cast<std::size_t>(ring.nodes * ring.degree));
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    times[i] = static_cast<std::int64_t>(i) % ring.degree;
+  }
+  EdgeOrder order;
+  order.times = times.data();
+  const HgtSampler sampler({ring.nodes}, {{0, 0, csc_of(Topology::open(ring.path)), order}});
+  // Two rows of windows behind the latest times: of 70 and of 9.
+  std::vector<std::int64_t> seeds, limits;
+  for (std::int64_t v = 0; v < 900; ++v) seeds.push_back(v / 2);
+  for (const std::int64_t window : {0, 70, 9}) {
+    for (std::int64_t v = 0; v < 900; ++v) limits.push_back(v % 90 - 5 - window);
+  }
+  HgtRequest asked = hgt_request(seeds, {3000, 2000});
+  CHECK_THROWS(std::invalid_argument, "a time per seed", sampler.sample(asked));
+  asked.disjoint = true;
+  asked.seeds[0].times = limits;
+  CHECK_THROWS(std::invalid_argument, "found 2700, expected 900", sampler.sample(asked));
+  asked.earliest = {{1}};
+  CHECK_THROWS(std::invalid_argument, "a window for each hop", sampler.sample(asked));
+  asked.earliest = {{1, 2}};
+  asked.threads = 1;
+  const Seen expected = everything(sampler.sample(asked));
+  asked.threads = 3;
+  const Sample sample = sampler.sample(asked);
+  CHECK(everything(sample) == expected);
+
+  const auto& nodes = sample.nodes[0];
+  const auto& trees = sample.trees[0];
+  CHECK(nodes.size() == 900 + 3000 + 2000 && trees.size() == nodes.size());
+  std::set<std::pair<std::int64_t, std::int64_t>> sampled;
+  for (std::int64_t i = 0; i < nodes.size(); ++i) sampled.emplace(trees[i], nodes[i]);
+  CHECK(static_cast<std::int64_t>(sampled.size()) == nodes.size());
+  // A node's neighbours of the times within: as many edges, and no others.
+  std::int64_t wanted = 0;
+  for (std::int64_t i = 0; i < nodes.size(); ++i) {
+    const std::int64_t latest = trees[i] % 90 - 5;
+    const std::int64_t earliest = latest - (i < 900 ? 70 : 9);
+    for (std::int64_t j = 0; j < ring.degree; ++j) {
+      if (j < earliest || j > latest) continue;
+      wanted += static_cast<std::int64_t>(sampled.count({trees[i], (nodes[i] + j + 1) % 2000}));
+    }
+  }
+  const auto& [row, col, slot] = sample.edges[0];
+  CHECK(wanted > 5000 && row.size() == wanted);
+  bool good = true;
+  for (std::int64_t i = 0; i < row.size(); ++i) {
+    const std::int64_t latest = trees[col[i]] % 90 - 5;
+    const std::int64_t time = slot[i] % ring.degree;
+    good = good && trees[row[i]] == trees[col[i]] && slot[i] / ring.degree == nodes[col[i]] &&
+           time <= latest && time >= latest - (col[i] < 900 ? 70 : 9);
+  }
+  CHECK(good);
+}

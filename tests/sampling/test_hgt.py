@@ -366,13 +366,6 @@ def test_the_engine_checks_its_counts():
         _core.Recipe.hgt(engine, [[1]] * 3).make([(3, torch.tensor([0]), None)], 0)
 
 
-@pytest.mark.parametrize("argument", ["time_attr", "time_window", "temporal_strategy", "strict"])
-def test_it_knows_no_times(hetero, argument):
-    for data in hetero:
-        with pytest.raises(TypeError, match=f"HGTLoader: found {argument}, expected no times"):
-            HGTLoader(data, [3], "paper", **{argument: "time"})
-
-
 def test_bad_seeds_and_graphs(homo, hetero):
     sampler = HGTSampler(heterogeneous(), [3])
     with pytest.raises(IndexError, match="seed 1: found node 200, expected 0 <= node < 200"):
