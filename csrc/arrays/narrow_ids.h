@@ -22,7 +22,8 @@ class NarrowIds {
       steps_.resize(size);
       first_ = ids.empty() ? 0 : ids[0];
       for (std::size_t i = 0; i < ids.size(); ++i) {
-        steps_.data()[i] = i == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(ids[i] - ids[i - 1]);
+        steps_.data()[i] =
+            i == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(ids[i] - ids[i - 1]);
       }
     } else if (bytes == 4) {
       narrow_.resize(size);

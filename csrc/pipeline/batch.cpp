@@ -206,8 +206,8 @@ void pack_batch(Batch& batch) {
   for (auto& [index, slot] : batch.edges) {
     const std::span<const std::int64_t> both = index.span();
     const std::size_t half = both.size() / 2;
-    packed->edges.push_back({NarrowIds(both.first(half)), NarrowIds(both.last(half)),
-                             NarrowIds(std::move(slot))});
+    packed->edges.push_back(
+        {NarrowIds(both.first(half)), NarrowIds(both.last(half)), NarrowIds(std::move(slot))});
     index = {};
   }
   batch.nodes.clear();

@@ -267,7 +267,7 @@ struct Pipeline::State : Lender {
     const bool is_long = entry.recipe->max_window(1) >= kLeastToOverlap;
     auto [whole, half] = read_times;
     if (!is_long || (whole == whole.zero() && half == half.zero())) return 1;
-    if (half == half.zero()) half = whole;       // no shorter window reads less for a batch
+    if (half == half.zero()) half = whole;        // no shorter window reads less for a batch
     if (whole == whole.zero()) whole = half / 2;  // nor does one of two need twice as much
     return std::max(own_time, half + sample_time) < whole + std::max(own_time, sample_time) ? 2 : 1;
   }
@@ -330,10 +330,10 @@ struct Pipeline::State : Lender {
   // time, and of which there were two. Zero: not known, or too long ago.
   std::array<Clock::duration, 2> read_times{};
   int last_together = 0;
-  int windows_since = 0;  // in a row, of the same kind
-  std::thread reader;                // begun with the first batch that reads
-  std::stop_source stop;             // of what it reads
-  std::uint64_t newest = 0;          // ticket
+  int windows_since = 0;     // in a row, of the same kind
+  std::thread reader;        // begun with the first batch that reads
+  std::stop_source stop;     // of what it reads
+  std::uint64_t newest = 0;  // ticket
   bool closing = false;
   std::mutex joining;  // of the threads; taken before `mutex`
 };

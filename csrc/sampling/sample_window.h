@@ -77,10 +77,10 @@ struct SampleWindow {
   bool stopped = false;  // by the caller: there is nothing in it
 };
 
-// Takes all runs to their ends, step by step, and calls take(number of the run, its sample) at each;
-// `max_bytes` is what the sources read at once may take (of one run they take what they take). An
-// error, of a sampler, of a read or of take(), costs only the runs concerned: OsError where a
-// neighbour cannot be read. The samples are those that each run alone would give.
+// Takes all runs to their ends, step by step, and calls take(number of the run, its sample) at
+// each; `max_bytes` is what the sources read at once may take (of one run they take what they
+// take). An error, of a sampler, of a read or of take(), costs only the runs concerned: OsError
+// where a neighbour cannot be read. The samples are those that each run alone would give.
 SampleWindow sample_window(std::span<SamplingRun> runs, std::int64_t max_bytes,
                            const std::function<void(std::size_t, Sample)>& take,
                            std::stop_token stop = {});

@@ -61,8 +61,8 @@ void check_all(std::size_t num_values, std::int64_t bits, std::mt19937_64& rando
 
 TEST(dictionaries_have_the_rows_they_were_made_of) {
   std::mt19937_64 random(3);
-  for (const auto& [count, bits] : {std::pair{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 4}, {16, 4},
-                                    {17, 8}, {255, 8}, {256, 8}}) {
+  for (const auto& [count, bits] :
+       {std::pair{1, 1}, {2, 1}, {3, 2}, {4, 2}, {5, 4}, {16, 4}, {17, 8}, {255, 8}, {256, 8}}) {
     const auto values = static_cast<std::size_t>(count);
     check_all<std::uint64_t>(values, bits, random);
     check_all<std::uint32_t>(values, bits, random);
