@@ -20,11 +20,15 @@ _FIRST_ROWS = 1 << 18
 
 
 class Dictionaries:
-    """Those of a store, made when they are first asked for and kept."""
+    """Those of a store, made when they are first asked for and kept.
+
+    Attributes:
+        made: By file; None where there is none.
+    """
 
     def __init__(self, contents: StoreContents) -> None:
         self._contents = contents
-        self._made: dict[str, _core.Dictionary | None] = {}
+        self.made: dict[str, _core.Dictionary | None] = {}
 
     def sizes(self, files: Sequence[FileSize]) -> list[FileSize]:
         """The files, with what each takes that there is a dictionary of."""
@@ -32,17 +36,17 @@ class Dictionaries:
 
     def held(self, held: Mapping[str, int]) -> dict[str, _core.Dictionary]:
         """Those of the files that are in memory whole."""
-        return {name: made for name in held if (made := self._made.get(name)) is not None}
+        return {name: made for name in held if (made := self.made.get(name)) is not None}
 
     def _size(self, file: FileSize) -> FileSize:
         is_rows = file.kind in ("node", "edge") and file.row_bytes <= costs.DICTIONARY_ROW
         if not is_rows or file.num_bytes < costs.LEAST_DICTIONARY:
             return file
-        if file.name not in self._made:
+        if file.name not in self.made:
             made = _read(self._contents.column(file.name))
             is_less = made is not None and made.num_bytes < file.held_bytes
-            self._made[file.name] = made if is_less else None
-        found = self._made[file.name]
+            self.made[file.name] = made if is_less else None
+        found = self.made[file.name]
         return file if found is None else replace(file, packed_bytes=found.num_bytes)
 
 

@@ -76,7 +76,7 @@ class Pager:
         self.is_given = is_given
         self.files: PagedFiles | None = None
         self.orders = OrderKeeper(contents)
-        self._dictionaries = Dictionaries(contents)
+        self.dictionaries = Dictionaries(contents)
         self._process = os.getpid()
         # What was decided from: how the longest epoch samples, and the largest batches.
         self._baseline = 0
@@ -181,7 +181,7 @@ class Pager:
             size = found.accesses.batch_size(*bytes_of_batches(loader))
             batch = larger(least, size)
             if not divide(self.memory, files, baseline, batch).is_whole:
-                files = self._dictionaries.sizes(files)
+                files = self.dictionaries.sizes(files)
             self._prefetch(divide(self.memory, files, baseline, batch))
             case = Case(contents, loader.graph_sampler.graph, found, batch, baseline, disk)
             if reading is None:
@@ -200,7 +200,7 @@ class Pager:
             del found, case, reading
             return_freed_memory()
         bounds = {} if plan.is_whole else self._pack_bounds(loader, files)
-        dictionaries = {} if plan.is_whole else self._dictionaries.held(plan.held)
+        dictionaries = {} if plan.is_whole else self.dictionaries.held(plan.held)
         kept = groups_kept(files, plan)
         self.files = PagedFiles(contents, plan, kept, merge_gap, order, bounds, dictionaries)
         if not plan.is_whole:
@@ -210,7 +210,7 @@ class Pager:
 
     def _prefetch(self, plan: MemoryPlan) -> None:
         """Has the files read that are to be mapped."""
-        there = {} if plan.is_whole else self._dictionaries.held(plan.held)
+        there = {} if plan.is_whole else self.dictionaries.held(plan.held)
         prefetch_files(self.contents, [name for name in plan.held if name not in there])
 
     def _pack_bounds(

@@ -75,7 +75,7 @@ def test_nothing_is_made_where_all_fits(path):
     loader = loader_over(path, 2000 * MB)
     next(iter(loader))
     assert plan_of(loader).is_whole
-    assert pager_of(loader.graph_sampler.graph.contents)._dictionaries._made == {}
+    assert pager_of(loader.graph_sampler.graph.contents).dictionaries.made == {}
 
 
 def test_a_column_cut_short_is_an_error_that_names_it(path, tmp_path):
