@@ -84,6 +84,28 @@ def test_figures_are_remembered(file: Path, cache: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("trusting")
+@pytest.mark.parametrize(
+    ("reads", "measured", "gap"),
+    [
+        ([150_000.0], 1, 13_333),
+        ([4_300.0, 150_000.0], 2, 13_333),  # somebody else used the disk
+        ([4_300.0, 4_000.0, 5_000.0, 200.0], 4, 400_000),  # it is a slow one
+    ],
+)
+def test_a_disk_that_others_use_is_measured_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch, reads: list[float], measured: int, gap: int
+) -> None:
+    left = iter(reads)
+
+    def found(*_: object) -> DiskSpeed:
+        return dataclasses.replace(SPEED, random_iops=next(left))
+
+    monkeypatch.setattr(disk._core, "probe_disk", found)
+    assert probe(file, seconds=0.0).merge_gap == gap
+    assert len(reads) - len(list(left)) == measured
+
+
+@pytest.mark.usefixtures("trusting")
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 2}', "null"])
 def test_a_damaged_memory_is_forgotten(file: Path, cache: Path, damage: str) -> None:
     probe(file, seconds=0.02)
