@@ -44,6 +44,7 @@ TINY: dict[str, dict[str, int]] = {
         **{"MAX_LAYER_EDGES": 64, "LEAST_LAYER_EDGES": 64, "MAX_CHUNK": 2000},
         **{"MAX_SUMS_ROWS": 64, "MAX_READ_ROWS": 3, "LEAST_SLOTS": 30},
     },
+    "memory.dictionaries": {"_FIRST_ROWS": 30},
     "memory.prefetch": {"_PIECE": 4096},
     "store.unpublished": {"_PIECE_BYTES": 3},
 }
@@ -51,7 +52,10 @@ TINY: dict[str, dict[str, int]] = {
 # Large numbers that are no chunks: shares and limits, sizes of formats, defaults.
 NO_CHUNKS: dict[str, set[str]] = {
     "store.adopted": {"_PAGE"},
-    "memory.costs": {"MAX_MAPPED", "MAX_WINDOW", "SMALL_ROW"},
+    "memory.costs": {
+        *{"LEAST_DICTIONARY", "MAX_MAPPED", "MAX_TOGETHER", "MAX_WINDOW", "READ_NODE"},
+        "SMALL_ROW",
+    },
     "memory.pager": {"_TRIAL_BYTES"},
     "memory.paged": {"_LEAST_WALKED", "_MOST_WALKED"},
     "store.csc": {"_MANY"},
@@ -66,7 +70,10 @@ NO_CHUNKS: dict[str, set[str]] = {
     "convert.tensors": {"_MAX_HEADER"},
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
     "util.system": {"_NO_LIMIT"},
-    "util.disk": {"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
+    "util.disk": {
+        *{"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
+        "_USUAL_MERGE_GAP",
+    },
     "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY"},
     "tune.forecast": {"_TIMED_BYTES", "_TIMED_ROWS"},
     "nn.small": {"_LEAST", "_SEED"},

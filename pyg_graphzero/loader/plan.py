@@ -184,7 +184,9 @@ class BatchPlan:
             store = data[edge_type] if hetero else data._store
             self._edges[edge_type] = self._plan_edges(edge_type, store, i)
         # They wait for their batch's rows with it: a third of what it takes meanwhile.
-        self.columns.keeps_slots = any(storage.by_edge for storage in self._edges.values())
+        self.columns.keeps_slots = any(
+            storage.by_edge or "adj_t" in storage.values for storage in self._edges.values()
+        )
         if ahead is not None and not self.columns.needs_hops:
             raise UnsupportedError(f"ahead={ahead!r}: found no x of nodes, expected features")
         self._seen = _seen(data)

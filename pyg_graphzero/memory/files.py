@@ -117,7 +117,7 @@ def bytes_of_batches(
     """
     every = bytes_of_rows(loader.data)
     has_slots = loader.edge_ids or any(
-        key != "edge_index" and store.is_edge_attr(key)
+        key == "adj_t" or (key != "edge_index" and store.is_edge_attr(key))
         for store in edge_storages(loader.data).values()
         for key, _ in raw_items(store)
     )

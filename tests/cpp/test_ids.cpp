@@ -1,10 +1,13 @@
 // Bits and indices of ids, against the definition.
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "arrays/narrow_ids.h"
 #include "check.h"
 #include "ids/accesses.h"
 #include "ids/id_bits.h"
@@ -123,4 +126,30 @@ TEST(rows_that_are_not_there_count_nothing) {
     CHECK_THROWS(std::out_of_range, words, number_rows(rows, std::span(counts), 7));
   }
   CHECK((counts == std::vector<std::int32_t>{0, 0, 0, 0}));
+}
+
+TEST(ids_that_wait_are_those_that_come_back) {
+  const std::int64_t far = std::int64_t{1} << 40;
+  const std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>> lists{
+      {{}, 1},
+      {{far, far, far + 255, far + 300}, 1},  // it rises by small steps, from anywhere
+      {{-3, -2, 0}, 1},
+      {{7, 263}, 4},
+      {{5, 4, UINT32_MAX}, 4},
+      {{UINT32_MAX + std::int64_t{1}, 0}, 8},
+      {{0, -1}, 8},
+  };
+  for (const auto& [ids, bytes] : lists) {
+    CHECK(NarrowIds::bytes_for(ids) == bytes);
+    Buffer<std::int64_t> buffer(std::ssize(ids));
+    std::copy(ids.begin(), ids.end(), buffer.data());
+    NarrowIds narrow(std::move(buffer));
+    CHECK(narrow.size() == std::ssize(ids));
+    std::vector<std::int64_t> seen, copied(ids.size());
+    IdList(narrow).for_each([&](std::int64_t id) { seen.push_back(id); });
+    NarrowIds(std::span(ids)).widen_to(copied.data());
+    CHECK(seen == ids && copied == ids);
+    const Buffer<std::int64_t> wide = std::move(narrow).widen();
+    CHECK(std::equal(ids.begin(), ids.end(), wide.data(), wide.data() + wide.size()));
+  }
 }

@@ -98,7 +98,7 @@ def test_budgets_count_what_is_delivered():
 
 def test_budgets_of_several_types_count_a_sum_for_each_edge_type():
     batches = loader(PAPERS, ahead="mean", input_nodes=("paper", torch.arange(5)))
-    every, inner = bytes_of_batches(batches)
+    every, inner, _ = bytes_of_batches(batches)
     into = sum(name[2] == "paper" for name in PAPERS.edge_types)
     row = 4 * PAPERS["paper"].x.size(1)
     assert inner["paper"] == row * (1 + into)

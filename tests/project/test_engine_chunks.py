@@ -27,7 +27,7 @@ OTHERS = {
     "kBinShift kOctavesBelow kExponentShift kLanes kParts kDropoutChunk",
     # How much there is at most, where nothing goes on after it.
     "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxParts kMaxPoolThreads kMaxIdle kLarge kTasks "
-    "kMostRejected kFrameBytes kWindowShare kLeastTable",
+    "kMostRejected kFrameBytes kWindowShare kLeastTable kMostValues kWindowsToForget",
     # Reads that measure a disk, and how many are under way.
     "reads": "kRandomRead kSequentialRead kSequentialDepth kRandomAdviceBytes kDepth",
 }
