@@ -23,8 +23,10 @@ from pyg_graphzero.loader.steady import Steady, is_struck
 from pyg_graphzero.memory.quota import EpochQuota
 from pyg_graphzero.sampling.base import Seeds
 
-# The threads of these must not outlive the interpreter.
-_live: weakref.WeakValueDictionary[int, _core.Pipeline] = weakref.WeakValueDictionary()
+# The threads of these must not outlive the interpreter. Plain references: one with a callback, as a
+# WeakValueDictionary has, would lose a Ctrl-C that strikes in there.
+_live: dict[int, weakref.ref[_core.Pipeline]] = {}
+_number = count()
 _is_ending = False
 # Of all batches that are asked for, in this order.
 _tickets = count(1)
@@ -37,7 +39,10 @@ def start_pipeline(num_threads: int, max_bytes: int) -> _core.Pipeline:
         RuntimeError: The interpreter is about to end.
     """
     pipeline = _core.Pipeline(num_threads, max_bytes)
-    _live[id(pipeline)] = pipeline
+    for number, reference in list(_live.items()):
+        if reference() is None:
+            _live.pop(number, None)
+    _live[next(_number)] = weakref.ref(pipeline)
     if _is_ending:
         pipeline.close()
         raise RuntimeError("the interpreter is ending: no more batches are made")
@@ -48,7 +53,7 @@ def start_pipeline(num_threads: int, max_bytes: int) -> _core.Pipeline:
 def _close_all() -> None:
     global _is_ending
     _is_ending = True
-    for reference in _live.valuerefs():  # daemon threads may be adding to it
+    for reference in list(_live.values()):  # daemon threads may be adding to it
         pipeline = reference()
         if pipeline is not None:
             pipeline.close()
