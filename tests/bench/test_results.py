@@ -77,13 +77,15 @@ def both_directions() -> tuple[list[str], list[str]]:
     converted = run("papers100m", "papers100m_both_convert", "convert, 12 GB")
     long = [f"Converting took {converted['seconds']:.0f} s,"]
     short = [f"| {converted['seconds']:.0f} s |"]
-    for limit in (16, 12, 8):
-        each = run("papers100m", "papers100m_both", f"train, {limit} GB")
+    runs = [("papers100m_both", "", limit) for limit in (16, 12, 8)]
+    runs += [("papers100m_both_float16", ", `float16`", limit) for limit in (16, 8)]
+    for record, features, limit in runs:
+        each = run("papers100m", record, f"train, {limit} GB")
         own, with_files = (each["peak"][of] / 1e9 for of in ("anon", "anon_and_file"))
         minutes, memory = each["epoch_seconds"] / 60, f"| {own:.1f}, {with_files:.1f} GB |"
         reads = (each[of] / 1e6 for of in ("read_bytes_per_batch", "topology_bytes_per_batch"))
         long.append(
-            f"| {limit} GB | {each['found']['first_batch_of_all_seconds']:.1f} s | "
+            f"| {limit} GB{features} | {each['found']['first_batch_of_all_seconds']:.1f} s | "
             f"{each['seconds_per_batch']:.3f} s | {minutes:.1f} min | "
             f"{', '.join(f'{size:.0f}' for size in reads)} | {each['hit_rate']:.0%}, "
         )
