@@ -261,17 +261,18 @@ struct Pipeline::State : Lender {
   }
 
   // REQUIRES the lock. How many windows are to be there at a time: one, as long as it can be, which
-  // reads least; or two, of which one is read while the other is consumed, if that saves a tenth of
-  // the time. What is not known yet is tried out where it may.
+  // reads least; or two, of which one is read while the other is consumed, if that never keeps the
+  // consumer waiting, or saves a tenth of the time. What is not known yet is tried out where it
+  // may.
   int at_once(const Entry& entry) const {
     const bool is_long = entry.recipe->max_window(1) >= kLeastToOverlap;
     auto [whole, half] = read_times;
     if (!is_long || (whole == whole.zero() && half == half.zero())) return 1;
     if (half == half.zero()) half = whole;        // no shorter window reads less for a batch
     if (whole == whole.zero()) whole = half / 2;  // nor does one of two need twice as much
-    const Clock::duration one = whole + std::max(own_time, sample_time);
-    const Clock::duration two = std::max(own_time, half + sample_time);
-    return 10 * two < 9 * one ? 2 : 1;
+    const Clock::duration disk = half + sample_time;
+    const bool is_faster = 10 * disk < 9 * (whole + std::max(own_time, sample_time));
+    return disk <= own_time || is_faster ? 2 : 1;
   }
 
   // REQUIRES the lock. What a window took, for so many batches, of which there were to be one or
