@@ -1,7 +1,6 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -15,6 +14,7 @@
 #include "io/process.h"
 #include "pipeline/entry.h"
 #include "pipeline/fork_gate.h"
+#include "pipeline/window_pace.h"
 
 namespace gz {
 namespace {
@@ -23,13 +23,9 @@ namespace {
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
-// After so many of one kind, what the other kind takes is tried out again.
-constexpr int kWindowsToForget = 32;
 // The first window is of one batch, so that the consumer has it soon; each is at most so many times
 // as long as the one before.
 constexpr int kGrowth = 4;
-// Of the consumer's time for a batch, how much one more says.
-constexpr int kSmooth = 4;
 
 using Clock = std::chrono::steady_clock;
 
@@ -89,8 +85,8 @@ struct Pipeline::State : Lender {
       if (errors[k]) entry.fail(errors[k]);
       advance(entry);
     }
-    sample_time = std::chrono::duration_cast<Clock::duration>(
-        std::chrono::duration<double>(reading / static_cast<double>(window.size())));
+    const std::chrono::duration<double> each(reading / static_cast<double>(window.size()));
+    pace.sampled(std::chrono::duration_cast<Clock::duration>(each));
     to_do.notify_all();
   }
 
@@ -212,7 +208,7 @@ struct Pipeline::State : Lender {
       const Clock::duration took = Clock::now() - begin;
       lock.lock();
       if (closing) return;
-      note_read_time(took, std::ssize(errors), window, together);
+      note_read(took, std::ssize(errors), window, together);
       if (std::exchange(gives_up, false)) {
         for (Entry* entry : window) {
           entry->stage = Stage::kToRead;
@@ -260,34 +256,18 @@ struct Pipeline::State : Lender {
     return is_wanted ? window : std::vector<Entry*>{};
   }
 
-  // REQUIRES the lock. How many windows are to be there at a time: one, as long as it can be, which
-  // reads least; or two, of which one is read while the other is consumed, if that never keeps the
-  // consumer waiting, or saves a tenth of the time. What is not known yet is tried out where it
-  // may.
+  // REQUIRES the lock. How many windows are to be there at a time.
   int at_once(const Entry& entry) const {
-    const bool is_long = entry.recipe->max_window(1) >= kLeastToOverlap;
-    auto [whole, half] = read_times;
-    if (!is_long || (whole == whole.zero() && half == half.zero())) return 1;
-    if (half == half.zero()) half = whole;        // no shorter window reads less for a batch
-    if (whole == whole.zero()) whole = half / 2;  // nor does one of two need twice as much
-    const Clock::duration disk = half + sample_time;
-    const bool is_faster = 10 * disk < 9 * (whole + std::max(own_time, sample_time));
-    return disk <= own_time || is_faster ? 2 : 1;
+    return entry.recipe->max_window(1) >= kLeastToOverlap ? pace.at_once() : 1;
   }
 
-  // REQUIRES the lock. What a window took, for so many batches, of which there were to be one or
-  // two.
-  void note_read_time(Clock::duration took, std::ptrdiff_t count, const std::vector<Entry*>& window,
-                      int together) {
+  // REQUIRES the lock. What a window took that was read for `count` batches.
+  void note_read(Clock::duration took, std::ptrdiff_t count, const std::vector<Entry*>& window,
+                 int together) {
     const bool is_cut = window.back()->is_last && count == std::ssize(window);
     const std::size_t most = window.front()->recipe->max_window(together);
-    if (count < 1 || is_cut || longest_read < most) return;  // not as long as they can be
-    read_times[static_cast<std::size_t>(together - 1)] = took / count;
-    windows_since = together == last_together ? windows_since + 1 : 0;
-    last_together = together;
-    if (windows_since < kWindowsToForget) return;
-    read_times[static_cast<std::size_t>(2 - together)] = {};
-    windows_since = 0;
+    if (count < 1 || is_cut || longest_read < most) return;  // not as long as it can be
+    pace.read(together, took / count);
   }
 
   bool may_overlap(const Entry& entry) const {
@@ -327,13 +307,7 @@ struct Pipeline::State : Lender {
   std::size_t longest_read = 1;      // the same of those that are read for together
   bool awaited = false;              // the consumer waits
   Clock::time_point delivered;       // when the consumer last got a batch
-  Clock::duration own_time{0};       // that it takes for one, on average of the last ones
-  Clock::duration sample_time{0};    // of it, what the disk took for neighbours in the last window
-  // What the disk takes for the rows of a batch: in the last window of which there was one at a
-  // time, and of which there were two. Zero: not known, or too long ago.
-  std::array<Clock::duration, 2> read_times{};
-  int last_together = 0;
-  int windows_since = 0;     // in a row, of the same kind
+  WindowPace pace;
   std::thread reader;        // begun with the first batch that reads
   std::stop_source stop;     // of what it reads
   std::uint64_t newest = 0;  // ticket
@@ -448,7 +422,7 @@ std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
     std::unique_lock lock(state->mutex);
     if (state->delivered != Clock::time_point{}) {
       const Clock::duration own = Clock::now() - state->delivered;
-      state->own_time += (own - state->own_time) / kSmooth;
+      state->pace.consumed(own);
       state->delivered = {};
     }
     if (!state->is_ready()) {

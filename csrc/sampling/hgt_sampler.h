@@ -41,9 +41,8 @@ class HgtSampler {
   // - each sampled node (each occurrence of a seed) adds, by every edge type into it, 1 / n to the
   //   budget of each of its n neighbours that are not sampled (n is kMaxNeighbors and they are
   //   drawn, where there are more); parallel edges count each;
-  // - disjoint, what is said here of nodes is said of the nodes of a tree, each with a budget of
-  // its
-  //   own in that tree; the trees compete for the places of a hop;
+  // - disjoint, what is said here of nodes is said of the nodes of a tree, each of which has a
+  //   budget of its own in that tree; the trees compete for the places of a hop;
   // - with times (REQUIRES disjoint and times for every seed), edges later than the seed of the
   //   tree, or before the window, are not there;
   // - a hop takes min(num_samples, how many have a budget) nodes of each type, one after the other

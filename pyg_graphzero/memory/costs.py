@@ -14,8 +14,9 @@ READER = READER_BYTES
 NODE = 8
 EDGE = 24
 # Of a batch whose neighbours are read, while it waits for those of its last hop: an edge's ends and
-# slot, and for the reading its place, its key twice, and itself; a node that it has by then, in the
-# id map and as a destination.
+# slot, and for the reading its place, its key twice, and itself, as if none were in memory; a node
+# that it has by then, in the id map and as a destination. Another window may wait meanwhile, for
+# which nothing is set aside: when frames are full, so many are in memory that both fit.
 READ_EDGE = 24 + 32
 READ_NODE = 100
 # Batches differ by a few percent.

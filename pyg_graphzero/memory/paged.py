@@ -6,6 +6,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from time import sleep
 from typing import Any
@@ -79,8 +80,6 @@ class PagedFiles:
         self.bounds = bounds or {}
         self._dictionaries = dictionaries or {}
         self._rows: dict[str, _core.PagedRows] = {}
-        # Who reads neighbours and who reads rows do not wait for each other.
-        self._readers: dict[bool, _core.DiskGather] = {}
         self._process = os.getpid()
         for t in contents.schema.edge_types:
             if t.topology in kept:
@@ -88,7 +87,8 @@ class PagedFiles:
                 topology.forget_pages()  # what sampling from the map touched
                 indices = _core.ColumnFile.of_indices(topology)
                 sizes = t.num_edges, topology.index_bytes
-                self.topologies[t.name] = self._page(t.topology, indices, *sizes)
+                paged = self._page(t.topology, indices, *sizes, self._neighbour_reader)
+                self.topologies[t.name] = paged
 
     @property
     def is_foreign(self) -> bool:
@@ -114,7 +114,8 @@ class PagedFiles:
                 self._rows[file] = self._page_ordered(file, column, self.order)
             else:
                 sizes = column.shape[0], column.row_bytes
-                self._rows[file] = self._page(file, _core.ColumnFile.of(column), *sizes)
+                rows = _core.ColumnFile.of(column)
+                self._rows[file] = self._page(file, rows, *sizes, self._row_reader)
         return self._rows[file]
 
     def reading(self, sampler: GraphSampler, size: float = 1.0) -> Reading | None:
@@ -146,33 +147,45 @@ class PagedFiles:
             own.orders[file],
             [_core.ColumnFile.of(column)],
             [_core.ColumnFile.of(again)],
-            self._disk(),
+            self._row_reader,
             first,
             self.merge_gap,
             num_frames=kept - first,
         )
 
-    def _disk(self, reads_neighbours: bool = False) -> _core.DiskGather:
-        if reads_neighbours not in self._readers:
-            made = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
-            self._readers[reads_neighbours] = made
-        return self._readers[reads_neighbours]
+    # Who reads neighbours and who reads rows do not wait for each other.
+    @cached_property
+    def _neighbour_reader(self) -> _core.DiskGather:
+        return _reader()
+
+    @cached_property
+    def _row_reader(self) -> _core.DiskGather:
+        return _reader()
 
     def _page(
-        self, name: str, file: _core.ColumnFile, num_rows: int, row_bytes: int
+        self,
+        name: str,
+        file: _core.ColumnFile,
+        num_rows: int,
+        row_bytes: int,
+        reader: _core.DiskGather,
     ) -> _core.PagedRows:
         kept = self.kept.get(name, 0)
         first = kept if is_ranked_file(self.contents, name) else 0
-        topologies = (t.topology for t in self.contents.schema.edge_types)
         return _core.PagedRows(
             num_rows,
             [file],
-            self._disk(name in topologies),
+            reader,
             first,
             group_bits=group_bits_of(row_bytes, num_rows),
             merge_gap=self.merge_gap,
             num_frames=kept - first,
         )
+
+
+def _reader() -> _core.DiskGather:
+    """Half of ``READER_BYTES``."""
+    return _core.DiskGather(num_threads=1, buffer_bytes=READER_BYTES // 2)
 
 
 def _preload(files: weakref.ref[PagedFiles]) -> None:
@@ -222,7 +235,7 @@ def page_topologies(
         return {}, 0
     disk = probe(contents.path)
     window = min(max(left // 4, _LEAST_WALKED), _MOST_WALKED)
-    reader = _core.DiskGather(num_threads=1, buffer_bytes=16 << 20)
+    reader = _reader()
     # What is read at once, and the walks that want it.
     share = max(0, left - 3 * window) / max(1, sum(sizes.values()))
     paged: dict[str, _core.PagedRows] = {}

@@ -110,7 +110,7 @@ class MemoryPlan:
         ready: Batches that may be ready, in the making, or in the consumer's hands.
         batches: What those take.
         topology_window: For how many batches the neighbours of a hop are read at once.
-        topology_windows: What batches take that are sampled so, two windows at a time.
+        topology_windows: What batches take that are sampled so.
         cached: Of the rows of windows, what is read into ``hot``, to stay there as it is used.
     """
 

@@ -1,0 +1,59 @@
+// How many windows of rows are to be there at a time, by what was measured.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+
+namespace gz {
+
+// One window, as long as it can be, reads least for a batch; of two, one is read while the other is
+// consumed. Times are for one batch.
+//
+// Thread safety: none.
+class WindowPace {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+
+  // After so many windows of one kind, what the other kind takes is tried out again.
+  static constexpr int kWindowsToForget = 32;
+
+  // What the consumer had to do itself.
+  void consumed(Duration took) noexcept { own_ += (took - own_) / kSmooth; }
+  // What the disk took for neighbours.
+  void sampled(Duration took) noexcept { neighbours_ = took; }
+  // What it took for the rows of a window as long as it can be, of which there were `at_once`.
+  void read(int at_once, Duration took) noexcept {
+    rows_[static_cast<std::size_t>(at_once - 1)] = took;
+    alike_ = at_once == last_ ? alike_ + 1 : 0;
+    last_ = at_once;
+    if (alike_ < kWindowsToForget) return;
+    rows_[static_cast<std::size_t>(2 - at_once)] = {};
+    alike_ = 0;
+  }
+
+  // Two if that never keeps the consumer waiting, or saves a tenth of the time. What is not known
+  // is tried out where it may.
+  int at_once() const noexcept {
+    auto [one, two] = rows_;
+    if (one == one.zero() && two == two.zero()) return 1;
+    if (two == two.zero()) two = one;      // at least: they are shorter
+    if (one == one.zero()) one = two / 2;  // at least: two halves read no more than twice as much
+    const Duration disk = two + neighbours_;
+    const bool is_faster = 10 * disk < 9 * (one + std::max(own_, neighbours_));
+    return disk <= own_ || is_faster ? 2 : 1;
+  }
+
+ private:
+  static constexpr int kSmooth = 4;  // of the consumer's time, how much one more batch says
+
+  Duration own_{0};
+  Duration neighbours_{0};
+  // Of one window at a time, and of two. Zero: not known, or too long ago.
+  std::array<Duration, 2> rows_{};
+  int last_ = 0;
+  int alike_ = 0;  // windows in a row of the same kind
+};
+
+}  // namespace gz
