@@ -1,6 +1,7 @@
 """Labels and masks that memory holds as dictionaries: the same batches, and more room."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -99,6 +100,24 @@ def test_what_takes_more_than_the_column_is_not_kept(tmp_path):
     loader = loader_over(tmp_path / "store")
     sized = Dictionaries(loader.graph_sampler.graph.contents).sizes(files_of(loader))
     assert {f.name.rpartition("/")[2]: f.is_packed for f in sized}["b.gd"] is False
+
+
+def test_pages_that_many_processes_share_are_less(path):
+    loader = loader_over(path)
+    (y,) = (file for file in files_of(loader) if file.name.endswith("y.gd"))
+    contents = loader.graph_sampler.graph.contents
+    for processes, is_packed in ((1, True), (7, True), (8, False)):  # 2.4 MB, or 0.3
+        (sized,) = Dictionaries(contents).sizes([replace(y, processes=processes)])
+        assert sized.is_packed == is_packed
+
+
+def test_doctor_counts_them(path):
+    loader = loader_over(path)
+    next(iter(loader))
+    memory = private_rss() + 40 * MB
+    found = gz.doctor(path, num_neighbors=[4], batch_size=100, memory=memory, seconds=0.2)
+    held = {name: size for name, size in plan_of(loader).held.items() if ".gd" in name}
+    assert {name: found.division.held[name] for name in held} == held
 
 
 def test_dictionaries_are_no_ids_and_no_sums():
