@@ -2,7 +2,7 @@
 
     python benchmarks/step.py --models GraphSAGE GCN GIN GAT
     python benchmarks/step.py --undirected --models GraphSAGE RGCN
-    python benchmarks/step.py --edge-types 5 --models HeteroConv to_hetero HGT
+    python benchmarks/step.py --typed --models HeteroConv to_hetero HGT
 
 A graph in memory is sampled once; every step is a forward and a backward pass and Adam's update on
 that batch, in turn, after which the peak of each one's memory is taken in a process of its own.
@@ -36,12 +36,12 @@ from harness.record import in_turns, parser, record, step_arguments, training_ar
 from harness.typed_models import BY_RELATION, NUM_RELATIONS, TYPED
 from pyg_graphzero import _core
 from pyg_graphzero.bench.process import memory
-from pyg_graphzero.bench.synthetic import NUM_CLASSES, power_law, power_law_hetero
+from pyg_graphzero.bench.synthetic import NUM_CLASSES, academic, power_law
 from pyg_graphzero.sampling.hops import SampledEdgeIndex, attach_hops
 from pyg_graphzero.util.machine import machine
 
 MODELS = {"GraphSAGE": GraphSAGE, "GCN": GCN, "GIN": GIN, "GAT": GAT}
-_SEEDS = "n0"  # the type of nodes whose classes are learned
+_SEEDS = "paper"  # the type of nodes whose classes are learned
 CONTESTANTS = ("stock", "EdgeIndex", "SparseTensor", "trimmed", "accelerated", "products")
 
 
@@ -51,7 +51,8 @@ def main(argv: list[str] | None = None) -> None:
     step_arguments(made)
     training_arguments(made)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
-    made.add_argument("--edge-types", type=int, default=0, help="of a graph with types")
+    made.add_argument("--link", action="store_true", help="seeds are edges, with a negative each")
+    made.add_argument("--typed", action="store_true", help="papers, authors and institutions")
     names = [*MODELS, *BY_RELATION, *TYPED]
     made.add_argument("--models", nargs="+", choices=names, default=list(MODELS))
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
@@ -60,8 +61,10 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
     made.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
     args = made.parse_args(argv)
-    if any((model in TYPED) != (args.edge_types > 0) for model in args.models):
-        made.error(f"{', '.join(TYPED)} take a graph with --edge-types, other models one without")
+    if any((model in TYPED) != args.typed for model in args.models):
+        made.error(f"{', '.join(TYPED)} take --typed, other models do not")
+    if args.link and (args.typed or args.dgl is not None):
+        made.error("--link is for models without types, and not for DGL's")
     recycling = _core.Recycling()  # as while a loader lives
     if args.peak:
         print(json.dumps(_peak(args)))
@@ -105,21 +108,21 @@ def main(argv: list[str] | None = None) -> None:
 
 def _sampled(args: argparse.Namespace) -> Any:
     data: Any
-    if args.edge_types:
-        data = power_law_hetero(args.nodes, args.edges, args.dim, args.edge_types)
+    if args.typed:
+        data = academic(args.nodes // 2, args.dim)
     else:
         data = power_law(args.nodes, args.edges, args.dim)
         data.edge_type = torch.randint(NUM_RELATIONS, (data.num_edges,), dtype=torch.int8)
         if args.undirected:
             data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
             data.edge_type = data.edge_type.repeat(2)
-    loader = gz.loader.NeighborLoader(
-        data,
-        args.fanout,
-        input_nodes=_SEEDS if args.edge_types else None,
-        batch_size=args.batch_size,
-        shuffle=True,
-    )
+    options = {"batch_size": args.batch_size, "shuffle": True}
+    loader: Any
+    if args.link:
+        loader = gz.loader.LinkNeighborLoader(data, args.fanout, neg_sampling="triplet", **options)
+    else:
+        seeds = _SEEDS if args.typed else None
+        loader = gz.loader.NeighborLoader(data, args.fanout, input_nodes=seeds, **options)
     batch = next(iter(loader))
     for store in batch.stores:
         for name in ("train_mask", "n_id", "e_id", "input_id"):
@@ -157,7 +160,7 @@ def _step(name: str, model: str, batch: Any, args: argparse.Namespace) -> Callab
     elif name == "accelerated":
         net = gz.nn.accelerate(net)
         edges = _known(batch).edge_index
-    seeds = batch.y[: args.batch_size]
+    seeds = batch.y[: batch.num_sampled_nodes[0]]
     return _training(net, lambda: net(x, edges, **extra), seeds, [edges], args.autocast)
 
 
@@ -174,12 +177,13 @@ def _typed_step(
     if model in BY_RELATION:
         net = BY_RELATION[model](widths, None, args.heads)
         given, edges = (batch.x, batch.edge_index, batch.edge_type.long()), [batch.edge_index]
-        sampled, seeds = (batch.num_sampled_nodes, batch.num_sampled_edges), batch.y
+        sampled = batch.num_sampled_nodes, batch.num_sampled_edges
+        seeds = batch.y[: batch.num_sampled_nodes[0]]
     else:
         net = TYPED[model](widths, batch.metadata(), args.heads)
         given, edges = (batch.x_dict, batch.edge_index_dict), [*batch.edge_index_dict.values()]
-        sampled, seeds = (batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict), batch[_SEEDS]
-        seeds = seeds.y
+        sampled = batch.num_sampled_nodes_dict, batch.num_sampled_edges_dict
+        seeds = batch[_SEEDS].y[: sampled[0][_SEEDS][0]]
     if name == "trimmed":
         extra["sampled"] = sampled
     elif name == "accelerated":
@@ -189,7 +193,7 @@ def _typed_step(
         out = net(*given, **extra)
         return out[_SEEDS] if isinstance(out, dict) else out
 
-    return _training(net, run, seeds[: args.batch_size], edges, args.autocast)
+    return _training(net, run, seeds, edges, args.autocast)
 
 
 def _known(batch: Any) -> Any:
@@ -292,7 +296,7 @@ def _peak_of(name: str, model: str, batch: Path, args: argparse.Namespace) -> in
         "--only", name, "--models", model, "--peak", "--batch", str(batch), "--dim", str(args.dim),
         "--hidden", str(args.hidden), "--heads", str(args.heads), "--fanout",
         *map(str, args.fanout), "--batch-size", str(args.batch_size),
-        "--edge-types", str(args.edge_types), "--dropout", str(args.dropout),
+        *(["--typed"] if args.typed else []), "--dropout", str(args.dropout),
         *(["--autocast"] if args.autocast else []),
     ]  # fmt: skip
     run = subprocess.run(

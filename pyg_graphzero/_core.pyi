@@ -371,20 +371,26 @@ def reach(builder: SamplerBuilder, dst_type: int, bounds: Annotated[torch.Tensor
 
 class NeighborSums:
     """
-    Sums over the in-neighbours of a run of destinations, a chunk of their column at a time.
+    Sums over the in-neighbours of blocks of destinations, a chunk of their column at a time.
     """
 
-    def __init__(self, topology: Topology, first: int, last: int, column: ColumnFile, sums: Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu')], encoding: Encoding | None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, chunk_rows: int, max_mapped: int, num_threads: int = 0) -> None:
+    def __init__(self, topology: Topology, column: ColumnFile, items: int, encoding: Encoding | None, scale: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, zero_point: Annotated[torch.Tensor, dict(dtype='float32', shape=(None,), order='C', device='cpu', writable=False)] | None, chunk_rows: int, max_mapped: int, room: int, num_threads: int = 0) -> None:
         """
-        Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `encoding` and the two after it: as for RowTable.
+        `items`: numbers of a row; `encoding` and the two after it: as for RowTable; `room`: bytes for a block's sums and edges.
         """
+
+    def begin(self, first: int, last: int) -> None:
+        """Sorts the edges of destinations [first, last)."""
 
     def step(self) -> bool:
         """Adds the next chunk; False when it was the last."""
 
+    def sums(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None))]:
+        """float32 [last - first, items], until the next begin()."""
+
     @property
     def stats(self) -> ReadStats:
-        """What was read until now."""
+        """What was read of the block until now."""
 
     @property
     def wait_seconds(self) -> float:

@@ -152,36 +152,41 @@ void init_sampling(nb::module_& m) {
       "are mapped.");
 
   nb::class_<NeighborSums>(m, "NeighborSums",
-                           "Sums over the in-neighbours of a run of destinations, a chunk of "
+                           "Sums over the in-neighbours of blocks of destinations, a chunk of "
                            "their column at a time.")
       .def(
           "__init__",
-          [](NeighborSums* self, std::shared_ptr<const Topology> topology, std::int64_t first,
-             std::int64_t last, const ColumnFile& column, const FloatMatrix& sums,
-             std::optional<Encoding> encoding, const std::optional<FloatArray>& scale,
-             const std::optional<FloatArray>& zero_point, std::int64_t chunk_rows,
-             std::int64_t max_mapped, int num_threads) {
-            SummedColumn summed{column, static_cast<std::int64_t>(sums.shape(1)), {}, {}, {}};
-            summed.encoding = encoding;
+          [](NeighborSums* self, std::shared_ptr<const Topology> topology, const ColumnFile& column,
+             std::int64_t items, std::optional<Encoding> encoding,
+             const std::optional<FloatArray>& scale, const std::optional<FloatArray>& zero_point,
+             std::int64_t chunk_rows, std::int64_t max_mapped, std::int64_t room, int num_threads) {
+            SummedColumn summed{column, items, encoding, {}, {}};
             if (scale) summed.scale.assign(scale->data(), scale->data() + scale->size());
             if (zero_point) {
               summed.zero_point.assign(zero_point->data(), zero_point->data() + zero_point->size());
             }
-            if (static_cast<std::int64_t>(sums.shape(0)) != last - first) {
-              throw std::invalid_argument("sums: expected a row for each destination");
-            }
-            const nb::gil_scoped_release released;
-            new (self) NeighborSums(gz::csc_of(std::move(topology)), first, last, std::move(summed),
-                                    {chunk_rows, max_mapped, num_threads}, sums.data());
+            new (self) NeighborSums(gz::csc_of(std::move(topology)), std::move(summed),
+                                    {chunk_rows, max_mapped, room, num_threads});
           },
-          "topology"_a, "first"_a, "last"_a, "column"_a, nb::arg("sums").noconvert(), "encoding"_a,
-          "scale"_a, "zero_point"_a, "chunk_rows"_a, "max_mapped"_a, "num_threads"_a = 0,
-          nb::keep_alive<1, 6>(),
-          "Destinations [first, last). Adds to `sums`, float32 [last - first, items]; `encoding` "
-          "and the two after it: as for RowTable.")
+          "topology"_a, "column"_a, "items"_a, "encoding"_a, "scale"_a, "zero_point"_a,
+          "chunk_rows"_a, "max_mapped"_a, "room"_a, "num_threads"_a = 0,
+          "`items`: numbers of a row; `encoding` and the two after it: as for RowTable; `room`: "
+          "bytes for a block's sums and edges.")
+      .def("begin", &NeighborSums::begin, "first"_a, "last"_a,
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Sorts the edges of destinations [first, last).")
       .def("step", &NeighborSums::step, nb::call_guard<nb::gil_scoped_release>(),
            "Adds the next chunk; False when it was the last.")
-      .def_prop_ro("stats", &NeighborSums::stats, "What was read until now.")
+      .def(
+          "sums",
+          [](NeighborSums& self) {
+            const std::size_t shape[] = {static_cast<std::size_t>(self.num_sums()),
+                                         static_cast<std::size_t>(self.items())};
+            return nb::ndarray<nb::numpy, float, nb::ndim<2>>(self.sums(), 2, shape,
+                                                              nb::find(self));
+          },
+          "float32 [last - first, items], until the next begin().")
+      .def_prop_ro("stats", &NeighborSums::stats, "What was read of the block until now.")
       .def_prop_ro("wait_seconds", &NeighborSums::wait_seconds,
                    "Of the seconds of reading, those that step() waited.");
 

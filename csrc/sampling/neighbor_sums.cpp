@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <chrono>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -20,9 +19,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kDepth = 32;
-constexpr std::int64_t kPrefetchAhead = 12;
+// At least 8 bits of a word say how far the next destination is.
+constexpr std::int64_t kMaxChunkRows = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxSums = std::int64_t{1} << 31;
+constexpr std::int64_t kParts = 4;  // of the destinations, for each thread
+constexpr std::int64_t kSumGrain = 1 << 14;
+constexpr int kPrefetchAhead = 12;
 constexpr std::int64_t kLine = 64;
-constexpr std::int64_t kPrefetchedBytes = 4 * kLine;
+constexpr std::int64_t kPrefetchedBytes = 8 * kLine;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -61,88 +65,159 @@ void check_lists(const Csc& csc, std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
-NeighborSums::NeighborSums(const Csc& csc, std::int64_t first, std::int64_t last,
-                           SummedColumn column, const SumLimits& limits, float* sums)
-    : column_(std::move(column)),
+NeighborSums::NeighborSums(Csc csc, SummedColumn column, const SumLimits& limits)
+    : csc_(std::move(csc)),
+      column_(std::move(column)),
       add_(kernels(column_.encoding).add),
-      sums_(sums),
-      threads_(num_threads(limits.threads)) {
+      threads_(num_threads(limits.threads)),
+      num_parts_(threads_ > 1 ? kParts * threads_ : 1),
+      max_mapped_(limits.max_mapped),
+      room_bytes_(limits.room) {
   const RowLayout& layout = column_.file.layout;
   const bool is_scaled = column_.encoding && has_scales(*column_.encoding);
   const auto numbers = static_cast<std::size_t>(is_scaled ? column_.items : 0);
-  if (first < 0 || first > last || last > csc.num_dst || csc.paged != nullptr ||
-      layout.num_rows != csc.num_src || layout.row_bytes != column_.items * column_.item_bytes() ||
-      column_.scale.size() != numbers || column_.zero_point.size() != numbers ||
-      limits.chunk_rows < 1 || column_.items < 1 ||
-      last - first > std::numeric_limits<std::uint32_t>::max()) {
-    throw std::invalid_argument(csc.name +
-                                ": expected a run of its destinations and a column of its sources");
+  if (csc_.paged != nullptr || layout.num_rows != csc_.num_src ||
+      layout.row_bytes != column_.items * column_.item_bytes() || column_.scale.size() != numbers ||
+      column_.zero_point.size() != numbers || limits.chunk_rows < 1 || limits.room < 0 ||
+      column_.items < 1) {
+    throw std::invalid_argument(csc_.name + ": expected a column of its sources");
   }
-  if (csc.file != nullptr) csc.file->check_size();
-  const std::int64_t rows = std::clamp<std::int64_t>(limits.chunk_rows, 1, std::int64_t{1} << 31);
+  const std::int64_t rows = std::clamp<std::int64_t>(limits.chunk_rows, 1, kMaxChunkRows);
   chunk_bits_ = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rows))) - 1;
-  sort_edges(csc, first, last, limits.max_mapped);
-  if (chunks_.empty()) return;
+  num_chunks_ = (csc_.num_src + (std::int64_t{1} << chunk_bits_) - 1) >> chunk_bits_;
   reader_ = AsyncReader::create({ReaderKind::kAuto, kDepth});
-  const std::int64_t most = std::min(layout.num_rows, std::int64_t{1} << chunk_bits_);
-  const std::size_t count = std::min<std::size_t>(2, chunks_.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    rooms_[i].data = make_pages(static_cast<std::size_t>(most * layout.row_stride) +
-                                2 * std::max<std::uint64_t>(column_.file.file->alignment(), 4096));
-  }
-  read_ahead();
 }
 
 NeighborSums::~NeighborSums() {
   if (reading_.joinable()) reading_.join();
 }
 
-void NeighborSums::sort_edges(const Csc& csc, std::int64_t first, std::int64_t last,
-                              std::int64_t max_mapped) {
-  const auto num_chunks =
-      static_cast<std::size_t>((csc.num_src + (std::int64_t{1} << chunk_bits_) - 1) >> chunk_bits_);
-  std::vector<std::int64_t> at(num_chunks + 1);
-  std::int64_t mapped = 0;
-  // Front to back, so that no more of the map than that is in memory at a time.
-  const auto sweep = [&](const auto& visit) {
-    SlotsAhead ahead(csc);
-    const std::int64_t step = chunk_sizes.summed_nodes;
-    for (std::int64_t begin = first; begin < last; begin += step) {
-      const std::int64_t end = std::min(begin + step, last);
-      check_lists(csc, begin, end);
-      std::int64_t stopped = begin;
-      std::int64_t slots = 0;
-      guarded([&] { slots = csc.indptr[begin]; });
-      ahead.at(slots);
-      guarded([&] {
-        stopped = for_edges(csc, begin, end, visit);
-        slots = csc.indptr[end] - csc.indptr[begin];
-      });
-      if (stopped < end) throw_bad_index(csc, stopped);
-      mapped += slots * csc.index_bytes + (end - begin) * 8;
-      if (mapped > max_mapped && csc.file != nullptr) {
-        csc.file->forget_pages();
-        mapped = 0;
-      }
-    }
-  };
-  std::int64_t* const counts = at.data() + 1;
-  const int bits = chunk_bits_;
-  sweep([=](std::int64_t, std::int64_t source) { ++counts[source >> bits]; });
-  for (std::size_t c = 0; c < num_chunks; ++c) at[c + 1] += at[c];
-  edges_ = make_pages(static_cast<std::size_t>(at.back()) * sizeof(Edge));
-  auto* const edges = reinterpret_cast<Edge*>(edges_.get());
-  for (std::size_t c = 0; c < num_chunks; ++c) {
-    if (at[c] < at[c + 1]) {
-      chunks_.push_back({static_cast<std::int64_t>(c), edges + at[c], edges + at[c + 1]});
+void NeighborSums::begin(std::int64_t first, std::int64_t last) {
+  if (first < 0 || first > last || last > csc_.num_dst || last - first > kMaxSums) {
+    throw std::invalid_argument(csc_.name + ": expected a run of its destinations");
+  }
+  if (reading_.joinable()) reading_.join();
+  error_ = nullptr;
+  stats_ = {};
+  wait_seconds_ = 0;
+  if (csc_.file != nullptr) csc_.file->check_size();
+  first_ = first;
+  last_ = last;
+  next_ = 0;
+  chunks_.clear();
+  sort_edges();
+  parallel_for(num_sums(), kSumGrain, threads_, [&](std::int64_t from, std::int64_t to) {
+    std::fill(sums() + from * items(), sums() + to * items(), 0.0F);
+  });
+  read_ahead();
+}
+
+std::int64_t NeighborSums::border(std::int64_t part) const noexcept {
+  return first_ + num_sums() * part / num_parts_;
+}
+
+// Calls visit(node, source) for the in-edges of destinations [begin, end), front to back, so that
+// no more of the map than that is in memory at a time.
+template <class Visit>
+void NeighborSums::sweep(std::int64_t begin, std::int64_t end, const Visit& visit) {
+  SlotsAhead ahead(csc_);
+  const std::int64_t step = chunk_sizes.summed_nodes;
+  for (; begin < end; begin += step) {
+    const std::int64_t stop = std::min(begin + step, end);
+    check_lists(csc_, begin, stop);
+    std::int64_t stopped = begin;
+    std::int64_t slots = 0;
+    guarded([&] { slots = csc_.indptr[begin]; });
+    ahead.at(slots);
+    guarded([&] {
+      stopped = for_edges(csc_, begin, stop, visit);
+      slots = csc_.indptr[stop] - csc_.indptr[begin];
+    });
+    if (stopped < stop) throw_bad_index(csc_, stopped);
+    const std::int64_t seen = slots * csc_.index_bytes + (stop - begin) * 8;
+    if (csc_.file != nullptr && mapped_.fetch_add(seen) + seen > max_mapped_) {
+      mapped_ = 0;
+      csc_.file->forget_pages();
     }
   }
-  std::int64_t* const next = at.data();
-  const std::int64_t mask = (std::int64_t{1} << bits) - 1;
-  sweep([=](std::int64_t node, std::int64_t source) {
-    edges[next[source >> bits]++] = {static_cast<std::uint32_t>(source & mask),
-                                     static_cast<std::uint32_t>(node - first)};
+}
+
+void NeighborSums::sort_edges() {
+  const int bits = chunk_bits_;
+  const std::uint32_t mask = (std::uint32_t{1} << bits) - 1;
+  const std::int64_t far = (std::int64_t{1} << (32 - bits)) - 1;
+  lists_.assign(static_cast<std::size_t>(num_chunks_ * num_parts_), {});
+  // Every part of the destinations: what is known of its list of each chunk.
+  struct End {
+    std::int64_t size;
+    std::int64_t dst;  // of the last edge
+  };
+  const auto for_parts = [&](const auto& body) {
+    parallel_for(num_parts_, 1, threads_, [&](std::int64_t from, std::int64_t to) {
+      for (std::int64_t part = from; part < to; ++part) {
+        std::vector<End> ends(static_cast<std::size_t>(num_chunks_), End{0, border(part)});
+        body(part, ends.data());
+      }
+    });
+  };
+  const auto list_of = [&](std::int64_t chunk, std::int64_t part) -> List& {
+    return lists_[static_cast<std::size_t>(chunk * num_parts_ + part)];
+  };
+  for_parts([&](std::int64_t part, End* ends) {
+    sweep(border(part), border(part + 1), [=](std::int64_t node, std::int64_t source) {
+      End& end = ends[source >> bits];
+      end.size += node - end.dst < far ? 1 : 2;
+      end.dst = node;
+    });
+    for (std::int64_t c = 0; c < num_chunks_; ++c) list_of(c, part).size = ends[c].size;
   });
+  std::int64_t words = 0;
+  for (std::int64_t c = 0; c < num_chunks_; ++c) {
+    const std::int64_t before = words;
+    for (std::int64_t part = 0; part < num_parts_; ++part) {
+      list_of(c, part).begin = words;
+      words += list_of(c, part).size;
+    }
+    if (words > before) chunks_.push_back(c);
+  }
+  make_room(words);
+  for_parts([&](std::int64_t part, End* ends) {
+    for (std::int64_t c = 0; c < num_chunks_; ++c) ends[c].size = list_of(c, part).begin;
+    std::uint32_t* const to = words_;
+    sweep(border(part), border(part + 1), [=](std::int64_t node, std::int64_t source) {
+      End& end = ends[source >> bits];
+      std::int64_t further = node - end.dst;
+      if (further >= far) {
+        to[end.size++] =
+            static_cast<std::uint32_t>(far) << bits | static_cast<std::uint32_t>(further / far - 1);
+        further %= far;
+      }
+      to[end.size++] =
+          static_cast<std::uint32_t>(further) << bits | (static_cast<std::uint32_t>(source) & mask);
+      end.dst = node;
+    });
+  });
+}
+
+// For the sums and so many words behind them. It is taken once, so that its pages are filled with
+// zeros by the kernel once.
+void NeighborSums::make_room(std::int64_t words) {
+  const std::int64_t sum_bytes = num_sums() * items() * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t bytes = std::max<std::int64_t>(
+      room_bytes_, sum_bytes + words * static_cast<std::int64_t>(sizeof(std::uint32_t)));
+  if (room_ == nullptr || bytes > room_bytes_) {
+    room_ = nullptr;
+    room_ = make_pages(static_cast<std::size_t>(bytes));
+    room_bytes_ = bytes;
+  }
+  words_ = reinterpret_cast<std::uint32_t*>(room_.get() + sum_bytes);
+  const RowLayout& layout = column_.file.layout;
+  const std::int64_t most = std::min(layout.num_rows, std::int64_t{1} << chunk_bits_);
+  for (std::size_t i = 0; i < std::min<std::size_t>(2, chunks_.size()); ++i) {
+    if (rooms_[i].data != nullptr) continue;
+    rooms_[i].data = make_pages(static_cast<std::size_t>(most * layout.row_stride) +
+                                2 * std::max<std::uint64_t>(column_.file.file->alignment(), 4096));
+  }
 }
 
 void NeighborSums::read_ahead() {
@@ -150,7 +225,7 @@ void NeighborSums::read_ahead() {
   reading_ = std::thread([this, at = next_] {
     const Clock::time_point begin = Clock::now();
     try {
-      read(chunks_[at].number, rooms_[at % 2]);
+      read(chunks_[at], rooms_[at % 2]);
     } catch (...) {
       error_ = std::current_exception();
     }
@@ -206,36 +281,50 @@ bool NeighborSums::step() {
   return next_ < chunks_.size();
 }
 
-void NeighborSums::add(const Chunk& chunk, const std::byte* rows) const {
-  const std::int64_t count = chunk.end - chunk.begin;
-  const std::int64_t stride = column_.file.layout.row_stride;
-  const std::int64_t fetched = std::min(stride, kPrefetchedBytes);
-  const std::int64_t items = column_.items;
-  const std::int64_t sum_bytes = items * static_cast<std::int64_t>(sizeof(float));
+void NeighborSums::add(std::int64_t chunk, const std::byte* rows) const {
   // A destination is one thread's.
-  const auto border = [&](std::int64_t part) {
-    std::int64_t at = count * part / threads_;
-    while (at > 0 && at < count && chunk.begin[at].dst == chunk.begin[at - 1].dst) ++at;
-    return at;
-  };
-  parallel_for(threads_, 1, threads_, [&](std::int64_t part, std::int64_t last_part) {
-    const std::int64_t end = border(last_part);
-    for (std::int64_t i = border(part); i < end; ++i) {
-      if (i + kPrefetchAhead < count) {
-        const Edge& ahead = chunk.begin[i + kPrefetchAhead];
-        const std::byte* const row = rows + ahead.src * stride;
-        for (std::int64_t at = 0; at < fetched; at += kLine) __builtin_prefetch(row + at);
-        const char* const sum = reinterpret_cast<const char*>(sums_ + ahead.dst * items);
-        for (std::int64_t at = 0; at < std::min(sum_bytes, kPrefetchedBytes); at += kLine) {
-          __builtin_prefetch(sum + at, 1);
-        }
-      }
-      const Edge& edge = chunk.begin[i];
-      const std::byte* const row = rows + edge.src * stride;
-      add_(&row, 1, items, column_.scale.data(), column_.zero_point.data(),
-           reinterpret_cast<std::byte*>(sums_ + edge.dst * items));
+  parallel_for(num_parts_, 1, threads_, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t part = from; part < to; ++part) {
+      add_list(lists_[static_cast<std::size_t>(chunk * num_parts_ + part)], border(part) - first_,
+               rows);
     }
   });
+}
+
+void NeighborSums::add_list(const List& list, std::int64_t first, const std::byte* rows) const {
+  const std::int64_t stride = column_.file.layout.row_stride;
+  const std::int64_t fetched = std::min(stride, kPrefetchedBytes);
+  const std::int64_t sum_bytes = items() * static_cast<std::int64_t>(sizeof(float));
+  const int bits = chunk_bits_;
+  const std::uint32_t mask = (std::uint32_t{1} << bits) - 1;
+  const std::uint32_t far = ~std::uint32_t{0} >> bits;
+  // Goes on to the destination of a word. False: there is no edge to it.
+  const auto reaches = [=](std::uint32_t word, std::int64_t& dst) {
+    const std::uint32_t further = word >> bits;
+    const bool is_far = further == far;
+    dst += is_far ? (std::int64_t{word & mask} + 1) * far : further;
+    return !is_far;
+  };
+  const std::uint32_t* const end = words_ + list.begin + list.size;
+  const std::uint32_t* ahead = words_ + list.begin;
+  std::int64_t dst = first;
+  std::int64_t dst_ahead = first;
+  for (const std::uint32_t* at = words_ + list.begin; at < end; ++at) {
+    // Here and not in a function: one that only prefetches has no effect for GCC, and is not called.
+    for (; ahead < end && ahead <= at + kPrefetchAhead; ++ahead) {
+      if (!reaches(*ahead, dst_ahead)) continue;
+      const std::byte* const row = rows + (*ahead & mask) * stride;
+      for (std::int64_t line = 0; line < fetched; line += kLine) __builtin_prefetch(row + line);
+      const char* const sum = reinterpret_cast<const char*>(sums() + dst_ahead * items());
+      for (std::int64_t line = 0; line < std::min(sum_bytes, kPrefetchedBytes); line += kLine) {
+        __builtin_prefetch(sum + line, 1);
+      }
+    }
+    if (!reaches(*at, dst)) continue;
+    const std::byte* const row = rows + (*at & mask) * stride;
+    add_(&row, 1, items(), column_.scale.data(), column_.zero_point.data(),
+         reinterpret_cast<std::byte*>(sums() + dst * items()));
+  }
 }
 
 }  // namespace gz

@@ -1,7 +1,8 @@
-// Sums over the in-neighbours of a run of destinations, with the neighbours' column read once from
-// front to back: no row is looked up, no batch is sampled.
+// Sums over the in-neighbours of a block of destinations, with the neighbours' column read once
+// from front to back: no row is looked up, no batch is sampled.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -28,60 +29,79 @@ struct SummedColumn {
 };
 
 struct SumLimits {
-  std::int64_t chunk_rows = 1 << 20;   // read at once; rounded down to a power of two
+  std::int64_t chunk_rows = 1 << 20;   // read at once: a power of two or less, 1 << 24 at most
   std::int64_t max_mapped = 64 << 20;  // of the topology, before it is forgotten
+  std::int64_t room = 0;               // bytes for a block's sums and edges, kept for the next one
   int threads = 0;                     // 0: as many as torch uses
 };
 
-// Edges are sorted into chunks of sources first (8 bytes each), by destination within. Then step()
-// adds up one chunk after the other while the next one is read.
+// A block of destinations after the other. Its edges are sorted into chunks of sources first (4
+// bytes each), by destination within. Then step() adds up one chunk while the next one is read.
 //
 // Thread safety: one thread at a time.
 class NeighborSums {
  public:
-  // Destinations [first, last) of `csc`, which is in memory or mapped. Sums are added to `sums`,
-  // `items` numbers a destination, which outlives this. Raises std::invalid_argument where sizes do
-  // not fit, FormatError for a damaged topology and OsError for one that was cut short.
-  NeighborSums(const Csc& csc, std::int64_t first, std::int64_t last, SummedColumn column,
-               const SumLimits& limits, float* sums);
+  // `csc` is in memory or mapped. Raises std::invalid_argument where sizes do not fit.
+  NeighborSums(Csc csc, SummedColumn column, const SumLimits& limits);
   ~NeighborSums();
+
+  // Sorts the edges of destinations [first, last); sums of the block before are gone. Takes more
+  // than the room where it has to. Raises std::invalid_argument for others than those of the
+  // topology, FormatError for a damaged one and OsError for one that was cut short.
+  void begin(std::int64_t first, std::int64_t last);
 
   // Adds the next chunk. False when it was the last. Raises OsError where it cannot be read.
   bool step();
 
-  // Until now; rows are read by a thread of its own, whether they have edges or not.
+  // Of the block, `items` numbers a destination; until the next begin().
+  float* sums() const noexcept { return reinterpret_cast<float*>(room_.get()); }
+  std::int64_t num_sums() const noexcept { return last_ - first_; }
+  std::int64_t items() const noexcept { return column_.items; }
+
+  // Of the block until now; rows are read by a thread of its own, whether they have edges or not.
   const ReadStats& stats() const noexcept { return stats_; }
   // Of its seconds, those that step() waited.
   double wait_seconds() const noexcept { return wait_seconds_; }
 
  private:
-  struct Edge {
-    std::uint32_t src;  // within the chunk
-    std::uint32_t dst;  // from `first` on
-  };
-  struct Chunk {
-    std::int64_t number;
-    const Edge* begin;
-    const Edge* end;
+  // Edges of a part of the destinations into one chunk: the source's row in the chunk, and in the
+  // bits above it how many destinations further than the edge before it. All ones: no edge, but
+  // so many, times one more than what stands for the source.
+  struct List {
+    std::int64_t begin = 0;  // its place among the words
+    std::int64_t size = 0;
   };
   struct Room {
     std::shared_ptr<std::byte> data;
     std::byte* rows = nullptr;  // where the chunk's first row lies in it
   };
 
-  void sort_edges(const Csc& csc, std::int64_t first, std::int64_t last, std::int64_t max_mapped);
+  void sort_edges();
+  void make_room(std::int64_t words);
+  template <class Visit>
+  void sweep(std::int64_t begin, std::int64_t end, const Visit& visit);
+  std::int64_t border(std::int64_t part) const noexcept;
   void read_ahead();
   void read(std::int64_t chunk, Room& room);  // the thread's
-  void add(const Chunk& chunk, const std::byte* rows) const;
+  void add(std::int64_t chunk, const std::byte* rows) const;
+  void add_list(const List& list, std::int64_t first, const std::byte* rows) const;
 
+  Csc csc_;
   SummedColumn column_;
   AddRows add_;
-  float* sums_;
   int threads_;
   int chunk_bits_ = 0;
-  std::shared_ptr<std::byte> edges_;
-  std::vector<Chunk> chunks_;  // those that have edges
-  std::size_t next_ = 0;       // to add
+  std::int64_t num_chunks_ = 0;
+  std::int64_t num_parts_ = 1;
+  std::int64_t max_mapped_;
+  std::atomic<std::int64_t> mapped_ = 0;
+  std::int64_t first_ = 0, last_ = 0;
+  std::int64_t room_bytes_;
+  std::shared_ptr<std::byte> room_;
+  std::uint32_t* words_ = nullptr;    // in it, behind the sums
+  std::vector<List> lists_;           // of chunk c and part p: [c * num_parts_ + p]
+  std::vector<std::int64_t> chunks_;  // those that have edges
+  std::size_t next_ = 0;              // to add
   std::unique_ptr<AsyncReader> reader_;
   Room rooms_[2];  // chunk number i of chunks_ is read into rooms_[i % 2]
   std::thread reading_;

@@ -15,6 +15,14 @@ from torch_geometric.data import Data, HeteroData
 _RECEIVED = 3.3
 _SENT = 5.0
 
+# Of MAG240M, for each of its 121,751,666 papers (OGB-LSC).
+_MAG_NODES = {"paper": 1.0, "author": 1.005, "institution": 0.000211}
+_MAG_EDGES = {
+    ("paper", "cites", "paper"): 10.66,
+    ("author", "writes", "paper"): 3.17,
+    ("author", "affiliated_with", "institution"): 0.366,
+}
+
 NUM_CLASSES = 172
 _CHUNK = 1 << 22
 
@@ -63,6 +71,34 @@ def power_law_hetero(
         src, dst = i % num_types, (i + i // num_types) % num_types
         ends = data[f"n{src}"].num_nodes, data[f"n{dst}"].num_nodes
         data[f"n{src}", f"e{i}", f"n{dst}"].edge_index = _edges(*ends, count, generator)
+    return data
+
+
+def academic(num_papers: int, dim: int, seed: int = 0) -> HeteroData:
+    """Papers, authors and institutions in the proportions of MAG240M, papers cited both ways.
+
+    Args:
+        num_papers: Number of papers; there are about as many authors.
+        dim: Width of every type's features.
+        seed: The same one gives the same graph.
+
+    Returns:
+        Types ``"paper"``, ``"author"`` and ``"institution"`` with what ``power_law`` gives, and
+        five relations among them: citations, and two with their reverse.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    data = HeteroData()
+    for name, share in _MAG_NODES.items():
+        data[name].num_nodes = max(1, round(num_papers * share))
+        data[name].update(_attributes(data[name].num_nodes, dim, generator))
+    for (src, name, dst), share in _MAG_EDGES.items():
+        ends = data[src].num_nodes, data[dst].num_nodes
+        edges = _edges(*ends, round(num_papers * share), generator)
+        if src == dst:
+            edges = torch.cat((edges, edges.flip(0)), 1)
+        else:
+            data[dst, f"rev_{name}", src].edge_index = edges.flip(0)
+        data[src, name, dst].edge_index = edges
     return data
 
 

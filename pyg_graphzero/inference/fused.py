@@ -56,13 +56,10 @@ class Fusion:
             if size is not None:
                 return None
             x = values["x"]
-            hop = None if self._normalization is None else self._normalization.hop
-            if hop is not None and hop.sums is not None:
-                sums = {**values, "x": (hop.sums, x[1] if isinstance(x, (tuple, list)) else x)}
-                return _identity(hop.sums), None, sums
             src, dst = x if isinstance(x, (tuple, list)) else (x, x)
             num_dst = len(src if dst is None else dst)
             if is_cut:
+                hop = None if self._normalization is None else self._normalization.hop
                 assert hop is not None
                 num_dst = hop.num_dst
             matrix = adjacency(edge_index, values.get("edge_weight"), src, num_dst)
@@ -117,12 +114,6 @@ def adjacency(edge_index: Any, weight: Tensor | None, x: Tensor, num_dst: int) -
     if min(least, int(dst[0])) < 0 or most >= len(x) or int(dst[-1]) >= num_dst:
         return None
     return _matrix(index2ptr(dst, num_dst), src.contiguous(), values.contiguous(), len(x))
-
-
-def _identity(sums: Tensor) -> Tensor:
-    """The matrix that gives each destination its own sum, or mean."""
-    ends = torch.arange(len(sums) + 1, device=sums.device)
-    return _matrix(ends, ends[:-1], sums.new_ones(len(sums)), len(sums))
 
 
 def _matrix(ends: Tensor, src: Tensor, values: Tensor, num_src: int) -> Tensor:

@@ -57,9 +57,6 @@ class Hop:
         edge_attr: Likewise.
         rows: Where the nodes lie in the store, ``int64 [num_nodes]`` by node type, on the CPU.
         earlier: What earlier layers made of the destinations, where the last layer wants it.
-        sums: Of the neighbours' rows, ``[num_dst, width]``, or their means, where those are all
-            that a layer wants: ``x`` are rows of the destinations alone then, and there are no
-            edges.
     """
 
     node_type: str | None
@@ -71,7 +68,6 @@ class Hop:
     edge_attr: dict[EdgeType | None, Tensor] = field(default_factory=dict)
     rows: dict[str | None, Tensor] = field(default_factory=dict)
     earlier: Sequence[Tensor] = ()
-    sums: Tensor | None = None
 
     @classmethod
     def of(cls, batch: Any, node_type: str | None, inputs: Inputs, device: torch.device) -> Hop:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,13 +26,15 @@ from pyg_graphzero.inference.stack import Layer
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
+from pyg_graphzero.nn.block import SummedBlock
 from pyg_graphzero.nn.kinds import is_plain
+from pyg_graphzero.nn.layers import LAYERS, propagated
 from pyg_graphzero.store.columns import EncodedRows, engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import private_rss
 
-# Convolutions that add up the rows of neighbours, and do nothing else with edges.
-_SUMMED = (SAGEConv, GINConv, GraphConv)
+# Convolutions that add up the rows of neighbours, and do nothing else with edges: how they go on.
+_SUMMED = {SAGEConv: LAYERS[SAGEConv], GINConv: propagated, GraphConv: propagated}
 
 
 def can_sum(layer: Layer, contents: StoreContents, inputs: Inputs, device: torch.device) -> bool:
@@ -96,6 +99,7 @@ class SummedPass:
         self._chunk_rows = 1 << (max(1, chunk // stride).bit_length() - 1)
         budget.spend(2 * min(self._chunk_rows, self._column.shape[0]) * stride)
         self._room, self._sum_bytes = budget.left, 4 * width + costs.SUMMED_ROW
+        self._engine: _core.NeighborSums | None = None
         budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
     def stats(self) -> LoaderStats:
@@ -116,7 +120,7 @@ class SummedPass:
             first = stop
 
     def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """One block's batches. Its sums are gone at the end, before there are the next one's."""
+        """One block's batches."""
         sums = self._sums(first, stop)
         self._stats.edges += int(bounds[-1] - bounds[0])
         for at in range(0, stop - first, self._batch):
@@ -141,7 +145,25 @@ class SummedPass:
         return bounds[: max(1, count) + 1].clone()
 
     def _sums(self, first: int, stop: int) -> Tensor:
-        """Of the neighbours' rows of each row from ``first`` to ``stop``."""
+        """Of the neighbours' rows of each row from ``first`` to ``stop``; until the next ones."""
+        if self._engine is None:
+            self._engine = self._made_engine()
+        engine, stats = self._engine, self._stats
+        engine.begin(first, stop)
+        while engine.step():  # and a Ctrl-C between
+            pass
+        self.peak_memory = max(self.peak_memory, private_rss())
+        self._topology.forget_pages()
+        stats.add_read(engine.stats)
+        stats.wait += engine.wait_seconds
+        begin, end = self._contents.bounds_at(None, torch.tensor([first, stop])).tolist()
+        # Sorted in two sweeps: counted, then put in place.
+        stats.topology_bytes += 2 * (
+            (end - begin) * self._topology.index_bytes + 8 * (stop - first)
+        )
+        return torch.from_numpy(engine.sums())
+
+    def _made_engine(self) -> _core.NeighborSums:
         rows = self._rows
         encoding = scale = zero_point = None
         if isinstance(rows, EncodedRows):
@@ -150,35 +172,30 @@ class SummedPass:
                 None if numbers is None else engine_array(numbers)
                 for numbers in (rows.scale, rows.zero_point)
             )
-        sums = torch.zeros(stop - first, rows.shape[1])
-        engine = _core.NeighborSums(
-            self._topology, first, stop, self._column_file, engine_array(sums), encoding,
-            scale, zero_point, self._chunk_rows, self._mapped,
+        return _core.NeighborSums(
+            self._topology, self._column_file, rows.shape[1], encoding, scale, zero_point,
+            self._chunk_rows, self._mapped, self._room,
         )  # fmt: skip
-        while engine.step():  # and a Ctrl-C between
-            pass
-        self.peak_memory = max(self.peak_memory, private_rss())
-        self._topology.forget_pages()
-        stats = self._stats
-        stats.add_read(engine.stats)
-        stats.wait += engine.wait_seconds
-        begin, end = self._contents.bounds_at(None, torch.tensor([first, stop])).tolist()
-        # Sorted in two sweeps: counted, then put in place.
-        stats.topology_bytes += 2 * (
-            (end - begin) * self._topology.index_bytes + 8 * (stop - first)
-        )
-        return sums
 
     def _layer_of(self, first: int, sums: Tensor) -> Tensor:
         count, device = len(sums), self.task.device
-        return self.task.compute(
-            Hop(
-                None,
-                count,
-                first,
-                {None: self._dst.read(first, count).to(device)},
-                {None: torch.empty(2, 0, dtype=torch.int64, device=device)},
-                earlier=[rows.read(first, count).to(device) for rows in self._earlier],
-                sums=sums.to(device),
-            )
+        hop = Hop(
+            None,
+            count,
+            first,
+            {None: self._dst.read(first, count).to(device)},
+            {None: torch.empty(2, 0, dtype=torch.int64, device=device)},
+            earlier=[rows.read(first, count).to(device) for rows in self._earlier],
         )
+        conv, block = self.task.layer.conv, SummedBlock(sums.to(device))
+        assert conv is not None
+
+        def forward(x: Any, *args: Any, **kwargs: Any) -> Tensor:
+            rows = x[1] if isinstance(x, tuple | list) else x
+            return _SUMMED[type(conv)].compute(conv, rows, rows, block, {}, True)
+
+        conv.__dict__["forward"] = forward
+        try:
+            return self.task.compute(hop)
+        finally:
+            del conv.__dict__["forward"]

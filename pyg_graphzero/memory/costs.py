@@ -78,12 +78,13 @@ LAYER_EDGE = 32
 # Sums. The shares are of all that is free: each of the two chunks of the column that are in memory,
 # and a batch of sums on its way through the layer.
 CHUNK_SHARE = 1 / 8
-MAX_CHUNK = 1 << 30
+MAX_CHUNK = 1 << 28
 SUMS_SHARE = 1 / 8
-MAX_SUMS_ROWS = 1 << 16
-# Beside its sum: a destination's bound, and each of its edges, sorted by chunks.
+MAX_SUMS_ROWS = 1 << 14
+# Beside its sum: a destination's bound and, where edges are far apart, 4 bytes; and each of its
+# edges, sorted by chunks.
 SUMMED_ROW = 16
-SUMMED_EDGE = 8
+SUMMED_EDGE = 4
 
 # Slots of the edges that are seeds, where a block of them is enough, and where batches ask for any.
 SLOTS_BLOCK_SHARE = 1 / 8

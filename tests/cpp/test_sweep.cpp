@@ -96,30 +96,47 @@ TEST(sums_are_those_of_every_edge) {
     const auto last =
         first + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(nodes - first + 1));
     const SumLimits limits{static_cast<std::int64_t>(1 + random() % 200), 1 << 10,
+                           static_cast<std::int64_t>(random() % 3000),
                            static_cast<int>(1 + random() % 4)};
-    std::vector<float> sums(static_cast<std::size_t>((last - first) * Graph::kItems));
-    NeighborSums engine(graph.csc(), first, last, graph.column(round % 2 == 0), limits,
-                        sums.data());
+    NeighborSums engine(graph.csc(), graph.column(round % 2 == 0), limits);
+    for (const auto& [from, to] : {std::pair{first, last}, {std::int64_t{0}, first}}) {
+      engine.begin(from, to);
+      while (engine.step()) {
+      }
+      const std::vector<float> sums(engine.sums(), engine.sums() + (to - from) * Graph::kItems);
+      CHECK(sums == graph.sums_of(from, to));
+      CHECK(!engine.step());
+    }
+  }
+}
+
+TEST(sums_of_destinations_far_apart) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 20; ++round) {
+    const Graph graph(random, 3000, static_cast<std::int64_t>(1 + random() % 30));
+    // 8 bits say how far it is to the next one that has a neighbour, so that 255 are further.
+    NeighborSums engine(graph.csc(), graph.column(true), {1 << 24, 1 << 20, 0, 1 + round % 2});
+    engine.begin(0, 3000);
     while (engine.step()) {
     }
-    CHECK(sums == graph.sums_of(first, last));
-    CHECK(!engine.step());
+    const std::vector<float> sums(engine.sums(), engine.sums() + 3000 * Graph::kItems);
+    CHECK(sums == graph.sums_of(0, 3000));
   }
 }
 
 TEST(sums_that_are_given_up) {
   std::mt19937_64 random(8);
   const Graph graph(random, 300, 2000);
-  std::vector<float> sums(300 * Graph::kItems);
-  NeighborSums engine(graph.csc(), 0, 300, graph.column(), {16, 1 << 10, 2}, sums.data());
+  NeighborSums engine(graph.csc(), graph.column(), {16, 1 << 10, 0, 2});
+  engine.begin(0, 300);
   CHECK(engine.step());  // and the next read is under way
 }
 
 TEST(sums_of_a_column_that_is_cut_short) {
   std::mt19937_64 random(9);
   const Graph graph(random, 300, 2000);
-  std::vector<float> sums(300 * Graph::kItems);
-  NeighborSums engine(graph.csc(), 0, 300, graph.column(), {64, 1 << 10, 2}, sums.data());
+  NeighborSums engine(graph.csc(), graph.column(), {64, 1 << 10, 0, 2});
+  engine.begin(0, 300);
   std::filesystem::resize_file(graph.path, 100 * Graph::kItems * sizeof(float));
   const auto run = [&] {
     while (engine.step()) {

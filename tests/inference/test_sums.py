@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 MB = 10**6
 
 
-def engine(store, first, last, sums, chunk_rows=1 << 20, threads=0, file=None, mapped=1 << 20):
+def engine(store, first, last, chunk_rows=1 << 20, threads=0, file=None, mapped=1 << 20, items=21):
     contents = store.contents
     file = contents.schema.node_type(None).attrs["x"] if file is None else file
     rows, column = contents.rows(file), contents.column(file)
@@ -40,10 +40,12 @@ def engine(store, first, last, sums, chunk_rows=1 << 20, threads=0, file=None, m
         None if not coded or value is None else engine_array(value)
         for value in (getattr(rows, "scale", None), getattr(rows, "zero_point", None))
     ]
-    return _core.NeighborSums(
-        contents.topology(None), first, last, _core.ColumnFile.of(column), engine_array(sums),
-        rows.encoding if coded else None, *numbers, chunk_rows, mapped, threads,
+    made = _core.NeighborSums(
+        contents.topology(None), _core.ColumnFile.of(column), items,
+        rows.encoding if coded else None, *numbers, chunk_rows, mapped, 1000, threads,
     )  # fmt: skip
+    made.begin(first, last)
+    return made
 
 
 def run(sums):
@@ -92,11 +94,10 @@ def test_sums_of_neighbours(coded, code, first, size, chunk_rows, threads, mappe
     last = min(300, first + size)
     src, dst = data.edge_index
     expected = torch.zeros(300, 21, dtype=torch.float64).index_add_(0, dst, x[src].double())
-    found = torch.zeros(last - first, 21)
     with gz.open(path) as store:
-        made = engine(store, first, last, found, chunk_rows, threads, mapped=mapped)
+        made = engine(store, first, last, chunk_rows, threads, mapped=mapped)
         steps = run(made)
-        read = made.stats
+        read, found = made.stats, torch.from_numpy(made.sums())
     assert torch.allclose(found.double(), expected[first:last], atol=1e-4, rtol=1e-5)
     inside = (dst >= first) & (dst < last)
     at_once = 1 << (chunk_rows.bit_length() - 1)
@@ -113,8 +114,9 @@ def test_threads_give_the_same_bits(coded):
     found = []
     with gz.open(path) as store:
         for threads in (1, 2, 5):
-            found.append(torch.zeros(300, 21))
-            run(engine(store, 0, 300, found[-1], 64, threads))
+            made = engine(store, 0, 300, 64, threads)
+            run(made)
+            found.append(torch.from_numpy(made.sums()))
     assert torch.equal(found[0], found[1])
     assert torch.equal(found[0], found[2])
 
@@ -123,17 +125,15 @@ def test_what_does_not_fit_together(coded):
     path, _ = coded[1]["float32"]
     with gz.open(path) as store:
         for first, last, width in ((0, 301, 21), (-1, 5, 21), (5, 4, 21), (0, 300, 20)):
-            with pytest.raises(ValueError, match="expected a r"):
-                engine(store, first, last, torch.zeros(max(0, last - first), width))
-        with pytest.raises(ValueError, match="a row for each destination"):
-            engine(store, 0, 300, torch.zeros(299, 21))
+            with pytest.raises(ValueError, match=r"expected a (run|column)"):
+                engine(store, first, last, items=width)
 
 
 def test_a_column_that_is_cut_short(coded, tmp_path):
     path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
     store = gz.open(path)
     column = store.contents.column(store.contents.schema.node_type(None).attrs["x"])
-    sums = engine(store, 0, 300, torch.zeros(300, 21), 64)
+    sums = engine(store, 0, 300, 64)
     assert sums.step()
     with open(column.path, "r+b") as file:
         file.truncate(column.data_offset + 200 * column.row_stride)
@@ -155,7 +155,7 @@ def test_a_damaged_topology(coded, tmp_path, where):
         file.seek(at)
         file.write(b"\x7f" * (8 if where == "indptr" else topology.index_bytes))
     with pytest.raises(gz.FormatError, match=rf"topology\.gl.*{where}"):
-        engine(gz.open(path), 0, 300, torch.zeros(300, 21))
+        engine(gz.open(path), 0, 300)
 
 
 # Passes -----------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_an_optimized_store_and_bare_convolutions(coded, tmp_path, passes):
     assert len(passes) == 2
     with torch.no_grad():
         expected = convs[1](convs[0](data.x, data.edge_index), data.edge_index)
-    assert torch.allclose(gz.open(path).data().out[:], expected, atol=1e-5)
+    assert torch.allclose(gz.open(path).data().out[:], expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -305,33 +305,6 @@ def keep_within_budgets(rank, model, path, expected):
 def test_within_a_budget(wide, monkeypatch):
     monkeypatch.setenv(*EXACT_MALLOC)
     spawn(keep_within_budgets, wide, 1)
-
-
-def test_sums_are_gone_before_the_next_ones(coded, tmp_path, monkeypatch):
-    path = shutil.copytree(coded[1]["float32"][0], tmp_path / "store")
-    divide, sum_up, before = SummedPass.divide, SummedPass._sums, []
-
-    def small(self, *args):
-        divide(self, *args)
-        self._room = 3000
-
-    def watched(self, *block):
-        held = {
-            tensor.untyped_storage().data_ptr()
-            for tensor in gc.get_objects()
-            if type(tensor) is torch.Tensor and tensor.layout == torch.strided
-        }
-        assert not held & set(before)
-        sums = sum_up(self, *block)
-        before[:] = [sums.untyped_storage().data_ptr()]
-        blocks.append(block[0])
-        return sums
-
-    blocks: list[int] = []
-    monkeypatch.setattr(SummedPass, "divide", small)
-    monkeypatch.setattr(SummedPass, "_sums", watched)
-    gz.inference.layerwise(GraphSAGE(21, 8, 2, 4), path)
-    assert len(blocks) > 10
 
 
 def test_too_little_memory_says_how_much(homo):

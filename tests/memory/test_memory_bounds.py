@@ -168,11 +168,11 @@ def test_blocks_of_sums_have_room_for_their_edges_too(tmp_path):
         blocks, first = [], 0
         while first < n:
             stop = first + len(step.bounds_of_block(first)) - 1
-            held = 8 * int(indptr[stop] - indptr[first]) + (stop - first) * 4
+            held = 4 * int(indptr[stop] - indptr[first]) + (stop - first) * 4
             assert held <= room or stop == first + 1
             if stop < n and stop > first + 1:  # no room is lost
-                more = 8 * int(indptr[stop + 1] - indptr[first]) + (stop + 1 - first) * 20
+                more = 4 * int(indptr[stop + 1] - indptr[first]) + (stop + 1 - first) * 20
                 assert more > room
             blocks.append(first)
             first = stop
-        assert len(blocks) >= 300_000 * 8 / room - 1
+        assert len(blocks) >= 300_000 * 4 / room - 1

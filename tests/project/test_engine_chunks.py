@@ -27,7 +27,8 @@ OTHERS = {
     "kBinShift kOctavesBelow kExponentShift kLanes kParts kDropoutChunk",
     # How much there is at most, where nothing goes on after it.
     "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxParts kMaxPoolThreads kMaxIdle kLarge kTasks "
-    "kMostRejected kFrameBytes kWindowShare kLeastTable kMostValues kWindowsToForget",
+    "kMostRejected kFrameBytes kWindowShare kLeastTable kMostValues kWindowsToForget "
+    "kMaxChunkRows kMaxSums",
     # Reads that measure a disk, and how many are under way.
     "reads": "kRandomRead kSequentialRead kSequentialDepth kRandomAdviceBytes kDepth",
 }
