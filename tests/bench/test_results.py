@@ -98,33 +98,19 @@ def both_directions() -> tuple[list[str], list[str]]:
 def papers100m() -> list[str]:
     """Phases and the steady state of each record."""
     found = both_directions()[0]
-    for record, limits in (("papers100m", (12, 8)), ("papers100m_float16", (12, 8))):
-        runs = [run("papers100m", record, f"train, {limit} GB") for limit in limits]
-        for each in runs:
-            peak = each["peak"]
+    for features in ("int8", "float16"):
+        record = "papers100m_directed" + ("" if features == "int8" else f"_{features}")
+        for limit in (12, 8):
+            each = run("papers100m", record, f"train, {limit} GB")
+            read = each["read_bytes_per_batch"] + each.get("topology_bytes_per_batch", 0)
+            own, with_files = (each["peak"][of] / 1e9 for of in ("anon", "anon_and_file"))
+            first = each["found"]["first_batch_of_all_seconds"]
             found.append(
-                f"| {each['seconds_per_batch']:.2f} s a batch, an epoch "
-                f"{each['epoch_seconds'] / 60:.0f} min | {peak['anon'] / 1e9:.1f}, "
-                f"{peak['anon_and_file'] / 1e9:.1f} GB |"
+                f"| {limit} GB, `{features}` | {first:.1f} s | "
+                f"{each['seconds_per_batch']:.3f} s | {each['epoch_seconds'] / 60:.1f} min | "
+                f"{read / 1e6:.0f} | {each['hit_rate']:.0%} | {each['stall_share']:.0%} | "
+                f"{own:.1f}, {with_files:.1f} GB |"
             )
-        for label, cells in (
-            ("rows in memory", [f"{each['hit_rate']:.0%}" for each in runs]),
-            ("reading ÷ ideal", [f"{each['reading_over_ideal']:.1f}" for each in runs]),
-            ("ready after, first batch after that", [
-                f"{each['ready_at']:.0f} s, {each['first_batch_seconds']:.0f} s" for each in runs
-            ]),
-            *(
-                (f"{kind} reads, MB a batch", [
-                    f"{each[f'{prefix}reads_per_batch']:,.0f}, {each[f'{prefix}{size}'] / 1e6:.0f}"
-                    for each in runs
-                ])
-                for kind, prefix, size in (
-                    ("feature", "", "read_bytes_per_batch"),
-                    ("topology", "topology_", "bytes_per_batch"),
-                )
-            ),
-        ):  # fmt: skip
-            found.append(f"| {label} | {' | '.join(cells)} |")
     quarter = [run("papers100m", "papers100m_quarter", f"{name}, 3 GB")
                for name in ("convert", "optimize", "train", "stock")]  # fmt: skip
     convert, optimize, train, stock = quarter
@@ -136,11 +122,12 @@ def papers100m() -> list[str]:
         f"{stock['seconds_per_batch']:.0f} s a batch",
         f"{stock['seconds_per_batch'] / train['seconds_per_batch']:.0f} times as long",
     ]
-    infer = [run("papers100m", "papers100m_infer", f"infer, {limit} GB") for limit in (12, 8)]
-    found.append("| in all | {:.0f} s | {:.0f} s |".format(*(e["found"]["seconds"] for e in infer)))
-    first = (each["found"]["layers"][0] for each in infer)
-    cells = [f"{each['seconds']:.0f} s, {each['read_bytes'] / 1e9:.0f} GB" for each in first]
-    found.append(f"| layer 1: 128 numbers of `int8` | {cells[0]} read | {cells[1]} |")
+    infer = run("papers100m", "papers100m_infer", "infer, 12 GB")
+    found.append(f"| in all | {infer['found']['seconds']:.0f} s |")
+    labels = "1: 128 numbers of `int8`", "2: 32 numbers of float16", "3, and the class"
+    for label, layer in zip(labels, infer["found"]["layers"], strict=True):
+        cells = f"{layer['seconds']:.0f} s | {layer['read_bytes'] / 1e9:.0f} GB |"
+        found.append(f"| layer {label} | {cells}")
     rows = run("papers100m", "papers100m_accuracy", "accuracy, no limit")["found"]["rows"]
     means = {each["features"]: f"{each['mean']:.4f}" for each in rows}
     kinds = ("float32", "float16", "int8")
