@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,8 @@ def test_an_epoch_goes_on_by_the_copy(store):
     assert epoch(loader)[1].reordered
 
 
+# One may strike in a finalizer, from which nobody can catch it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", ["_renew", "decide", "choose_plan", "_take_pipeline"])
 @pytest.mark.parametrize("moment", [0, 2, 9, 23])
 def test_an_interrupt_while_an_epoch_goes_over_to_the_copy(store, function, moment):
@@ -140,8 +143,10 @@ def test_an_interrupt_while_an_epoch_goes_over_to_the_copy(store, function, mome
     batches = iter(loader)
     found = [next(batches)]
     copied(loader)
-    with pytest.raises(Struck), At(moment, function):
-        next(batches)
+    at = At(moment, function)
+    with suppress(Struck), at:
+        found.append(next(batches))
+    assert at.left < 0
     found += batches
     assert_same([(b.n_id, b.edge_index, b.x, b.y) for b in found], expected)
     files = pager_of(loader.graph_sampler.graph.contents).files
