@@ -25,10 +25,15 @@ class At:
 
     Those are where a Python function begins, and where one of C has returned and what it returned
     is not kept yet.
+
+    Args:
+        moment: The number of it.
+        function: Moments are counted from the beginning of a function of this name.
     """
 
-    def __init__(self, moment: int) -> None:
+    def __init__(self, moment: int, function: str | None = None) -> None:
         self.left = moment
+        self._function = function
 
     def __enter__(self) -> At:
         sys.setprofile(self._see)
@@ -41,6 +46,9 @@ class At:
         inside = frame.f_code.co_filename.startswith(PACKAGE)
         if event not in ("call", "c_return") or not inside:
             return
+        if self._function not in (None, frame.f_code.co_name):
+            return
+        self._function = None
         self.left -= 1
         if self.left < 0:
             sys.setprofile(None)

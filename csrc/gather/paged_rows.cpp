@@ -9,6 +9,7 @@
 
 #include "arrays/radix_sort.h"
 #include "base/chunk_sizes.h"
+#include "ids/id_bits.h"
 
 namespace gz {
 namespace {
@@ -133,7 +134,15 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   window.first.assign(1, 0);
   window.hits.assign(1, 0);
   for (std::size_t k = 0; k < count; ++k) window.first.push_back(total += lists[k].size());
-  const int ordinal_bits = bits_for(total);
+  window.places.resize(total);
+  // Which rows are wanted, a bit for each, unless sorting what is asked for takes less memory.
+  std::optional<IdBits> wanted;
+  const auto span = static_cast<std::uint64_t>(resident_.num_rows());
+  if (!cache_ &&
+      IdBits::num_bytes(span) <= 2 * sizeof(keys_[0]) * static_cast<std::uint64_t>(total)) {
+    wanted.emplace(0, span);
+  }
+  const int ordinal_bits = wanted ? 0 : bits_for(total);
   const int row_bits = bits_for(resident_.num_rows());
   if (row_bits + ordinal_bits > 64) {
     throw std::invalid_argument("found " + std::to_string(total) + " of " +
@@ -141,17 +150,22 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
                                 " rows in one window, expected fewer: the bits of both counts "
                                 "together must be at most 64");
   }
-  keys_.resize(total);
-  window.places.resize(total);
+  keys_.resize(wanted ? 0 : total);
   std::uint64_t* const keys = keys_.data();
   std::int64_t found = 0, at = 0;
-  std::array<std::int64_t, RowCache::kFindAtOnce> block;
+  std::array<std::int64_t, RowCache::kFindAtOnce> block, others;
   std::size_t filled = 0;
   const auto place_block = [&] {
     if (order_) order_->find_places({block.data(), filled});
     std::int64_t* const places = window.places.data() + at;
     locate({block.data(), filled}, places);
+    std::size_t num_others = 0;
     for (std::size_t i = 0; i < filled; ++i, ++at) {
+      if (places[i] < 0 && wanted) {
+        places[i] = ~block[i];  // until the rows are numbered
+        others[num_others++] = block[i];
+        continue;
+      }
       if (places[i] < 0) {
         keys[found++] =
             static_cast<std::uint64_t>(block[i]) << ordinal_bits | static_cast<std::uint64_t>(at);
@@ -162,6 +176,8 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
       present_[group] = true;
       add_group(block[i], places[i], fill);
     }
+    if (wanted) wanted->add({others.data(), num_others});
+    found += static_cast<std::int64_t>(num_others);
     filled = 0;
   };
   for (std::size_t k = 0; k < count; ++k) {
@@ -178,6 +194,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   }
   window.stats.rows = total;
   window.stats.hits = window.hits.back();
+  if (wanted) return number(*wanted, window.places);
   keys_.resize(found);
   radix_sort(keys_, room_, ordinal_bits, row_bits);
 
@@ -208,6 +225,23 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
     window.places[static_cast<std::int64_t>(key & ordinal_mask)] = place;
   }
   missing.resize(unique);
+  return missing;
+}
+
+Buffer<std::int64_t> PagedRows::number(IdBits& wanted, Buffer<std::int64_t>& places) const {
+  Buffer<std::int64_t> missing(wanted.rank());
+  wanted.read(0, {missing.data(), static_cast<std::size_t>(missing.size())});
+  std::array<std::int64_t, RowCache::kFindAtOnce> rows, numbers, at;
+  for (std::int64_t i = 0; i < places.size();) {
+    std::size_t filled = 0;
+    for (; i < places.size() && filled < rows.size(); ++i) {
+      if (places[i] >= 0) continue;
+      rows[filled] = ~places[i];
+      at[filled++] = i;
+    }
+    wanted.find({rows.data(), filled}, numbers.data());
+    for (std::size_t j = 0; j < filled; ++j) places[at[j]] = num_places() + numbers[j];
+  }
   return missing;
 }
 
@@ -294,13 +328,23 @@ GatherResult PagedRows::gather(const Column& column, std::span<const RowRequest>
   const std::int64_t num_again = order_->num_again();
   GatherResult all;
   all.errors.resize(requests.size());
+  const auto lies_again = [&](std::int64_t row) { return row < num_again; };
   for (const bool is_again : {true, false}) {
     std::vector<Buffer<std::int64_t>> rows(requests.size()), positions(requests.size());
     std::vector<RowRequest> some;
     for (std::size_t k = 0; k < requests.size(); ++k) {
       const RowRequest& request = requests[k];
+      // In order, as those of windows are, they need no copy.
+      if (is_again && std::ranges::is_partitioned(request.rows, lies_again)) {
+        const auto end = std::ranges::partition_point(request.rows, lies_again);
+        const auto count = static_cast<std::size_t>(end - request.rows.begin());
+        const bool has_positions = !request.positions.empty();
+        some.push_back({request.rows.first(count),
+                        request.positions.first(has_positions ? count : 0), request.out});
+        continue;
+      }
       for (std::size_t i = 0; i < request.rows.size(); ++i) {
-        if ((request.rows[i] < num_again) != is_again) continue;
+        if (lies_again(request.rows[i]) != is_again) continue;
         rows[k].push_back(is_again ? request.rows[i] : request.rows[i] - num_again);
         positions[k].push_back(request.positions.empty() ? static_cast<std::int64_t>(i)
                                                          : request.positions[i]);

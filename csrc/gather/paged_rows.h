@@ -21,6 +21,7 @@
 #include "gather/resident_rows.h"
 #include "gather/row_cache.h"
 #include "gather/row_order.h"
+#include "ids/id_bits.h"
 #include "io/pages.h"
 
 namespace gz {
@@ -147,6 +148,8 @@ class PagedRows {
   // for this window alone, sorted by row, each once; `fill`: what is to be read and kept.
   Buffer<std::int64_t> unite(std::span<const IdList> lists, std::size_t count, RowWindow& window,
                              Fill& fill);
+  // The rows that are wanted, sorted; and for each place that is ~row, where that row will be.
+  Buffer<std::int64_t> number(IdBits& wanted, Buffer<std::int64_t>& places) const;
   // What was to be read and kept was not.
   void forget(const Fill& fill, void (RowCache::*drop)(std::int32_t) = &RowCache::drop) noexcept;
   // The next `max_rows` or so from `group` on that are resident and were not read; advances it.

@@ -170,6 +170,7 @@ class BatchIterator(_BaseDataLoaderIter):
         self._begun = perf_counter()
         self._turns = Turns(self._sampler_iter)
         self._is_exhausted = False
+        self._is_renewing = False
         self._pending: deque[Turn] = deque()
         self._pipeline: _core.Pipeline | None = None
         self._pace: Pace | None = None  # where batches are prepared only if that pays
@@ -220,7 +221,7 @@ class BatchIterator(_BaseDataLoaderIter):
             if self._pipeline is not None and self._pipeline.orphaned:
                 # In a forked child: the threads are the parent's, the requests are known.
                 self._pipeline = self._hooks.take_pipeline(self._quota) if self._is_ahead else None
-            if self._quota is not None and self._hooks.is_outdated():
+            if self._is_renewing or (self._quota is not None and self._hooks.is_outdated()):
                 self._renew()
             self._fill()
         if not pending:
@@ -380,7 +381,11 @@ class BatchIterator(_BaseDataLoaderIter):
             turn.error = error
 
     def _renew(self) -> None:
-        """Goes on by another plan of memory: what was ahead by the last one is made again."""
+        """Goes on by another plan of memory: what was ahead by the last one is made again.
+
+        If something strikes on the way, the next call begins it anew.
+        """
+        self._is_renewing = True
         pipeline, self._pipeline = self._pipeline, None
         if pipeline is not None:
             pipeline.close()
@@ -395,6 +400,7 @@ class BatchIterator(_BaseDataLoaderIter):
         self._pipeline = self._hooks.take_pipeline(self._quota)
         for turn in turns:
             self._prepare(turn, is_early=False)
+        self._is_renewing = False
 
     def _end(self) -> None:
         pipeline, self._pipeline = self._pipeline, None

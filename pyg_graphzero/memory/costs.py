@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from pyg_graphzero.util.disk import READER_BYTES
 
-# Of who reads from disk.
+# Of who reads from disk, half of it neighbours. Where none are read, that half is spared, up to
+# this share of what is left: what nobody counts (rings, threads, holes of malloc) matters where
+# that is little.
 READER = READER_BYTES
+SPARED_SHARE = 1 / 16
 # Of a batch: the id of a node; both ends of an edge and its slot.
 NODE = 8
 EDGE = 24
@@ -19,8 +22,9 @@ EDGE = 24
 # which nothing is set aside: when frames are full, so many are in memory that both fit.
 READ_EDGE = 24 + 32
 READ_NODE = 100
-# Batches differ by a few percent.
-SLACK = 1.15
+# Batches differ by a few percent: how much the largest one may be above the largest of those that
+# were looked at, and of so many or more.
+SLACK, MANY, SLACK_OF_MANY = 1.15, 32, 1.05
 
 # Training. Batches that are ready, in the making, or in the consumer's hands: it has one while the
 # next is made, and a third is begun when it has freed that.
@@ -35,7 +39,7 @@ MAX_WINDOW = 64
 # kGrowth of csrc/pipeline/pipeline.cpp.
 WINDOW_GROWTH = 4
 # For each row of each batch of a window, while it is worked out what to read: sort keys, places.
-WINDOW_ROW = 24
+WINDOW_ROW = 20
 # What a frame for rows takes beside them: RowCache::kFrameBytes of csrc/gather/row_cache.h.
 FRAME = 24
 # Of what is read for a window, the share that goes to frames, where rows stay as they are used.

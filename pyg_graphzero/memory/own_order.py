@@ -56,6 +56,10 @@ log = logging.getLogger("pyg_graphzero")
 # less than this share of the time.
 LEAST_SECONDS = 10.0
 WORTH = 0.8
+# Both times are of so many windows: a small difference decides nothing, and the first batch waits.
+_WINDOWS = 2
+# Before rows are copied, loaders have the disk for as long as so many batches take it.
+_FIRST_BATCHES = 2
 # Ranking may take so much of what the disk takes for an epoch, in seconds at most.
 _RANK_SHARE, _RANK_SECONDS = 0.1, 30.0
 # Memory for each node while its row is ranked: counts, numbers, and what sorts them. Then while
@@ -158,7 +162,8 @@ class OrderKeeper:
         key: str,
     ) -> None:
         path, mine = self._contents.path, candidates(files)
-        now = seconds_per_batch(case, simulate(first_batches(case, plan), plan, files))
+        few = first_batches(case, plan, _WINDOWS)
+        now = seconds_per_batch(case, simulate(few, plan, files))
         if now * case.profile.epoch < LEAST_SECONDS:
             return
         num_nodes = sum(case.graph.node_types.values())
@@ -202,8 +207,11 @@ class OrderKeeper:
         remove_oldest(folder, _MOST_COPIES - 1)
         folder.mkdir(parents=True, exist_ok=True)
         stop = threading.Event()
+        # The first batch has the disk for itself. Then copying leaves it the less to loaders, the
+        # more they gain by what is copied: each second of theirs is worth so many of later ones.
+        wait, rest = _FIRST_BATCHES * now, min(1.0, then / max(now, then))
         self.thread = threading.Thread(
-            target=_copy, args=(folder / key, parts, slab, stop), daemon=True,
+            target=_copy, args=(folder / key, parts, slab, stop, wait, rest), daemon=True,
             name="graphzero-order",
         )  # fmt: skip
         self.thread.start()
@@ -251,13 +259,23 @@ def _simulate_ordered(
         ordered.append(FileSize(f"places {name}", table, 1, "indptr"))
     plan = case.divide(memory, ordered)
     places = {name: places_of(each, graph.node_types[name]) for name, each in orders.items()}
-    return simulate(first_batches(case, plan), plan, ordered, ranks_of(places, graph))
+    few = first_batches(case, plan, _WINDOWS)
+    return simulate(few, plan, ordered, ranks_of(places, graph))
 
 
-def _copy(target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event) -> None:
+def _copy(
+    target: Path,
+    parts: Sequence[CopyOf],
+    slab: int,
+    stop: threading.Event,
+    wait: float,
+    rest: float,
+) -> None:
+    if stop.wait(wait):
+        return
     begun = perf_counter()
     try:
-        write_copy(target, parts, slab, stop)
+        write_copy(target, parts, slab, stop, rest)
     except Stopped:
         pass
     except OSError as error:

@@ -193,8 +193,11 @@ class Pager:
                 if reading is None:
                     self.orders.make(case, case.divide(self.memory, files), files, loader)
                 if self.orders.is_making:
+                    # For as long as rows are copied any way will do: the first batch waits for it.
                     case = replace(case, baseline=baseline + self.orders.num_bytes)
-                plan = choose_plan(case, self.memory, files)
+                    plan = case.divide(self.memory, files)
+                else:
+                    plan = choose_plan(case, self.memory, files)
             self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
             self._batch, self._sizes[loader] = batch, size
             del found, case, reading

@@ -112,6 +112,7 @@ class MemoryPlan:
         topology_window: For how many batches the neighbours of a hop are read at once.
         topology_windows: What batches take that are sampled so.
         cached: Of the rows of windows, what is read into ``hot``, to stay there as it is used.
+        reading: Where reads arrive; neighbours have a reader of their own where they are read.
     """
 
     memory: int
@@ -127,6 +128,7 @@ class MemoryPlan:
     topology_window: int = 1
     topology_windows: int = 0
     cached: int = 0
+    reading: int = 0
 
     @property
     def is_whole(self) -> bool:
@@ -152,7 +154,7 @@ class MemoryPlan:
             "batches that wait for those": self.sampled,
             "working out what to read": self.plans,
             f"neighbours read for {self.topology_window} batches at once": self.topology_windows,
-            "reading": 0 if self.is_whole else costs.READER,
+            "reading": self.reading,
             f"{self.ready} batches, made or being made": self.batches,
         }
         return {name: num_bytes for name, num_bytes in parts.items() if num_bytes > 0}
@@ -245,10 +247,14 @@ def divide(
     hot: dict[str, int] = {}
     topology_window, topology_windows = 1, 0
     topologies = [file for file in paged if file.kind == "indices"]
+    reading = costs.READER
     if topologies:
         each = max(1, batch.reading)
         topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, costs.MAX_TOGETHER)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
+    else:
+        spared = costs.SPARED_SHARE * max(0, budget.left)
+        reading += budget.spend(-int(min(costs.READER / 2, spared)))
     for file in topologies:
         most = max(0, min(file.num_bytes, budget.left - one))
         hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
@@ -284,6 +290,7 @@ def divide(
         topology_window=topology_window,
         topology_windows=topology_windows,
         cached=cached,
+        reading=reading,
     )
 
 

@@ -94,9 +94,9 @@ def choose_plan(
     return best
 
 
-def first_batches(case: Case, plan: MemoryPlan) -> Case:
+def first_batches(case: Case, plan: MemoryPlan, windows: int = _WINDOWS) -> Case:
     """The same with as many batches as it takes to see what a plan reads for one."""
-    count = max(_LEAST, _WINDOWS * plan.window_of(case.profile.epoch))
+    count = max(_LEAST, windows * plan.window_of(case.profile.epoch))
     return replace(case, profile=case.profile.first(count))
 
 

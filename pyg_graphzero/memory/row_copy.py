@@ -153,15 +153,15 @@ class Stopped(Exception):
 
 
 class _Turns:
-    """Leaves the disk to others as long as it was used."""
+    """Leaves the disk to others, for ``rest`` times as long as it was used."""
 
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
+    def __init__(self, stop: threading.Event, rest: float) -> None:
+        self._stop, self._rest = stop, rest
         self._begun = perf_counter()
 
     def take(self) -> None:
-        """Waits for as long as the last turn took."""
-        if self._stop.wait(perf_counter() - self._begun):
+        """Waits, in proportion to how long the last turn took."""
+        if self._stop.wait(self._rest * (perf_counter() - self._begun)):
             raise Stopped
         self._begun = perf_counter()
 
@@ -181,20 +181,23 @@ class _RowsInTurns(FileRows):
         return rows
 
 
-def write_copy(target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event) -> None:
-    """Writes rows once more, complete or not at all; no more than half of the time.
+def write_copy(
+    target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event, rest: float = 1.0
+) -> None:
+    """Writes rows once more, complete or not at all.
 
     Args:
         target: The directory to be.
         parts: The rows.
         slab: Bytes of rows that wait for their order in memory; the others wait in a file.
         stop: Ends it early.
+        rest: For how long the disk is left to others, as a share of the time that it is used.
 
     Raises:
         OSError: The disk is full, or cannot be read; nothing is left behind.
     """
     scratch, lock = make_scratch(target, "partial")
-    turns, records = _Turns(stop), []
+    turns, records = _Turns(stop, rest), []
     try:
         for number, part in enumerate(parts):
             folder = scratch / str(number)

@@ -8,6 +8,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -142,6 +143,40 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
     const std::vector<std::int64_t> beyond{500};
     const IdList list(beyond);
     CHECK_THROWS(std::out_of_range, "expected 0 <= row < 500", paged.read({&list, 1}, 1 << 20));
+  }
+}
+
+TEST(rows_of_windows_are_the_same_whether_few_or_many_are_wanted) {
+  const Scratch scratch;
+  std::mt19937_64 random(3);
+  const std::int64_t num_rows = 20000;
+  const Table table(scratch / "rows", num_rows);
+  for (const std::size_t wanted : {1, 5, 300, 400, 5000, 50000}) {
+    for (const std::int64_t resident : {std::int64_t{0}, num_rows / 3, num_rows}) {
+      const auto paged = table.paged(ResidentRows::first(num_rows, 0, resident));
+      std::vector<std::int64_t> first(wanted), second(wanted);
+      for (auto* const rows : {&first, &second}) {
+        for (std::int64_t& row : *rows) {
+          row = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(num_rows));
+        }
+      }
+      const std::vector<IdList> lists{IdList(first), IdList(second)};
+      const RowWindow window = paged->read(lists, 1 << 30);
+      CHECK(window.num_lists() == 2);
+      std::set<std::int64_t> read;
+      for (std::size_t k = 0; k < 2; ++k) {
+        const auto& rows = k == 0 ? first : second;
+        std::vector<std::int64_t> got(kRow * rows.size());
+        copy_rows(paged->table(0, window), window.places_of(k).data(), std::ssize(rows),
+                  reinterpret_cast<std::byte*>(got.data()));
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+          CHECK(got[kRow * i] == 10 * rows[i]);
+          if (rows[i] >= resident) read.insert(rows[i]);
+        }
+      }
+      // Each once, however often it is wanted.
+      CHECK(window.bytes() == std::ssize(read) * table.row_bytes());
+    }
   }
 }
 

@@ -10,17 +10,19 @@ import os
 import random
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import torch
 from click.testing import CliRunner
+from interrupting import At, Struck
 
 import pyg_graphzero as gz
 import spawned
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.memory import own_order, pager, planner
+from pyg_graphzero.memory import own_order, pager, planner, row_copy
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.ranking import rank_rows
 from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, Stopped, write_copy
@@ -127,6 +129,68 @@ def test_an_epoch_goes_on_by_the_copy(store):
     assert loader.stats().reordered
     assert_same(batches, expected)
     assert epoch(loader)[1].reordered
+
+
+# One may strike in a finalizer, from which nobody can catch it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("function", ["_renew", "decide", "choose_plan", "_take_pipeline"])
+@pytest.mark.parametrize("moment", [0, 2, 9, 23])
+def test_an_interrupt_while_an_epoch_goes_over_to_the_copy(store, function, moment):
+    """Struck so many moments after a function has begun that the going over calls."""
+    expected, _ = epoch(training(store, order="off"))
+    loader = training(store)
+    torch.manual_seed(0)
+    batches = iter(loader)
+    found = [next(batches)]
+    copied(loader)
+    at = At(moment, function)
+    with suppress(Struck), at:
+        found.append(next(batches))
+    assert at.left < 0
+    found += batches
+    assert_same([(b.n_id, b.edge_index, b.x, b.y) for b in found], expected)
+    files = pager_of(loader.graph_sampler.graph.contents).files
+    assert files.order is not None
+    assert not files.quotas  # all that it had is given back
+    # The batches behind it are read by the copy's plan: what is mapped is not counted.
+    stats = loader.stats()
+    assert stats.reordered
+    assert stats.rows > 0.9 * stats.nodes
+
+
+def test_no_plans_are_compared_for_the_time_of_copying(store, monkeypatch):
+    compared = []
+
+    def watched(case, *rest):
+        compared.append(case)
+        return planner.choose_plan(case, *rest)
+
+    monkeypatch.setattr(pager, "choose_plan", watched)
+    loader = training(store)
+    iter(loader)
+    assert orders_of(loader).thread is not None
+    assert not compared
+    copied(loader)
+    epoch(loader)
+    assert compared
+
+
+def test_the_disk_is_left_to_loaders_the_less_the_more_they_gain(store, tmp_path, monkeypatch):
+    waits = []
+
+    class Never(threading.Event):
+        def wait(self, timeout=None):
+            waits.append(timeout)
+            return False
+
+    clock = iter(range(1_000_000))
+    monkeypatch.setattr(row_copy, "perf_counter", lambda: next(clock))
+    column = StoreContents(store).column("node/x.gd")
+    part = CopyOf(None, 60_000, torch.arange(60_000, dtype=torch.int32), {"node/x.gd": column})
+    for rest in (1.0, 0.25):
+        write_copy(tmp_path / f"{rest}", [part], 4 << 20, Never(), rest)
+        assert set(waits) == {rest}  # each turn takes one second of this clock
+        waits.clear()
 
 
 def test_an_epoch_beside_another_goes_on_as_it_began(store):
