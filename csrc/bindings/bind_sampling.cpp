@@ -179,11 +179,11 @@ void init_sampling(nb::module_& m) {
            "Adds the next chunk; False when it was the last.")
       .def(
           "sums",
-          [](NeighborSums& self) {
+          [](const NeighborSums& self) {
             const std::size_t shape[] = {static_cast<std::size_t>(self.num_sums()),
                                          static_cast<std::size_t>(self.items())};
-            return nb::ndarray<nb::numpy, float, nb::ndim<2>>(self.sums(), 2, shape,
-                                                              nb::find(self));
+            const std::shared_ptr<const float> sums = self.sums();
+            return FloatMatrix(const_cast<float*>(sums.get()), 2, shape, keep_alive(sums));
           },
           "float32 [last - first, items], until the next begin().")
       .def_prop_ro("stats", &NeighborSums::stats, "What was read of the block until now.")

@@ -107,7 +107,7 @@ void NeighborSums::begin(std::int64_t first, std::int64_t last) {
   chunks_.clear();
   sort_edges();
   parallel_for(num_sums(), kSumGrain, threads_, [&](std::int64_t from, std::int64_t to) {
-    std::fill(sums() + from * items(), sums() + to * items(), 0.0F);
+    std::fill(numbers() + from * items(), numbers() + to * items(), 0.0F);
   });
   read_ahead();
 }
@@ -310,12 +310,13 @@ void NeighborSums::add_list(const List& list, std::int64_t first, const std::byt
   std::int64_t dst = first;
   std::int64_t dst_ahead = first;
   for (const std::uint32_t* at = words_ + list.begin; at < end; ++at) {
-    // Here and not in a function: one that only prefetches has no effect for GCC, and is not called.
+    // Here and not in a function: one that only prefetches has no effect for GCC, and is not
+    // called.
     for (; ahead < end && ahead <= at + kPrefetchAhead; ++ahead) {
       if (!reaches(*ahead, dst_ahead)) continue;
       const std::byte* const row = rows + (*ahead & mask) * stride;
       for (std::int64_t line = 0; line < fetched; line += kLine) __builtin_prefetch(row + line);
-      const char* const sum = reinterpret_cast<const char*>(sums() + dst_ahead * items());
+      const char* const sum = reinterpret_cast<const char*>(numbers() + dst_ahead * items());
       for (std::int64_t line = 0; line < std::min(sum_bytes, kPrefetchedBytes); line += kLine) {
         __builtin_prefetch(sum + line, 1);
       }
@@ -323,7 +324,7 @@ void NeighborSums::add_list(const List& list, std::int64_t first, const std::byt
     if (!reaches(*at, dst)) continue;
     const std::byte* const row = rows + (*at & mask) * stride;
     add_(&row, 1, items(), column_.scale.data(), column_.zero_point.data(),
-         reinterpret_cast<std::byte*>(sums() + dst * items()));
+         reinterpret_cast<std::byte*>(numbers() + dst * items()));
   }
 }
 

@@ -53,8 +53,8 @@ class NeighborSums {
   // Adds the next chunk. False when it was the last. Raises OsError where it cannot be read.
   bool step();
 
-  // Of the block, `items` numbers a destination; until the next begin().
-  float* sums() const noexcept { return reinterpret_cast<float*>(room_.get()); }
+  // Of the block, `items` numbers a destination; until the next begin(), which takes their memory.
+  std::shared_ptr<const float> sums() const noexcept { return {room_, numbers()}; }
   std::int64_t num_sums() const noexcept { return last_ - first_; }
   std::int64_t items() const noexcept { return column_.items; }
 
@@ -76,6 +76,7 @@ class NeighborSums {
     std::byte* rows = nullptr;  // where the chunk's first row lies in it
   };
 
+  float* numbers() const noexcept { return reinterpret_cast<float*>(room_.get()); }
   void sort_edges();
   void make_room(std::int64_t words);
   template <class Visit>

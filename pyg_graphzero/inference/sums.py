@@ -161,7 +161,7 @@ class SummedPass:
         stats.topology_bytes += 2 * (
             (end - begin) * self._topology.index_bytes + 8 * (stop - first)
         )
-        return torch.from_numpy(engine.sums())
+        return engine.sums()
 
     def _made_engine(self) -> _core.NeighborSums:
         rows = self._rows

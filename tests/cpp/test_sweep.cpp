@@ -103,7 +103,8 @@ TEST(sums_are_those_of_every_edge) {
       engine.begin(from, to);
       while (engine.step()) {
       }
-      const std::vector<float> sums(engine.sums(), engine.sums() + (to - from) * Graph::kItems);
+      const float* const at = engine.sums().get();
+      const std::vector<float> sums(at, at + (to - from) * Graph::kItems);
       CHECK(sums == graph.sums_of(from, to));
       CHECK(!engine.step());
     }
@@ -119,7 +120,8 @@ TEST(sums_of_destinations_far_apart) {
     engine.begin(0, 3000);
     while (engine.step()) {
     }
-    const std::vector<float> sums(engine.sums(), engine.sums() + 3000 * Graph::kItems);
+    const float* const at = engine.sums().get();
+    const std::vector<float> sums(at, at + 3000 * Graph::kItems);
     CHECK(sums == graph.sums_of(0, 3000));
   }
 }
