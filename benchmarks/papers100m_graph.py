@@ -86,7 +86,7 @@ class Citations:
     hub_skew: float
 
 
-BOTH_WAYS = Citations(0.5, 0.15, 0.006, 0.2, 0.34, 0.65, 0.55, alpha=2.5, skew=3, hub_skew=1.25)
+BOTH_WAYS = Citations(0.35, 0.15, 0.006, 0.2, 0.31, 0.6, 0.57, alpha=3, skew=3, hub_skew=1.25)
 # What was measured until both directions were: nearly all papers are within reach of a seed.
 ONE_WAY = Citations(0.55, 0.15, 0, 0, 1, 0, 0, alpha=1.6, skew=2.5, hub_skew=2)
 

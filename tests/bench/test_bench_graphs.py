@@ -150,7 +150,9 @@ def test_both_directions_are_the_default(both_ways):
     assert 0.7 < data.num_edges / (2 * graph.num_edges) < 1
     citing = torch.cat([part for chunk in graph.edges() for part in [torch.from_numpy(chunk.dst)]])
     assert len(citing) == graph.num_edges
-    assert 0.3 < len(citing.unique()) / graph.num_nodes < 0.4  # the others cite nobody
+    # The others cite nobody, and so do few of these.
+    share = 1 - graph.citations.unreferencing
+    assert 0.95 * share < len(citing.unique()) / graph.num_nodes < share
     field = round(graph.citations.field * graph.num_communities)
     community = torch.from_numpy(graph.place_of // graph.community_size)
     assert community[data.train_mask].max() < field
