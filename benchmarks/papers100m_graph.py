@@ -86,7 +86,7 @@ class Citations:
     hub_skew: float
 
 
-BOTH_WAYS = Citations(0.5, 0.15, 0.006, 0.2, 0.34, 0.65, 0.55, alpha=2.5, skew=3, hub_skew=1.25)
+BOTH_WAYS = Citations(0.35, 0.15, 0.006, 0.2, 0.31, 0.6, 0.57, alpha=3, skew=3, hub_skew=1.25)
 # What was measured until both directions were: nearly all papers are within reach of a seed.
 ONE_WAY = Citations(0.55, 0.15, 0, 0, 1, 0, 0, alpha=1.6, skew=2.5, hub_skew=2)
 
@@ -106,8 +106,17 @@ class PapersGraph(CommunityGraph):
     directed: bool = False
 
     @classmethod
-    def of(cls, scale: float, seed: int = 0, directed: bool = False) -> PapersGraph:
+    def of(
+        cls, scale: float, seed: int = 0, directed: bool = False, large: bool = False
+    ) -> PapersGraph:
         """The graph of one scale.
+
+        Args:
+            scale: Share of the nodes, citations and split of the real one.
+            seed: The same one gives the same graph.
+            directed: See the class.
+            large: Communities are as large as at scale 1, and fewer, so that not all classes occur;
+                else there are as many, and they are smaller.
 
         Raises:
             ValueError: ``scale`` is not in 0 … 1, or leaves too few nodes.
@@ -116,7 +125,10 @@ class PapersGraph(CommunityGraph):
             raise ValueError(f"scale: found {scale}, expected more than 0 and at most 1")
         num_nodes = round(scale * NUM_NODES)
         communities = max(1, min(_COMMUNITIES, num_nodes // _COMMUNITY_NODES))
-        labelled = max(round(_LABELLED * communities), min(NUM_CLASSES, communities))
+        least = min(NUM_CLASSES, communities)
+        if large:
+            communities, least = max(1, round(scale * _COMMUNITIES)), 1
+        labelled = max(round(_LABELLED * communities), least)
         return cls(
             num_nodes=num_nodes,
             edges_per_node=NUM_EDGES / NUM_NODES,

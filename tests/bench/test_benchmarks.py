@@ -278,6 +278,7 @@ def test_papers100m(tmp_path, capsys):
     for each in (bolt, load):
         assert [epoch["batches"] for epoch in each["epochs"]] == [12, 12]
     assert bolt["facts"]["cache_rows"] == int(0.18 * graph.num_nodes)
+    assert load["budget"] == bolt["peak"]["anon_and_file"] < bolt["budget"]
     assert sum(converted["found"]["split"].values()) == sum(map(len, graph.split.values()))
     assert optimized["found"]["num_batches"] > 0
     # 362 training nodes are 11 batches: an epoch and the first batch of another.

@@ -95,6 +95,44 @@ def both_directions() -> tuple[list[str], list[str]]:
     return long, short
 
 
+def papers100m_shape() -> list[str]:
+    """What epochs touch, and what caches miss of it: at scale 1, and two of a tenth."""
+    (whole,), tenth = (
+        run("papers100m", record, "shape, no limit")["found"]["epochs"]
+        for record in ("papers100m_shape", "papers100m_shape_tenth")
+    )
+    epochs = [whole, *tenth]
+    touched = [each["touched"] for each in epochs]
+    served = [each["hottest"][0] for each in touched]
+    cells = [
+        [f"{round(each['nodes'], -3):,.0f}" for each in touched],
+        [f"{each['distinct']:.1%}" for each in touched],
+        *[[f"{each['hottest'][i]:.1%}" for each in touched] for i in range(3)],
+        [f"{each['missed']['18%']:.1%}" for each in epochs],
+        [
+            f"{each['missed']['36%'] / (1 - hot):.1%}"
+            for each, hot in zip(epochs, served, strict=True)
+        ],
+    ]
+    return [f"| {' | '.join(each)} |" for each in cells]
+
+
+def beside_graphbolt() -> list[str]:
+    """Its scheme and this package's batches with the same memory: two epochs, reads of the last."""
+    found = []
+    for each in summary("papers100m", "papers100m_graphbolt_tenth")["results"][1:]:
+        first, last = (1 / each[f"{epoch}_epoch"] for epoch in ("first", "last"))
+        reads, size, neighbors = (
+            each.get(f"{of}_per_batch", 0.0) for of in ("reads", "read_bytes", "topology_bytes")
+        )
+        memory = each["peak"]["anon_and_file"] / 1e9
+        found.append(
+            f"| {first:.3f}, {last:.3f} s | {1 - each['hit_rate']:.1%} | {reads:,.0f} | "
+            f"{size / 1e6:.1f}, {neighbors / 1e6:.1f} | {memory:.2f} GB |"
+        )
+    return found
+
+
 def papers100m() -> list[str]:
     """Phases and the steady state of each record."""
     found = both_directions()[0]
@@ -226,7 +264,8 @@ DIGITS = {"open": 1} | dict.fromkeys(("fanout", "walk", "biased walk", "batch"),
 @pytest.mark.parametrize(
     ("page", "figures"),
     [("performance", out_of_core), ("performance", papers100m), ("performance", performance),
-     ("papers100m", lambda: both_directions()[1]), ("walks", walks),
+     ("papers100m", lambda: both_directions()[1]), ("benchmarks", papers100m_shape),
+     ("performance", beside_graphbolt), ("walks", walks),
      ("from-graphzero", from_graphzero)],
 )  # fmt: skip
 def test_cited_figures(page, figures):
