@@ -385,7 +385,7 @@ class NeighborSums:
     def step(self) -> bool:
         """Adds the next chunk; False when it was the last."""
 
-    def sums(self) -> Annotated[NDArray[numpy.float32], dict(shape=(None, None))]:
+    def sums(self) -> Annotated[torch.Tensor, dict(dtype='float32', shape=(None, None), order='C', device='cpu')]:
         """float32 [last - first, items], until the next begin()."""
 
     @property

@@ -118,6 +118,7 @@ class SummedPass:
                 self._stats.elapsed = perf_counter() - begun
                 yield at, out
             first = stop
+            del bounds
 
     def _block(self, first: int, stop: int, bounds: Tensor) -> Iterator[tuple[int, Tensor]]:
         """One block's batches."""

@@ -85,9 +85,9 @@ CHUNK_SHARE = 1 / 8
 MAX_CHUNK = 1 << 28
 SUMS_SHARE = 1 / 8
 MAX_SUMS_ROWS = 1 << 14
-# Beside its sum: a destination's bound and, where edges are far apart, 4 bytes; and each of its
-# edges, sorted by chunks.
-SUMMED_ROW = 16
+# Beside its sum: a destination's bound, twice while blocks are divided, and 4 bytes where edges are
+# far apart; and each of its edges, sorted by chunks.
+SUMMED_ROW = 24
 SUMMED_EDGE = 4
 
 # Slots of the edges that are seeds, where a block of them is enough, and where batches ask for any.

@@ -409,7 +409,7 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
         data[name] = torch.arange(num_nodes) * (i + 1)
     path = write_store(data, tmp_path / "s")
     del data
-    store = gz.open(path, memory=private_rss() + READER_BYTES + 6_700_000)
+    store = gz.open(path, memory=private_rss() + READER_BYTES + 5_500_000)
     loader = gz.loader.NeighborLoader(
         store.data(), [20], input_nodes=torch.arange(0, num_nodes, 999), batch_size=100
     )
