@@ -22,7 +22,7 @@ from pyg_graphzero.bench.entrant import BenchError, Entrant
 from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
 from pyg_graphzero.bench.process import Clock, Watch, memory, tree
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
-from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
+from pyg_graphzero.bench.synthetic import academic, power_law, power_law_hetero
 from pyg_graphzero.bench.timeline import Timeline
 from pyg_graphzero.bench.workloads import WORKLOADS as CLASSES
 from pyg_graphzero.bench.workloads import Load, Task
@@ -73,6 +73,24 @@ def test_power_law_with_types(count):
         edge_index = data[src, dst].edge_index
         assert int(edge_index[0].max()) < data[src].num_nodes
         assert int(edge_index[1].max()) < data[dst].num_nodes
+
+
+def test_papers_authors_and_institutions():
+    data = academic(5000, 3)
+    assert {name: data[name].num_nodes for name in data.node_types} == {
+        "paper": 5000, "author": 5025, "institution": 1,
+    }  # fmt: skip
+    assert len(data.edge_types) == 5
+    assert {dst for _, _, dst in data.edge_types} == set(data.node_types)
+    for src, name, dst in data.edge_types:
+        edges = data[src, name, dst].edge_index
+        assert int(edges[0].max()) < data[src].num_nodes
+        assert int(edges[1].max()) < data[dst].num_nodes
+    assert data["paper", "cites", "paper"].num_edges == 2 * 53_300
+    assert torch.equal(
+        data["author", "writes", "paper"].edge_index,
+        data["paper", "rev_writes", "author"].edge_index.flip(0),
+    )
 
 
 def test_graphs_by_name(tmp_path, homo):

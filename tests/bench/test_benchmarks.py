@@ -162,6 +162,27 @@ def test_a_script(name, tmp_path, monkeypatch):
         assert found_in(summed, path) is not None
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("options", "seeds"),
+    [("--link --models GraphSAGE", 96), ("--typed --models HeteroConv", 32)],
+)
+def test_steps_of_other_batches(options, seeds, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    step = importlib.import_module("step")
+    kept = tmp_path / "batch.pt"
+    step.main(
+        f"{options} --nodes 3000 --edges 30000 --dim 8 --hidden 8 --fanout 3 2 --batch-size 32 "
+        f"--rounds 1 --only stock accelerated --batch {kept}".split()
+    )
+    batch = torch.load(kept, weights_only=False)
+    if "--typed" in options:
+        assert all(sum(counts) > 0 for counts in batch.num_sampled_nodes_dict.values())
+        assert batch.num_sampled_nodes_dict["paper"][0] == seeds
+    else:
+        assert 32 < batch.num_sampled_nodes[0] <= seeds
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu():
     with pytest.raises(SystemExit, match="found no GPU"):
