@@ -78,7 +78,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--phases", default="convert,optimize,train", help=", ".join(PHASES))
     made.add_argument("--scale", type=float, default=1.0, help="of the nodes and edges")
     made.add_argument("--directed", action="store_true", help="citations in one direction alone")
-    made.add_argument("--large-communities", action="store_true", help="and fewer, as at scale 1")
     made.add_argument("--data", type=Path, help="directory of ogbn_papers100M itself")
     made.add_argument("--layout", choices=("stream", "ogb"), default="stream")
     made.add_argument("--features", choices=ENCODINGS, default="int8")
@@ -223,7 +222,6 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None, share: float
         "data": None if data is None else str(data),
         "scale": args.scale,
         "directed": args.directed,
-        "large_communities": args.large_communities,
         "features": args.features,
         "eval_nodes": args.eval_nodes,
         "cache_bytes": cached * row_bytes,
@@ -326,7 +324,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def graph_of(args: argparse.Namespace) -> PapersGraph:
     """The synthetic graph that is asked for."""
-    return PapersGraph.of(args.scale, args.seed, args.directed, args.large_communities)
+    return PapersGraph.of(args.scale, args.seed, args.directed)
 
 
 def with_same_memory(run: Run, results: Sequence[dict[str, Any]]) -> Run:

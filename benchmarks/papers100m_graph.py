@@ -106,17 +106,8 @@ class PapersGraph(CommunityGraph):
     directed: bool = False
 
     @classmethod
-    def of(
-        cls, scale: float, seed: int = 0, directed: bool = False, large: bool = False
-    ) -> PapersGraph:
+    def of(cls, scale: float, seed: int = 0, directed: bool = False) -> PapersGraph:
         """The graph of one scale.
-
-        Args:
-            scale: Share of the nodes, citations and split of the real one.
-            seed: The same one gives the same graph.
-            directed: See the class.
-            large: Communities are as large as at scale 1, and fewer, so that not all classes occur;
-                else there are as many, and they are smaller.
 
         Raises:
             ValueError: ``scale`` is not in 0 … 1, or leaves too few nodes.
@@ -125,10 +116,7 @@ class PapersGraph(CommunityGraph):
             raise ValueError(f"scale: found {scale}, expected more than 0 and at most 1")
         num_nodes = round(scale * NUM_NODES)
         communities = max(1, min(_COMMUNITIES, num_nodes // _COMMUNITY_NODES))
-        least = min(NUM_CLASSES, communities)
-        if large:
-            communities, least = max(1, round(scale * _COMMUNITIES)), 1
-        labelled = max(round(_LABELLED * communities), least)
+        labelled = max(round(_LABELLED * communities), min(NUM_CLASSES, communities))
         return cls(
             num_nodes=num_nodes,
             edges_per_node=NUM_EDGES / NUM_NODES,

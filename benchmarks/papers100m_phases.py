@@ -53,8 +53,8 @@ def serve(task: Task, tell: Tell) -> None:
 def convert(task: Task, tell: Tell) -> dict[str, Any]:
     """The dataset in a directory, or the synthetic graph as a stream, to a store."""
     store, source, features = Path(task.store), task.options["data"], task.options["features"]
-    directed, large = (task.options[name] for name in ("directed", "large_communities"))
-    graph = PapersGraph.of(task.options["scale"], task.seed, directed, large)
+    directed = task.options["directed"]
+    graph = PapersGraph.of(task.options["scale"], task.seed, directed)
     begin = time.perf_counter()
     if source is not None:
         given = {"features": encoding(features), "memory": task.budget}

@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     training_arguments(made)
     made.add_argument("--heads", type=int, default=2, help="of GAT and HGT")
     made.add_argument("--link", action="store_true", help="seeds are edges, with a negative each")
-    made.add_argument("--typed", action="store_true", help="papers, authors and institutions")
+    made.add_argument("--typed", action="store_true", help="papers, authors, institutions: --nodes")
     names = [*MODELS, *BY_RELATION, *TYPED]
     made.add_argument("--models", nargs="+", choices=names, default=list(MODELS))
     made.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
@@ -63,8 +63,10 @@ def main(argv: list[str] | None = None) -> None:
     args = made.parse_args(argv)
     if any((model in TYPED) != args.typed for model in args.models):
         made.error(f"{', '.join(TYPED)} take --typed, other models do not")
-    if args.link and (args.typed or args.dgl is not None):
-        made.error("--link is for models without types, and not for DGL's")
+    if args.typed and (args.link or args.undirected):
+        made.error("--typed has nodes as seeds, and both directions already")
+    if args.dgl is not None and (args.typed or args.link):
+        made.error("--dgl takes part without --typed and --link")
     recycling = _core.Recycling()  # as while a loader lives
     if args.peak:
         print(json.dumps(_peak(args)))

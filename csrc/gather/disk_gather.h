@@ -55,6 +55,18 @@ struct GatherStats {
   std::uint64_t useful_bytes = 0;  // of those, in rows asked for
   double plan_seconds = 0;
   double read_seconds = 0;  // from the first read to the last row scattered
+
+  GatherStats& operator+=(const GatherStats& other) noexcept {
+    rows += other.rows;
+    unique_rows += other.unique_rows;
+    reads += other.reads;
+    cached_reads += other.cached_reads;
+    bytes += other.bytes;
+    useful_bytes += other.useful_bytes;
+    plan_seconds += other.plan_seconds;
+    read_seconds += other.read_seconds;
+    return *this;
+  }
 };
 
 struct GatherResult {

@@ -325,45 +325,7 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
 GatherResult PagedRows::gather(const Column& column, std::span<const RowRequest> requests,
                                std::stop_token stop) {
   if (!order_) return reader_->gather(column.file, requests, limits_, {}, stop);
-  const std::int64_t num_again = order_->num_again();
-  GatherResult all;
-  all.errors.resize(requests.size());
-  const auto lies_again = [&](std::int64_t row) { return row < num_again; };
-  for (const bool is_again : {true, false}) {
-    std::vector<Buffer<std::int64_t>> rows(requests.size()), positions(requests.size());
-    std::vector<RowRequest> some;
-    for (std::size_t k = 0; k < requests.size(); ++k) {
-      const RowRequest& request = requests[k];
-      // In order, as those of windows are, they need no copy.
-      if (is_again && std::ranges::is_partitioned(request.rows, lies_again)) {
-        const auto end = std::ranges::partition_point(request.rows, lies_again);
-        const auto count = static_cast<std::size_t>(end - request.rows.begin());
-        const bool has_positions = !request.positions.empty();
-        some.push_back({request.rows.first(count),
-                        request.positions.first(has_positions ? count : 0), request.out});
-        continue;
-      }
-      for (std::size_t i = 0; i < request.rows.size(); ++i) {
-        if (lies_again(request.rows[i]) != is_again) continue;
-        rows[k].push_back(is_again ? request.rows[i] : request.rows[i] - num_again);
-        positions[k].push_back(request.positions.empty() ? static_cast<std::int64_t>(i)
-                                                         : request.positions[i]);
-      }
-      some.push_back({rows[k].span(), positions[k].span(), request.out});
-    }
-    const ColumnFile& file = is_again ? column.again : column.file;
-    const GatherResult got = reader_->gather(file, some, limits_, {}, stop);
-    all.stats.reads += got.stats.reads;
-    all.stats.bytes += got.stats.bytes;
-    all.stats.useful_bytes += got.stats.useful_bytes;
-    all.stats.read_seconds += got.stats.read_seconds;
-    for (std::size_t k = 0; k < requests.size(); ++k) {
-      if (!all.errors[k]) all.errors[k] = got.errors[k];
-    }
-    all.stopped = got.stopped;
-    if (all.stopped) break;
-  }
-  return all;
+  return gather_places(*order_, *reader_, column.again, column.file, requests, limits_, stop);
 }
 
 void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,

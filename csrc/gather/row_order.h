@@ -6,6 +6,9 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <stop_token>
+
+#include "gather/disk_gather.h"
 
 namespace gz {
 
@@ -64,5 +67,11 @@ class RowOrder {
   Word* words_ = nullptr;         // [row / 64]
   std::byte* numbers_ = nullptr;  // of the rows whose bits are set, one behind the other
 };
+
+// Reads rows by their places: those that lie once more from `again`, the others from `file`. As
+// DiskGather::gather().
+GatherResult gather_places(const RowOrder& order, DiskGather& reader, const ColumnFile& again,
+                           const ColumnFile& file, std::span<const RowRequest> requests,
+                           const ReadLimits& limits, std::stop_token stop);
 
 }  // namespace gz

@@ -205,14 +205,6 @@ def test_counts_are_those_of_the_real_graph():
     assert degree.min() >= 0
 
 
-def test_large_communities_are_those_of_the_whole_graph():
-    whole, part = PapersGraph.of(1.0), PapersGraph.of(0.01, large=True)
-    assert part.community_size == whole.community_size > PapersGraph.of(0.01).community_size
-    assert part.num_communities == 0.01 * whole.num_communities
-    assert part.seed_communities == whole.seed_communities
-    assert part.num_edges == PapersGraph.of(0.01).num_edges
-
-
 def test_a_store_has_exactly_the_scale(store):
     data = gz.open(store).data()
     assert data.num_nodes == round(SCALE * 111_059_956) == GRAPH.num_nodes

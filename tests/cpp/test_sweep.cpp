@@ -132,6 +132,13 @@ TEST(sums_that_are_given_up) {
   NeighborSums engine(graph.csc(), graph.column(), {16, 1 << 10, 0, 2});
   engine.begin(0, 300);
   CHECK(engine.step());  // and the next read is under way
+  engine.begin(100, 200);
+  while (engine.step()) {
+  }
+  const float* const at = engine.sums().get();
+  CHECK(std::vector<float>(at, at + 100 * Graph::kItems) == graph.sums_of(100, 200));
+  engine.begin(0, 300);
+  CHECK(engine.step());
 }
 
 TEST(sums_of_a_column_that_is_cut_short) {
