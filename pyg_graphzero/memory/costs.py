@@ -22,9 +22,8 @@ EDGE = 24
 # which nothing is set aside: when frames are full, so many are in memory that both fit.
 READ_EDGE = 24 + 32
 READ_NODE = 100
-# Batches differ by a few percent: how much the largest one may be above the largest of those that
-# were looked at, and of so many or more.
-SLACK, MANY, SLACK_OF_MANY = 1.15, 32, 1.05
+# Batches differ by a few percent.
+SLACK = 1.15
 
 # Training. Batches that are ready, in the making, or in the consumer's hands: it has one while the
 # next is made, and a third is begun when it has freed that.

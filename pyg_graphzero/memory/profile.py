@@ -146,8 +146,7 @@ class AccessCounts:
         waits = self.max_waiting + keeps_slots * self.max_slots
         inner = sum(self.max_inner.values())
         reading = costs.READ_EDGE * self.max_edges + costs.READ_NODE * inner
-        slack = costs.SLACK if self.num_batches < costs.MANY else costs.SLACK_OF_MANY
-        waits, whole, reading = (int(slack * size) for size in (waits, whole, reading))
+        waits, whole, reading = (int(costs.SLACK * size) for size in (waits, whole, reading))
         return BatchSize(waits, whole, nodes, reading)
 
 

@@ -26,7 +26,7 @@ from pyg_graphzero.memory.plan import (
     divide,
     least_memory,
 )
-from pyg_graphzero.memory.profile import AccessCounts, profile
+from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import free_memory, private_rss
 from spawned import EXACT_MALLOC, spawn
@@ -88,13 +88,6 @@ def test_who_reads_no_neighbours_needs_less_for_reading():
     assert "n" in held.held
     assert held.reading < read.reading == READER_BYTES
     assert held.parts["reading"] == held.reading
-
-
-def test_the_largest_of_many_batches_is_hardly_exceeded():
-    counts = AccessCounts({}, num_batches=31, max_nodes={None: 1000}, max_inner={None: 10})
-    few = counts.batch_size({None: 100}, {None: 0})
-    many = replace(counts, num_batches=32).batch_size({None: 100}, {None: 0})
-    assert 1000 * 108 < many.whole < few.whole
 
 
 @given(needs())

@@ -47,7 +47,9 @@ def eager(monkeypatch, tmp_path):
     # What is chosen depends on the disk: on some, fewer bytes are not what is fastest.
     disk = DiskSpeed("a disk", 75_000, 1.3e9, depth=128, direct=True, file_bytes=1 << 30)
     monkeypatch.setattr(pager, "probe", lambda path: disk)
-    monkeypatch.setattr(planner, "SECONDS", float("inf"))  # or a busy machine tries fewer plans
+    # Or a busy machine tries fewer plans, and ranks by fewer batches.
+    monkeypatch.setattr(planner, "SECONDS", float("inf"))
+    monkeypatch.setattr(own_order, "_RANK_SHARE", float("inf"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
