@@ -330,14 +330,24 @@ class PackedBounds:
     def num_bytes(num_nodes: int, num_edges: int) -> int:
         """What they take, at most."""
 
+class PackedSources:
+    """Neighbours in memory, in no more bits than a node's number has."""
+
+    def __init__(self, topology: Topology) -> None:
+        """Reads those of a topology."""
+
+    @staticmethod
+    def num_bytes(num_src: int, num_edges: int) -> int:
+        """What they take."""
+
 class SamplerBuilder:
     """Collects the edge types of a sampler."""
 
     def __init__(self, num_nodes: Sequence[int]) -> None: ...
 
-    def add_file(self, src_type: int, dst_type: int, topology: Topology, paged: PagedRows | None = None, bounds: PackedBounds | None = None) -> None:
+    def add_file(self, src_type: int, dst_type: int, topology: Topology, paged: PagedRows | None = None, bounds: PackedBounds | None = None, packed: PackedSources | None = None) -> None:
         """
-        `paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds`: in place of the file's, which is then not touched.
+        `paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds` and `packed`: in place of what the file says, which is then not touched.
         """
 
     def add_arrays(self, src_type: int, dst_type: int, indptr: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], indices: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu', writable=False)], num_src: int, name: str) -> None: ...

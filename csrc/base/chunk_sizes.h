@@ -26,6 +26,7 @@ struct ChunkSizes {
   std::int64_t walked_slots = 1 << 16;   // of a paged topology, in one list
   std::int64_t slots_ahead = 4 << 20;    // that the kernel is asked to read
   std::int64_t packed_bounds = 1 << 17;  // read before they are packed: 1 MiB
+  std::int64_t packed_sources = 1 << 18;
 
   // aggregate/
   std::int64_t aggregated_edges = 2048;   // and destinations, of a piece of a thread's work

@@ -87,19 +87,33 @@ void init_sampling(nb::module_& m) {
       .def_static("num_bytes", &PackedBounds::num_bytes, "num_nodes"_a, "num_edges"_a,
                   "What they take, at most.");
 
+  nb::class_<PackedSources>(m, "PackedSources",
+                            "Neighbours in memory, in no more bits than a node's number has.")
+      .def(
+          "__init__",
+          [](PackedSources* self, const Topology& topology) {
+            const nb::gil_scoped_release released;
+            new (self) PackedSources(topology);
+          },
+          "topology"_a, "Reads those of a topology.")
+      .def_static("num_bytes", &PackedSources::num_bytes, "num_src"_a, "num_edges"_a,
+                  "What they take.");
+
   nb::class_<SamplerBuilder>(m, "SamplerBuilder", "Collects the edge types of a sampler.")
       .def(nb::init<std::vector<std::int64_t>>(), "num_nodes"_a)
       .def(
           "add_file",
           [](SamplerBuilder& self, int src_type, int dst_type, std::shared_ptr<const Topology> file,
-             std::shared_ptr<PagedRows> paged, std::shared_ptr<const PackedBounds> bounds) {
+             std::shared_ptr<PagedRows> paged, std::shared_ptr<const PackedBounds> bounds,
+             std::shared_ptr<const PackedSources> packed) {
             self.edge_types.push_back(
-                {src_type, dst_type, csc_of(std::move(file), std::move(paged), std::move(bounds))});
+                {src_type, dst_type,
+                 csc_of(std::move(file), std::move(paged), std::move(bounds), std::move(packed))});
           },
           "src_type"_a, "dst_type"_a, "topology"_a, "paged"_a.none() = nb::none(),
-          "bounds"_a.none() = nb::none(),
-          "`paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds`: "
-          "in place of the file's, which is then not touched.")
+          "bounds"_a.none() = nb::none(), "packed"_a.none() = nb::none(),
+          "`paged`: ColumnFile.of_indices of the topology, of which memory holds a part. `bounds` "
+          "and `packed`: in place of what the file says, which is then not touched.")
       .def(
           "add_arrays",
           [](SamplerBuilder& self, int src_type, int dst_type, const Int64Array& indptr,

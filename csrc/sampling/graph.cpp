@@ -10,7 +10,8 @@
 namespace gz {
 
 Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged,
-           std::shared_ptr<const PackedBounds> bounds) {
+           std::shared_ptr<const PackedBounds> bounds,
+           std::shared_ptr<const PackedSources> packed) {
   const auto num_edges = static_cast<std::int64_t>(file->num_edges());
   if (paged != nullptr && (paged->num_columns() != 1 || paged->num_rows() != num_edges ||
                            paged->row_bytes() != std::int64_t{file->index_bytes()})) {
@@ -25,6 +26,11 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
                                 std::to_string(bounds->num_nodes()) + " nodes, expected " +
                                 std::to_string(file->num_dst()));
   }
+  if (packed != nullptr && packed->num_edges() != num_edges) {
+    throw std::invalid_argument(file->path() + ": packed: found the neighbours of " +
+                                std::to_string(packed->num_edges()) + " edges, expected " +
+                                std::to_string(num_edges));
+  }
   return {file->indptr(),
           paged != nullptr ? nullptr : file->indices(),
           file->index_bytes(),
@@ -35,7 +41,8 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
           file,
           nullptr,
           std::move(paged),
-          std::move(bounds)};
+          std::move(bounds),
+          std::move(packed)};
 }
 
 void check_edge_types(const std::vector<std::int64_t>& num_nodes,
@@ -93,10 +100,10 @@ void throw_bad_indptr(const Csc& csc, std::int64_t node) {
                         "; run `graphzero verify` on the store");
 }
 
-void throw_bad_index(const Csc& csc, std::int64_t node) {
+void throw_bad_index(const std::string& name, std::int64_t num_src, std::int64_t node) {
   throw FormatError(
-      csc.name, "indices", "node " + std::to_string(node),
-      "0 <= node < " + std::to_string(csc.num_src) + "; run `graphzero verify` on the store");
+      name, "indices", "node " + std::to_string(node),
+      "0 <= node < " + std::to_string(num_src) + "; run `graphzero verify` on the store");
 }
 
 }  // namespace gz

@@ -11,6 +11,7 @@
 #include "gather/paged_rows.h"
 #include "sampling/edge_order.h"
 #include "sampling/packed_bounds.h"
+#include "sampling/packed_sources.h"
 #include "storage/topology.h"
 
 namespace gz {
@@ -29,26 +30,30 @@ struct Csc {
   // The indices, a row each, where memory does not hold all of them. Samplers then ask for the
   // sources of slots (sample_window.h); indptr is in memory or mapped all the same.
   std::shared_ptr<PagedRows> paged = {};
-  // In place of indptr for who samples, so that nobody touches it.
+  // In place of indptr and of indices for who samples, so that nobody touches these.
   std::shared_ptr<const PackedBounds> bounds = {};
+  std::shared_ptr<const PackedSources> packed = {};
 
   // REQUIRES, as what follows, that it is not paged.
   std::int64_t source(std::int64_t slot) const noexcept {
+    if (packed != nullptr) return (*packed)[slot];
     return index_bytes == 4
                ? static_cast<std::int64_t>(static_cast<const std::uint32_t*>(indices)[slot])
                : static_cast<const std::int64_t*>(indices)[slot];
   }
 
   void prefetch_source(std::int64_t slot) const noexcept {
+    if (packed != nullptr) return packed->prefetch(slot);
     __builtin_prefetch(static_cast<const char*>(indices) + slot * index_bytes);
   }
 };
 
 // The arrays of an opened file, which it keeps open; `paged` has the one column
-// ColumnFile::of_indices(). Raises std::invalid_argument where that, or `bounds`, is of something
-// else.
+// ColumnFile::of_indices(). Raises std::invalid_argument where that, `bounds` or `packed` is of
+// something else.
 Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged = {},
-           std::shared_ptr<const PackedBounds> bounds = {});
+           std::shared_ptr<const PackedBounds> bounds = {},
+           std::shared_ptr<const PackedSources> packed = {});
 
 // Has the kernel read ahead for a loop that goes over neighbours from front to back: faults alone
 // read little at a time.
@@ -99,6 +104,9 @@ void check_seed_type(int node_type, std::size_t num_node_types);
 
 // The errors of a damaged topology.
 [[noreturn]] void throw_bad_indptr(const Csc& csc, std::int64_t node);
-[[noreturn]] void throw_bad_index(const Csc& csc, std::int64_t node);
+[[noreturn]] void throw_bad_index(const std::string& name, std::int64_t num_src, std::int64_t node);
+[[noreturn]] inline void throw_bad_index(const Csc& csc, std::int64_t node) {
+  throw_bad_index(csc.name, csc.num_src, node);
+}
 
 }  // namespace gz

@@ -102,16 +102,27 @@ inline void ranks_to_slots(const EdgeOrder& order, std::int64_t* slot, std::int6
       [&](std::int64_t j) { slot[j] = slots[slot[j]]; });
 }
 
+// Neighbours as they lie in a file or an array.
 template <class Index>
-void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::int64_t* source,
-                   std::int64_t count, int threads) {
-  const auto* const indices = static_cast<const Index*>(type.csc.indices);
+struct PlainSources {
+  const Index* indices;
+
+  explicit PlainSources(const Csc& csc) : indices(static_cast<const Index*>(csc.indices)) {}
+  std::int64_t operator[](std::int64_t slot) const noexcept {
+    return static_cast<std::int64_t>(indices[slot]);
+  }
+  void prefetch(std::int64_t slot) const noexcept { __builtin_prefetch(indices + slot); }
+};
+
+template <class Sources>
+void fetch_sources(const SampledEdgeType& type, const Sources& sources, std::int64_t* slot,
+                   std::int64_t* source, std::int64_t count, int threads) {
   parallel_for(count, kEdgeGrain, threads, [&](std::int64_t from, std::int64_t to) {
     guarded([&] {
       ranks_to_slots(type.order, slot, from, to);
       visit_announced(
-          from, to, [&](std::int64_t j) { __builtin_prefetch(indices + slot[j]); },
-          [&](std::int64_t j) { source[j] = static_cast<std::int64_t>(indices[slot[j]]); });
+          from, to, [&](std::int64_t j) { sources.prefetch(slot[j]); },
+          [&](std::int64_t j) { source[j] = sources[slot[j]]; });
     });
   });
 }
@@ -127,10 +138,17 @@ inline void fetch_sources(const SampledEdgeType& type, std::int64_t* slot, std::
       guarded([&] { detail::ranks_to_slots(type.order, slot, from, to); });
     });
     wanted.push_back({&type.csc, {slot, static_cast<std::size_t>(count)}, source});
+    return;
+  }
+  const auto from = [&](const auto& sources) {
+    detail::fetch_sources(type, sources, slot, source, count, threads);
+  };
+  if (type.csc.packed != nullptr) {
+    from(*type.csc.packed);
   } else if (type.csc.index_bytes == 4) {
-    detail::fetch_sources<std::uint32_t>(type, slot, source, count, threads);
+    from(detail::PlainSources<std::uint32_t>(type.csc));
   } else {
-    detail::fetch_sources<std::int64_t>(type, slot, source, count, threads);
+    from(detail::PlainSources<std::int64_t>(type.csc));
   }
 }
 

@@ -34,13 +34,15 @@ def files_of(loader: BatchSource) -> list[FileSize]:
         if not graph.on_disk(name):
             continue
         topology, record = contents.topology(name), contents.edge_type(name)
-        sizes = topology.num_edges, topology.index_bytes
-        packed = _core.PackedBounds.num_bytes(topology.num_dst, topology.num_edges)
+        num_edges = topology.num_edges
+        packed = _core.PackedBounds.num_bytes(topology.num_dst, num_edges)
         files.append(
             FileSize(bounds_of(i), topology.num_dst + 1, 8, "indptr", sharers, packed_bytes=packed)
         )
         ranked = is_ranked_file(contents, record.topology)
-        files.append(FileSize(record.topology, *sizes, "indices", sharers, ranked))
+        packed = _core.PackedSources.num_bytes(topology.num_src, num_edges)
+        sizes = num_edges, topology.index_bytes
+        files.append(FileSize(record.topology, *sizes, "indices", sharers, ranked, packed))
         if record.edge_id is not None and loader.edge_ids:
             files.append(column(record.edge_id, "edge"))
     for node_type in graph.node_types:

@@ -48,6 +48,7 @@ from pyg_graphzero.memory.row_copy import (
 )
 from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.store.contents import StoreContents
 
 log = logging.getLogger("pyg_graphzero")
@@ -132,15 +133,29 @@ class OrderKeeper:
         return None
 
     def make(
-        self, case: Case, plan: MemoryPlan, files: Sequence[FileSize], loader: BatchSource
+        self,
+        case: Case,
+        plan: MemoryPlan,
+        files: Sequence[FileSize],
+        loader: BatchSource,
+        reading: Reading | None,
     ) -> None:
-        """Has a copy made for batches like these, if it is worth it and was not tried before."""
+        """Has a copy made for batches like these, if it is worth it and was not tried before.
+
+        Args:
+            case: The batches.
+            plan: For rows as they lie in the store.
+            files: What loaders read from.
+            loader: Whose batches they are.
+            reading: Where it finds neighbours.
+        """
         key = self._key_of(case, plan, files)
         if key is None or key in self._tried or self.is_making:
             return
         self._tried.add(key)
         try:
-            self._make(case, plan, files, loader, copy_folders(self._contents.path), key)
+            folders = copy_folders(self._contents.path)
+            self._make(case, plan, files, loader, reading, folders, key)
         except OSError as error:  # of a folder that cannot be written to after all
             log.warning("%s: rows are not put in order: %s", self._contents.path, error)
 
@@ -158,6 +173,7 @@ class OrderKeeper:
         plan: MemoryPlan,
         files: Sequence[FileSize],
         loader: BatchSource,
+        reading: Reading | None,
         folders: Sequence[Path],
         key: str,
     ) -> None:
@@ -184,7 +200,7 @@ class OrderKeeper:
             self._awaited = folder / key
             return
         seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
-        _, ranked = rank_rows(loader, seconds=seconds)
+        _, ranked = rank_rows(loader, seconds=seconds, reading=reading)
         orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
         then = seconds_per_batch(case, _simulate_ordered(case, plan.memory, files, orders))
         if then > WORTH * now:

@@ -6,8 +6,8 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from time import sleep
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -23,7 +23,7 @@ from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES, probe
-from pyg_graphzero.util.system import drop_pages, private_rss
+from pyg_graphzero.util.system import private_rss
 
 # What of neighbours walks read at once.
 _LEAST_WALKED = 4 << 20
@@ -44,10 +44,10 @@ class PagedFiles:
         plan: What memory is used for.
         kept: How many rows of each file stay in memory, see :func:`~.hot_rows.groups_kept`: the
             first ones, where they lie in the order of their use, else those that were used lately.
-            Neighbours of edge types whose topology is not among these files are mapped.
+            Neighbours of edge types whose topology is not among these files are packed or mapped.
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
         order: Rows that lie once more in the order of their use, if there are such.
-        bounds: Where neighbourhoods begin, of the edge types of which a table in memory says so.
+        packed: What is in memory in place of topologies that the plan holds, or of their bounds.
         dictionaries: What is in memory in place of files that the plan holds.
 
     Attributes:
@@ -66,7 +66,7 @@ class PagedFiles:
         kept: Mapping[str, int],
         merge_gap: int,
         order: OwnOrder | None = None,
-        bounds: Mapping[EdgeType | None, _core.PackedBounds] | None = None,
+        packed: Mapping[EdgeType | None, Unmapped] | None = None,
         dictionaries: Mapping[str, _core.Dictionary] | None = None,
     ) -> None:
         self.contents = contents
@@ -77,7 +77,7 @@ class PagedFiles:
         self.kept = kept
         self.merge_gap = merge_gap
         self.order = order
-        self.bounds = bounds or {}
+        self.packed = packed or {}
         self._dictionaries = dictionaries or {}
         self._rows: dict[str, _core.PagedRows] = {}
         self._process = os.getpid()
@@ -126,8 +126,8 @@ class PagedFiles:
             size: Of one of its batches, in batches that the plan is made for.
         """
         unmapped = {
-            name: Unmapped(self.topologies.get(name), self.bounds.get(name))
-            for name in (*self.topologies, *self.bounds)
+            name: replace(self.packed.get(name, Unmapped()), indices=self.topologies.get(name))
+            for name in (*self.topologies, *self.packed)
         }
         if not unmapped:
             return None
@@ -201,14 +201,6 @@ def _preload(files: weakref.ref[PagedFiles]) -> None:
             group = now.topologies[name].preload(group)
             del now
             sleep(_PAUSE)
-
-
-def pack_bounds(topology: _core.Topology) -> _core.PackedBounds:
-    """Where neighbourhoods begin, read once; the file is out of memory then."""
-    bounds = _core.PackedBounds(topology)
-    topology.forget_pages()
-    drop_pages(Path(topology.path), topology.indptr_offset, 8 * (topology.num_dst + 1))
-    return bounds
 
 
 def preload(rows: _core.PagedRows) -> None:

@@ -10,16 +10,17 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.dictionaries import Dictionaries
-from pyg_graphzero.memory.files import bounds_of, bytes_of_batches, files_of
+from pyg_graphzero.memory.files import bytes_of_batches, files_of
 from pyg_graphzero.memory.hot_rows import groups_kept
 from pyg_graphzero.memory.own_order import OrderKeeper
-from pyg_graphzero.memory.paged import PagedFiles, pack_bounds
+from pyg_graphzero.memory.packed import PackedTopologies
+from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.plan import (
     BatchSize,
     FileSize,
@@ -34,6 +35,7 @@ from pyg_graphzero.memory.profile import MOST_BATCHES, larger, profile
 from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
+from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import probe
@@ -85,7 +87,7 @@ class Pager:
         self._batch = BatchSize(0, 0)
         self._sizes: weakref.WeakKeyDictionary[BatchSource, BatchSize]
         self._sizes = weakref.WeakKeyDictionary()
-        self._bounds: dict[EdgeType | None, _core.PackedBounds] = {}
+        self.packed = PackedTopologies(contents)
 
     @property
     def is_foreign(self) -> bool:
@@ -164,6 +166,8 @@ class Pager:
         else:
             disk = probe(contents.path)
             merge_gap = disk.merge_gap
+            graph = loader.graph_sampler.graph
+            is_read = not neighbours_fit(self.memory, files)
             reading = self._trial_reading(loader, files, merge_gap)
             is_ranked = any(t.order is not None for t in contents.schema.node_types)
             # Where it is known which rows are used, or where to find that out takes long, only how
@@ -171,8 +175,8 @@ class Pager:
             found = profile(
                 loader,
                 reading,
-                most=0 if is_ranked or reading is not None else MOST_BATCHES,
-                keep=costs.MAX_WINDOW if reading is None else 1,
+                most=0 if is_ranked or is_read else MOST_BATCHES,
+                keep=1 if is_read else costs.MAX_WINDOW,
                 keep_seconds=_KEEP_SECONDS,
                 keep_bytes=int(_KEEP_SHARE * max(0, self.memory - baseline)),
                 keeps_edges=any(file.kind == "edge" for file in files),
@@ -182,16 +186,19 @@ class Pager:
             batch = larger(least, size)
             if not divide(self.memory, files, baseline, batch).is_whole:
                 files = self.dictionaries.sizes(files)
-            self._prefetch(divide(self.memory, files, baseline, batch))
-            case = Case(contents, loader.graph_sampler.graph, found, batch, baseline, disk)
-            if reading is None:
-                order = self.orders.find(case, case.divide(self.memory, files), files)
+            case = Case(contents, graph, found, batch, baseline, disk)
+            plan = case.divide(self.memory, files)
+            self._prefetch(plan, files)
+            if not is_read:
+                if not plan.is_whole:
+                    reading = self._reading(loader, self.packed.hold(graph, files, plan.held))
+                order = self.orders.find(case, plan, files)
             if order is not None:
                 files = order.files(files)
                 plan = choose_plan(case, self.memory, files, order.ranks(case.graph))
             else:
-                if reading is None:
-                    self.orders.make(case, case.divide(self.memory, files), files, loader)
+                if not is_read:
+                    self.orders.make(case, plan, files, loader, reading)
                 if self.orders.is_making:
                     # For as long as rows are copied any way will do: the first batch waits for it.
                     case = replace(case, baseline=baseline + self.orders.num_bytes)
@@ -202,31 +209,26 @@ class Pager:
             self._batch, self._sizes[loader] = batch, size
             del found, case, reading
             return_freed_memory()
-        bounds = {} if plan.is_whole else self._pack_bounds(loader, files)
-        dictionaries = {} if plan.is_whole else self.dictionaries.held(plan.held)
+        held: Mapping[str, int] = {} if plan.is_whole else plan.held
+        packed = self.packed.hold(loader.graph_sampler.graph, files, held)
+        dictionaries = self.dictionaries.held(held)
         kept = groups_kept(files, plan)
-        self.files = PagedFiles(contents, plan, kept, merge_gap, order, bounds, dictionaries)
+        self.files = PagedFiles(contents, plan, kept, merge_gap, order, packed, dictionaries)
         if not plan.is_whole:
             self.files.preload()
             self._say(plan, files)
         return self.files
 
-    def _prefetch(self, plan: MemoryPlan) -> None:
+    def _prefetch(self, plan: MemoryPlan, files: Sequence[FileSize]) -> None:
         """Has the files read that are to be mapped."""
-        there = {} if plan.is_whole else self.dictionaries.held(plan.held)
-        prefetch_files(self.contents, [name for name in plan.held if name not in there])
+        packed = {file.name for file in files if file.is_packed and not plan.is_whole}
+        prefetch_files(self.contents, [name for name in plan.held if name not in packed])
 
-    def _pack_bounds(
-        self, loader: BatchSource, files: Sequence[FileSize]
-    ) -> dict[EdgeType | None, _core.PackedBounds]:
-        """By edge type, what is in memory in place of the bounds in its file."""
-        packed = {file.name for file in files if file.is_packed}
-        names = enumerate(loader.graph_sampler.graph.edge_types)
-        wanted = [name for i, name in names if bounds_of(i) in packed]
-        for name in wanted:
-            if name not in self._bounds:
-                self._bounds[name] = pack_bounds(self.contents.topology(name))
-        return {name: self._bounds[name] for name in wanted}
+    def _reading(
+        self, loader: BatchSource, packed: Mapping[EdgeType | None, Unmapped]
+    ) -> Reading | None:
+        """How a loader samples by topologies in memory; None where all are mapped."""
+        return loader.graph_sampler.reading(packed, (1, 0)) if packed else None
 
     def _trial_reading(
         self, loader: BatchSource, files: Sequence[FileSize], merge_gap: int
@@ -234,9 +236,11 @@ class Pager:
         """How a loader samples neighbours before it is decided which stay in memory."""
         tables = [file.name for file in files if file.kind in ("indptr", "indices")]
         if neighbours_fit(self.memory, files):
-            # Or each batch would wait for its pages.
-            prefetch_files(self.contents, tables).join()
-            return None
+            there = self.packed.there(loader.graph_sampler.graph)
+            packed = {self.contents.edge_type(name).topology for name in there}
+            # Of the others each batch would wait for its pages.
+            prefetch_files(self.contents, set(tables) - packed).join()
+            return self._reading(loader, there)
         prefetch_bounds(self.contents).join()
         plan = MemoryPlan(
             self.memory, self._baseline, {}, dict.fromkeys(tables, 0),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.memory.profile import AccessCounts, sampled_batches
 from pyg_graphzero.memory.source import BatchSource
-from pyg_graphzero.sampling.base import Seeds
+from pyg_graphzero.sampling.base import Reading, Seeds
 from pyg_graphzero.store.columns import engine_array, inverse_permutation
 
 #: Rows that more batches of two epochs than this use are ordered by how many these are; the others
@@ -42,6 +43,7 @@ def count_accesses(
     seconds: float | None = None,
     num_threads: int = 0,
     seed: int = 0,
+    reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
 ) -> AccessCounts:
     """Samples shuffled batches as a loader would, gathers nothing, and counts which rows they have.
@@ -52,6 +54,7 @@ def count_accesses(
         seconds: Stop after that long, however many batches that were (at least one).
         num_threads: Threads that sample; 0 uses as many as torch does.
         seed: Of the shuffle and of sampling; torch's generator is left alone.
+        reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         each: Called after each batch.
 
     Raises:
@@ -69,7 +72,7 @@ def count_accesses(
     begin = perf_counter()
     found = AccessCounts.of(source.graph_sampler.graph, torch.int32)
     positions = _shuffled(len(source.dataset), _batch_size(source), epochs, seed)
-    for batch in _sampled(source, positions, 2 * seed + 1, num_threads):
+    for batch in _sampled(source, positions, 2 * seed + 1, num_threads, reading):
         found.add(batch)
         each()
         if seconds is not None and perf_counter() - begin >= seconds:
@@ -85,6 +88,7 @@ def number_by_first_touch(
     share: float = 1.0,
     num_threads: int = 0,
     seed: int = 0,
+    reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
 ) -> dict[str | None, Tensor]:
     """Samples around a loader's seeds as they lie on disk, and numbers rows as they are met.
@@ -97,6 +101,7 @@ def number_by_first_touch(
         share: Of the seeds, spread over all of them.
         num_threads: Threads that sample; 0 uses as many as torch does.
         seed: Of sampling.
+        reading: As in :func:`count_accesses`.
         each: Called after each batch.
 
     Returns:
@@ -111,7 +116,7 @@ def number_by_first_touch(
     count = max(1, round(share * len(pieces)))
     some = (pieces[number * len(pieces) // count] for number in range(count))
     next_number = dict.fromkeys(places, 0)
-    for batch in _sampled(source, some, 2 * seed + 2, num_threads):
+    for batch in _sampled(source, some, 2 * seed + 2, num_threads, reading):
         for name, rows in zip(places, batch.nodes, strict=True):
             next_number[name] = _core.number_rows(
                 engine_array(rows), engine_array(places[name]), next_number[name]
@@ -142,6 +147,7 @@ def rank_rows(
     seconds: float | None = None,
     num_threads: int = 0,
     seed: int = 0,
+    reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
 ) -> tuple[AccessCounts, Iterator[tuple[str | None, RankedRows]]]:
     """The order in which rows should lie for a loader's batches.
@@ -152,6 +158,7 @@ def rank_rows(
         seconds: When to stop counting; then only as many seeds are looked at.
         num_threads: Threads that sample; 0 uses as many as torch does.
         seed: Of the sampling.
+        reading: As in :func:`count_accesses`.
         each: Called after each batch.
 
     Returns:
@@ -161,14 +168,11 @@ def rank_rows(
     Raises:
         ValueError: ``epochs`` is not positive.
     """
-    found = count_accesses(
-        source, epochs=epochs, seconds=seconds, num_threads=num_threads, seed=seed, each=each
-    )
+    how: Any = {"num_threads": num_threads, "seed": seed, "reading": reading, "each": each}
+    found = count_accesses(source, epochs=epochs, seconds=seconds, **how)
     done = found.num_batches * _batch_size(source) / max(1, len(source.dataset))
     share = 1.0 if seconds is None else min(1.0, done)
-    places = number_by_first_touch(
-        source, share=share, num_threads=num_threads, seed=seed, each=each
-    )
+    places = number_by_first_touch(source, share=share, **how)
     hot = max(1, round(HOT * min(epochs, done) / 2))
 
     def ranked() -> Iterator[tuple[str | None, RankedRows]]:
@@ -201,7 +205,11 @@ def _shuffled(num_seeds: int, size: int, epochs: float, seed: int) -> Iterator[T
 
 
 def _sampled(
-    source: BatchSource, positions: Iterator[Tensor], keys: int, num_threads: int
+    source: BatchSource,
+    positions: Iterator[Tensor],
+    keys: int,
+    num_threads: int,
+    reading: Reading | None,
 ) -> Iterator[_core.Batch]:
     """Samples batches around the seeds at these positions, ahead, by the engine's threads."""
 
@@ -209,8 +217,8 @@ def _sampled(
         for key, index in enumerate(positions, keys * _KEYS):
             yield source.trial(index, key % 2**64).seeds, key % 2**64
 
-    threads = _core.num_threads(num_threads)
-    return sampled_batches(source.graph_sampler.recipe(), requests(), threads, _AHEAD_BYTES)
+    recipe, threads = source.graph_sampler.recipe(None, reading), _core.num_threads(num_threads)
+    return sampled_batches(recipe, requests(), threads, _AHEAD_BYTES)
 
 
 def order_rows(counts: Tensor, places: Tensor, hot: int) -> Tensor:

@@ -37,10 +37,12 @@ class Unmapped:
     Attributes:
         indices: Its neighbours (``ColumnFile.of_indices``), of which memory holds a part only.
         bounds: Where neighbourhoods begin.
+        packed: Its neighbours, all of them.
     """
 
     indices: _core.PagedRows | None = None
     bounds: _core.PackedBounds | None = None
+    packed: _core.PackedSources | None = None
 
 
 _MAPPED = Unmapped()
@@ -201,7 +203,7 @@ class SampledGraph:
                 assert self.contents is not None
                 other = unmapped.get(name, _MAPPED)
                 topology = self.contents.topology(name)
-                builder.add_file(src, dst, topology, other.indices, other.bounds)
+                builder.add_file(src, dst, topology, other.indices, other.bounds, other.packed)
             if name in self.orders:
                 order = self.orders[name]
                 builder.set_order(i, order.slots, order.times, order.cumulative)

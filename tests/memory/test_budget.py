@@ -267,17 +267,20 @@ def test_node_types_that_are_in_memory_only(hetero):
     assert torch.equal(batch["b"].x, gz.open(hetero).data()["b"].x[batch["b"].n_id])
 
 
-def test_bounds_of_neighbourhoods_are_packed_where_not_all_fits(homogeneous, hetero):
+def test_topologies_are_packed_where_not_all_fits(homogeneous, hetero):
     for path, seeds in ((homogeneous, SEEDS), (hetero, ("b", SEEDS))):
         found, loader, store = batches(path, tight(50 * MB), seeds=seeds)
         files, topologies = pager_of(store.contents).files, store.contents.schema.edge_types
         assert not files.plan.is_whole
-        assert set(files.bounds) == {t.name for t in topologies}
-        held = sum(files.plan.held[f"indptr {i}"] for i in range(len(topologies)))
-        assert held < 0.3 * sum(8 * store.contents.topology(t.name).num_dst for t in topologies)
+        assert set(files.packed) == {t.name for t in topologies}
+        held = files.plan.held
+        for i, t in enumerate(topologies):
+            assert held[f"indptr {i}"] < 0.3 * 8 * store.contents.topology(t.name).num_dst
+            assert held[t.topology] < 0.6 * 4 * t.num_edges  # 17 or 18 bits, not 32
+            assert files.packed[t.name].packed is not None
         assert files.reading(loader.graph_sampler) is not None
         expected, _, whole = batches(path, "4GB", seeds=seeds)
-        assert not pager_of(whole.contents).files.bounds
+        assert not pager_of(whole.contents).files.packed
         assert_same(found, expected)
 
 
