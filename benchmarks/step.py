@@ -4,8 +4,9 @@
     python benchmarks/step.py --undirected --models GraphSAGE RGCN
     python benchmarks/step.py --typed --models HeteroConv to_hetero HGT
 
-A graph in memory is sampled once; every step is a forward and a backward pass and Adam's update on
-that batch, in turn, after which the peak of each one's memory is taken in a process of its own.
+A graph in memory is sampled once, in a process of its own, so that the batch alone is in memory
+then. Every step is a forward and a backward pass and Adam's update on that batch, in turn, after
+which the peak of each one's memory is taken, in processes of their own too.
 ``products`` are the matrix products alone that GraphSAGE's step cannot do without.
 """
 
@@ -60,13 +61,18 @@ def main(argv: list[str] | None = None) -> None:
     made.add_argument("--batch", type=Path, help="where the batch is kept, for the next run too")
     made.add_argument("--dgl", help="a Python that has DGL: its layers take part")
     made.add_argument("--peak", action="store_true", help=argparse.SUPPRESS)
-    args = made.parse_args(argv)
+    made.add_argument("--sample", action="store_true", help=argparse.SUPPRESS)
+    words = sys.argv[1:] if argv is None else argv
+    args = made.parse_args(words)
     if any((model in TYPED) != args.typed for model in args.models):
         made.error(f"{', '.join(TYPED)} take --typed, other models do not")
     if args.typed and (args.link or args.undirected):
         made.error("--typed has nodes as seeds, and both directions already")
     if args.dgl is not None and (args.typed or args.link):
         made.error("--dgl takes part without --typed and --link")
+    if args.sample:
+        torch.save(_sampled(args), args.batch)
+        return
     recycling = _core.Recycling()  # as while a loader lives
     if args.peak:
         print(json.dumps(_peak(args)))
@@ -75,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = args.batch or Path(folder) / "batch.pt"
         if not path.exists():
-            torch.save(_sampled(args), path)
+            _alone([*words, "--sample", "--batch", str(path)])
         batch = torch.load(path, weights_only=False)
         print(f"{machine()}")
         sizes = {"nodes": batch.num_nodes, "edges": batch.num_edges}
@@ -99,7 +105,7 @@ def main(argv: list[str] | None = None) -> None:
                     "min_seconds": min(_timed(each)["seconds"] for each in rounds[name]),
                     "peak_bytes": None
                     if name in ("products", "DGL")
-                    else _peak_of(name, model, path, args),
+                    else _peak_of(name, model, path, words),
                 }
                 for name in rounds
             }
@@ -111,9 +117,9 @@ def main(argv: list[str] | None = None) -> None:
 def _sampled(args: argparse.Namespace) -> Any:
     data: Any
     if args.typed:
-        data = academic(args.nodes // 2, args.dim)
+        data = academic(args.nodes // 2, 0)
     else:
-        data = power_law(args.nodes, args.edges, args.dim)
+        data = power_law(args.nodes, args.edges, 0)
         data.edge_type = torch.randint(NUM_RELATIONS, (data.num_edges,), dtype=torch.int8)
         if args.undirected:
             data.edge_index = torch.cat((data.edge_index, data.edge_index.flip(0)), 1)
@@ -126,6 +132,8 @@ def _sampled(args: argparse.Namespace) -> Any:
         seeds = _SEEDS if args.typed else None
         loader = gz.loader.NeighborLoader(data, args.fanout, input_nodes=seeds, **options)
     batch = next(iter(loader))
+    for store in batch.node_stores:  # here, for a graph that fits into memory without them alone
+        store.x = torch.randn(len(store.n_id), args.dim)
     for store in batch.stores:
         for name in ("train_mask", "n_id", "e_id", "input_id"):
             if name in store:
@@ -293,18 +301,15 @@ def _high_water(step: Callable[[], None]) -> int:
     return 1024 * (high - file)
 
 
-def _peak_of(name: str, model: str, batch: Path, args: argparse.Namespace) -> int:
-    words = [
-        "--only", name, "--models", model, "--peak", "--batch", str(batch), "--dim", str(args.dim),
-        "--hidden", str(args.hidden), "--heads", str(args.heads), "--fanout",
-        *map(str, args.fanout), "--batch-size", str(args.batch_size),
-        *(["--typed"] if args.typed else []), "--dropout", str(args.dropout),
-        *(["--autocast"] if args.autocast else []),
-    ]  # fmt: skip
-    run = subprocess.run(
-        [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=True
-    )
-    return int(run.stdout)
+def _peak_of(name: str, model: str, batch: Path, words: list[str]) -> int:
+    own = ["--only", name, "--models", model, "--peak", "--batch", str(batch)]
+    return int(_alone([*words, *own]))
+
+
+def _alone(words: list[str]) -> str:
+    """What this script prints in a process of its own, given other arguments."""
+    command = [sys.executable, __file__, *words]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def _show(model: str, found: dict[str, Any]) -> None:

@@ -1,21 +1,101 @@
 """PyG's ``HGTConv`` over what a layer needs (Hu et al. 2020, "Heterogeneous Graph Transformer").
 
 What a relation multiplies its sources with, keys and values, is multiplied with queries and sums of
-values instead: there are fewer of them.
+values instead: there are fewer of them. Where that is less, so is what would make keys and values
+of the sources' rows: then there are none of these, nor gradients of them.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pyg_graphzero.nn.block import Block
+from pyg_graphzero.nn.layers import spread, sums_first
 from pyg_graphzero.nn.ops import neighbor_dot, neighbor_softmax, neighbor_sum
 from pyg_graphzero.store.schema import EdgeType
+
+
+class _Made(NamedTuple):
+    """Keys and values of all nodes of a type, ``[num_src, heads, width]``."""
+
+    keys: Tensor
+    values: Tensor
+
+    def scores(self, query: Sequence[Tensor], matrix: Tensor, block: Block) -> Tensor:
+        """How well keys of edges' sources fit, ``[num_edges, heads]``.
+
+        Args:
+            query: Of the destinations, by head, ``[num_dst, width]``.
+            matrix: What the relation multiplies keys with, ``[heads, width, width]``.
+            block: Its edges.
+        """
+        asked = torch.stack(_products(query, matrix), 1)
+        return neighbor_dot(asked, self.keys, block.src, block.bounds)
+
+    def heard(self, shares: Tensor, matrix: Tensor, block: Block) -> list[Tensor]:
+        """Sums of values for each destination, by head, ``[num_dst, width]``.
+
+        Args:
+            shares: Of edges in the sum, ``[num_edges, heads]``.
+            matrix: What the relation multiplies values with, ``[heads, width, width]``.
+            block: Its edges.
+        """
+        sums = neighbor_sum(self.values, block.src, block.bounds, shares)
+        return _products(sums.unbind(1), matrix.mT)
+
+
+class _Unmade(NamedTuple):
+    """Rows of a type, and products that would make keys and values of them.
+
+    Attributes:
+        rows: ``[num_src, columns]``.
+        to_keys: ``[heads, width, columns]``.
+        to_values: Likewise.
+        more_keys: What is added to keys, ``[heads, 1, width]``.
+        more_values: Likewise.
+    """
+
+    rows: Tensor
+    to_keys: Tensor
+    to_values: Tensor
+    more_keys: Tensor
+    more_values: Tensor
+
+    def scores(self, query: Sequence[Tensor], matrix: Tensor, block: Block) -> Tensor:
+        """As :meth:`_Made.scores`."""
+        made = torch.stack(
+            [
+                neighbor_dot(asked.to(self.rows.dtype), self.rows, block.src, block.bounds)
+                for asked in _products(query, self.to_keys.mT @ matrix)
+            ],
+            dim=1,
+        )
+        more = _products(query, self.more_keys @ matrix)
+        return made + spread(torch.cat(more, 1), block.bounds, len(made))
+
+    def heard(self, shares: Tensor, matrix: Tensor, block: Block) -> list[Tensor]:
+        """As :meth:`_Made.heard`."""
+        sums = [
+            neighbor_sum(self.rows, block.src, block.bounds, share) for share in shares.unbind(1)
+        ]
+        made = _products(sums, matrix.mT @ self.to_values)
+        edges = torch.arange(len(shares), device=shares.device)
+        total = neighbor_sum(shares, edges, block.bounds).to(made[0].dtype)
+        more = (self.more_values @ matrix).squeeze(1).to(made[0].dtype)
+        parts = zip(made, total.unbind(1), more.unbind(), strict=True)
+        return [rows.addr_(weight, row) for rows, weight, row in parts]
+
+
+def _products(rows: Iterable[Tensor], weight: Tensor) -> list[Tensor]:
+    """By head, rows of ``[num_rows, ins]`` times a matrix of ``[heads, outs, ins]``."""
+    return [F.linear(each, part) for each, part in zip(rows, weight, strict=True)]
 
 
 def hgt(conv: Any, x: dict[str, Tensor], blocks: dict[EdgeType, Block]) -> dict[str, Tensor]:
@@ -26,63 +106,75 @@ def hgt(conv: Any, x: dict[str, Tensor], blocks: dict[EdgeType, Block]) -> dict[
         x: Rows of all nodes that it looks at, by node type.
         blocks: What it needs of the edges of each type.
     """
-    heads, width = conv.heads, conv.out_channels // conv.heads
     num_dst = {name[2]: block.num_dst for name, block in blocks.items()}
-    keys: dict[str, Tensor] = {}
-    values: dict[str, Tensor] = {}
-    for name in {name[0] for name in blocks}:
-        lin = conv.kqv_lin.lins[name]
-        size = conv.out_channels
-        keys[name] = _part(lin, x[name], 0, size).view(-1, heads, width)
-        values[name] = _part(lin, x[name], 2 * size, size).view(-1, heads, width)
+    sources = {
+        name: _sources(conv, name, x[name], [b for edge, b in blocks.items() if edge[0] == name])
+        for name in {name[0] for name in blocks}
+    }
     out = {}
     for name, rows in x.items():
         if name not in conv.dst_node_types:
             continue
         own = {edge: block for edge, block in blocks.items() if edge[2] == name}
-        count = num_dst.get(name, 0)
-        sums = rows.new_zeros(count, conv.out_channels)
+        rows = rows[: num_dst.get(name, 0)]
+        sums = rows.new_zeros(len(rows), conv.out_channels)
         if own:
-            query = _part(conv.kqv_lin.lins[name], rows[:count], conv.out_channels,
-                          conv.out_channels).view(-1, heads, width)  # fmt: skip
-            sums = _attention(conv, query, keys, values, own).flatten(1)
+            sums = _attention(conv, _part(conv, name, rows, 1).unbind(1), sources, own)
         made = conv.out_lin.lins[name](F.gelu(sums))
         if made.size(-1) == rows.size(-1):
             share = conv.skip[name].sigmoid()
-            made = share * made + (1 - share) * rows[:count]
+            made = share * made + (1 - share) * rows
         out[name] = made
     return out
 
 
-def _part(lin: Any, rows: Tensor, first: int, size: int) -> Tensor:
-    """Some columns of a product."""
-    bias = None if lin.bias is None else lin.bias[first : first + size]
-    return F.linear(rows, lin.weight[first : first + size], bias)
+def _sources(conv: Any, name: str, rows: Tensor, blocks: list[Block]) -> _Made | _Unmade:
+    """What relations look at of nodes of one type.
+
+    Args:
+        conv: The convolution.
+        name: Which type.
+        rows: Of these nodes, ``[num_src, columns]``.
+        blocks: Edges from them, by relation.
+    """
+    size, heads = conv.out_channels, conv.heads
+    lin = conv.kqv_lin.lins[name]
+    if lin.bias is None or not sums_first(rows, blocks, size, heads):
+        return _Made(_part(conv, name, rows, 0), _part(conv, name, rows, 2))
+    to_keys, _, to_values = lin.weight.view(3, heads, size // heads, -1)
+    more_keys, _, more_values = lin.bias.view(3, heads, 1, size // heads)
+    return _Unmade(rows, to_keys, to_values, more_keys, more_values)
+
+
+def _part(conv: Any, name: str, rows: Tensor, number: int) -> Tensor:
+    """Keys (0), queries (1) or values (2) of nodes of one type: ``[num_nodes, heads, width]``."""
+    lin = conv.kqv_lin.lins[name]
+    part = slice(number * conv.out_channels, (number + 1) * conv.out_channels)
+    made = F.linear(rows, lin.weight[part], None if lin.bias is None else lin.bias[part])
+    return made.view(len(rows), conv.heads, conv.out_channels // conv.heads)
 
 
 def _attention(
     conv: Any,
-    query: Tensor,
-    keys: dict[str, Tensor],
-    values: dict[str, Tensor],
+    query: Sequence[Tensor],
+    sources: dict[str, _Made | _Unmade],
     blocks: dict[EdgeType, Block],
 ) -> Tensor:
-    """What nodes of one type hear of, ``[num_dst, heads, width]``; all relations share it out."""
-    _heads, width = query.shape[1:]
+    """What nodes of one type hear of, ``[num_dst, out_channels]``; all relations share it out."""
     scores = []
     for name, block in blocks.items():
-        asked = torch.einsum("nhd,hed->nhe", query, _relation(conv.k_rel, conv, name))
-        prior = conv.p_rel["__".join(name)] / math.sqrt(width)
-        scores.append(neighbor_dot(asked, keys[name[0]], block.src, block.bounds) * prior)
+        prior = conv.p_rel["__".join(name)] / math.sqrt(query[0].size(-1))
+        matrix = _relation(conv.k_rel, conv, name)
+        scores.append(sources[name[0]].scores(query, matrix, block) * prior)
     places, bounds = _merged([block.bounds for block in blocks.values()])
     merged = torch.cat(scores)
     merged = torch.zeros_like(merged).index_copy(0, places, merged)
     shares = neighbor_softmax(merged, bounds)[places].split([len(each) for each in scores])
-    out = torch.zeros_like(query)
-    for (name, block), share in zip(blocks.items(), shares, strict=True):
-        heard = neighbor_sum(values[name[0]], block.src, block.bounds, share)
-        out = out + torch.einsum("nhd,hde->nhe", heard, _relation(conv.v_rel, conv, name))
-    return out
+    heard = [
+        sources[name[0]].heard(share, _relation(conv.v_rel, conv, name), block)
+        for (name, block), share in zip(blocks.items(), shares, strict=True)
+    ]
+    return torch.cat([reduce(torch.add, each) for each in zip(*heard, strict=True)], 1)
 
 
 def _relation(lin: Any, conv: Any, name: EdgeType) -> Tensor:

@@ -8,7 +8,7 @@ fewer of them than of rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,18 +101,20 @@ def as_pyg_does(
     return out[: block.num_dst] if is_square else out
 
 
-def _sums_first(rows: Tensor, block: Block, width: int, sums: int = 1) -> bool:
+def sums_first(rows: Tensor, blocks: Sequence[Block], width: int, sums: int = 1) -> bool:
     """Whether sums of rows come before a product of ``width`` columns.
 
     Args:
         rows: That are summed, ``[num_src, columns]``.
-        block: Over what.
+        blocks: Over what.
         width: Columns of the product.
         sums: How many sums of each row's neighbours there are, each with a product.
     """
     columns = rows.size(-1)
-    after = sums * columns * (block.num_dst * width / sums + _SUM_COST * block.num_edges)
-    before = width * (block.num_src * columns + _SUM_COST * block.num_edges)
+    num_dst = sum(block.num_dst for block in blocks)
+    num_edges = sum(block.num_edges for block in blocks)
+    after = sums * columns * (num_dst * width / sums + _SUM_COST * num_edges)
+    before = width * (len(rows) * columns + _SUM_COST * num_edges)
     return after <= before
 
 
@@ -152,7 +154,7 @@ def _gcn(
     weight, loops = _normalized(conv, given.get("edge_weight"), block, src.dtype)
     if weight is not None:
         weight = weight[: block.num_edges]
-    first = _sums_first(src, block, conv.out_channels)
+    first = sums_first(src, [block], conv.out_channels)
     rows = src if first else conv.lin(src)
     out = neighbor_sum(rows, block.src, block.bounds, weight)
     if loops is not None:
@@ -197,14 +199,14 @@ def _gat(
     edges = block.with_loops() if conv.add_self_loops else block
     lin_src = conv.lin if conv.lin is not None else conv.lin_src
     lin_dst = conv.lin if conv.lin is not None else conv.lin_dst
-    first = lin_src.bias is None and _sums_first(src, block, heads * width, heads)
+    first = lin_src.bias is None and sums_first(src, [block], heads * width, heads)
     if first:
         from_src = src @ _folded(lin_src.weight, conv.att_src).t()
     else:
         rows = lin_src(src).view(-1, heads, width)
         from_src = (rows * conv.att_src).sum(-1)
     from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
-    scores = from_src[edges.src] + _spread(from_dst, edges.bounds, len(edges.src))
+    scores = from_src[edges.src] + spread(from_dst, edges.bounds, len(edges.src))
     scores = F.leaky_relu(scores, conv.negative_slope)
     share = _shares(conv, scores, edges.bounds)
     if first:
@@ -261,7 +263,7 @@ def _folded(weight: Tensor, attention: Tensor) -> Tensor:
     return torch.einsum("hoi,ho->hi", weight.view(heads, width, -1), attention.view(heads, width))
 
 
-def _spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
+def spread(rows: Tensor, bounds: Tensor, count: int) -> Tensor:
     """A destination's row for each of its in-edges, ``[num_edges, ...]``."""
     return rows.repeat_interleave(bounds.diff(), dim=0, output_size=count)
 

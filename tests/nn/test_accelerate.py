@@ -366,6 +366,7 @@ HETERO = {
     "GAT": by_type(lambda: pyg.GATConv((-1, -1), 8, heads=2, add_self_loops=False)),
     "GraphConv": by_type(lambda: pyg.GraphConv((-1, -1), 16)),
     "HGT": lambda: pyg.HGTConv(16, 16, PAPERS.metadata(), 2),
+    "HGT one head": lambda: pyg.HGTConv(16, 16, PAPERS.metadata()),
 }
 
 
