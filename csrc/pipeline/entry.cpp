@@ -7,6 +7,16 @@
 
 namespace gz {
 
+namespace {
+
+std::vector<Batch*> batches_of(const std::vector<Entry*>& window) {
+  std::vector<Batch*> batches;
+  for (Entry* entry : window) batches.push_back(&entry->batch);
+  return batches;
+}
+
+}  // namespace
+
 void run(Entry& entry) noexcept {
   const Job job;
   try {
@@ -36,14 +46,22 @@ std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,
   }
 }
 
-std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window, std::stop_token stop,
-                                         int at_once) noexcept {
+WindowAhead look_ahead_for(const std::vector<Entry*>& window, int at_once) noexcept {
   const Job job;
-  std::vector<Batch*> batches;
-  for (Entry* entry : window) batches.push_back(&entry->batch);
+  try {
+    return look_ahead(*window.front()->recipe, batches_of(window), at_once);
+  } catch (...) {
+    return {};  // read_for() raises it again, and says of which batch
+  }
+}
+
+std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window, std::stop_token stop,
+                                         int at_once, WindowAhead ahead) noexcept {
+  const Job job;
+  const std::vector<Batch*> batches = batches_of(window);
   const Recipe& recipe = *window.front()->recipe;
   try {
-    return read_window(recipe, batches, stop, at_once);
+    return read_window(recipe, batches, stop, at_once, std::move(ahead));
   } catch (...) {
     // Nobody can tell which batch is at fault: each is made alone, the first one now.
     if (batches.size() == 1) return {std::current_exception()};
