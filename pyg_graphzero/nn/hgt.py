@@ -88,7 +88,7 @@ class _Unmade(NamedTuple):
         made = _products(sums, matrix.mT @ self.to_values)
         edges = torch.arange(len(shares), device=shares.device)
         total = neighbor_sum(shares, edges, block.bounds).to(made[0].dtype)
-        more = (self.more_values @ matrix).squeeze(1).to(made[0].dtype)
+        more = (self.more_values @ matrix).squeeze(1)
         parts = zip(made, total.unbind(1), more.unbind(), strict=True)
         return [rows.addr_(weight, row) for rows, weight, row in parts]
 
@@ -170,11 +170,16 @@ def _attention(
     merged = torch.cat(scores)
     merged = torch.zeros_like(merged).index_copy(0, places, merged)
     shares = neighbor_softmax(merged, bounds)[places].split([len(each) for each in scores])
-    heard = [
+    heard = (
         sources[name[0]].heard(share, _relation(conv.v_rel, conv, name), block)
         for (name, block), share in zip(blocks.items(), shares, strict=True)
-    ]
-    return torch.cat([reduce(torch.add, each) for each in zip(*heard, strict=True)], 1)
+    )
+    return torch.cat(reduce(_added, heard), 1)
+
+
+def _added(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
+    """Sums, by head, in the memory of the first."""
+    return [one.add_(other) for one, other in zip(first, second, strict=True)]
 
 
 def _relation(lin: Any, conv: Any, name: EdgeType) -> Tensor:

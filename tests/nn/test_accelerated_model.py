@@ -23,6 +23,7 @@ from accelerated import (
     graph,
     hops,
     loader,
+    papers,
     plain,
     stock,
     weighted,
@@ -170,6 +171,38 @@ def test_autocast(kind):
     with torch.autocast("cpu", torch.bfloat16):
         expected, out = plain(model.double(), stock(batch))[:SEEDS], plain(fast.double(), batch)
     torch.testing.assert_close(out, expected)
+
+
+class TypedAttention(nn.Module):
+    """Two layers over papers, authors and places."""
+
+    def __init__(self, data):
+        super().__init__()
+        widths = {name: x.size(1) for name, x in data.x_dict.items()}
+        self.first = pyg.HGTConv(widths, 16, data.metadata())
+        self.second = pyg.HGTConv(16, 16, data.metadata())
+
+    def forward(self, x, edges):
+        """Rows of papers."""
+        return self.second(self.first(x, edges), edges)["paper"]
+
+
+def test_autocast_of_typed_attention():
+    data = papers(dtype=torch.float32)
+    model = TypedAttention(data).float()
+    fast = gz.nn.accelerate(copy.deepcopy(model))
+    batch = next(iter(loader(data, (3, 2), input_nodes="paper")))
+    found = []
+    for net, given in ((model, stock(batch)), (fast, batch)):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = net(given.x_dict, given.edge_index_dict)[:SEEDS]
+        out.float().square().sum().backward()
+        found.append((out, net.first.kqv_lin.lins["author"].weight.grad))
+    assert fast.forward.num_stock == 0
+    (expected, its_grad), (out, grad) = found
+    assert out.dtype == expected.dtype
+    torch.testing.assert_close(out, expected, rtol=0.1, atol=0.1)
+    assert float((grad - its_grad).abs().max()) < 0.1 * float(its_grad.abs().max())
 
 
 class Residual(nn.Module):
