@@ -281,31 +281,15 @@ void PagedRows::forget(const Fill& fill, void (RowCache::*drop)(std::int32_t)) n
   }
 }
 
-std::optional<PagedRows::Ahead> PagedRows::look_ahead(std::span<const IdList> lists) {
-  const std::lock_guard lock(mutex_);
-  if (cache_) return {};
-  struct Marks {
-    PagedRows& rows;
-    Fill fill;
-    ~Marks() { rows.forget(fill); }
-  } marks{*this, {}};
-  Ahead ahead;
-  ahead.missing = unite(lists, lists.size(), ahead.window, marks.fill);
-  return marks.fill.groups.size() == 0 ? std::optional(std::move(ahead)) : std::nullopt;
-}
-
 RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
-                          std::stop_token stop, std::optional<Ahead> ahead) {
+                          std::stop_token stop) {
   const std::lock_guard lock(mutex_);
   RowWindow window;
   if (cache_) window.use = cache_->begin_window();
   std::size_t count = lists.size();
   Fill fill;
   try {
-    const bool is_known = ahead && ahead->window.first.size() == count + 1;
-    if (is_known) window = std::move(ahead->window);
-    Buffer<std::int64_t> missing =
-        is_known ? std::move(ahead->missing) : unite(lists, count, window, fill);
+    Buffer<std::int64_t> missing = unite(lists, count, window, fill);
     // Lists share rows, and fewer of them find as many frames: once is not always enough.
     while (count > 1 && missing.size() * row_bytes_ > max_bytes) {
       const std::int64_t kept = cache_ ? bytes_of(fill) : 0;

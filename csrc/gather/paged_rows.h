@@ -93,20 +93,9 @@ class PagedRows {
   // Of a row in all columns, as it is stored.
   std::int64_t row_bytes() const noexcept { return row_bytes_; }
 
-  // What a window will read, worked out before there is room for it.
-  struct Ahead {
-    RowWindow window;
-    Buffer<std::int64_t> missing;
-  };
-  // Of these lists; nothing where that depends on what others read until then: with frames, and as
-  // long as resident rows of the lists are not read. Raises as read().
-  std::optional<Ahead> look_ahead(std::span<const IdList> lists);
-
   // Reads what these lists need, or as many first ones of them as need no more than `max_bytes` of
-  // memory together; at least one. `ahead`: of the same lists; of fewer or more, it is not used.
-  // Raises std::out_of_range for a row that is not there.
-  RowWindow read(std::span<const IdList> lists, std::int64_t max_bytes, std::stop_token stop = {},
-                 std::optional<Ahead> ahead = {});
+  // memory together; at least one. Raises std::out_of_range for a row that is not there.
+  RowWindow read(std::span<const IdList> lists, std::int64_t max_bytes, std::stop_token stop = {});
 
   // Reads rows ahead of their first use, from `group` on, a part of them: whole groups, resident
   // ones and as many others as frames were never taken. Returns the group to go on with,

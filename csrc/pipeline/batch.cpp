@@ -162,37 +162,18 @@ std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> b
   return std::move(window.errors);
 }
 
-namespace {
-
-std::vector<IdList> lists_of(std::span<Batch* const> batches, std::size_t number) {
-  std::vector<IdList> lists;
-  for (const Batch* batch : batches) lists.push_back(index_list(*batch, number));
-  return lists;
-}
-
-}  // namespace
-
-WindowAhead look_ahead(const Recipe& recipe, std::span<Batch* const> batches, int at_once) {
-  WindowAhead ahead;
-  batches = batches.first(std::min(batches.size(), recipe.max_window(at_once)));
-  for (const auto& [by, rows, is_loaded] : recipe.plan->paged) {
-    ahead.push_back(rows->look_ahead(lists_of(batches, by)));
-  }
-  return ahead;
-}
-
 std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batch* const> batches,
-                                            std::stop_token stop, int at_once, WindowAhead ahead) {
+                                            std::stop_token stop, int at_once) {
   const std::vector<GatherPlan::Paged>& paged = recipe.plan->paged;
-  ahead.resize(paged.size());
   auto window = std::make_shared<BatchWindow>();
   if (recipe.plan->windows != nullptr) window->room = recipe.plan->windows->take(at_once);
   std::size_t count = std::min(batches.size(), recipe.max_window(at_once));
   std::int64_t room = window->room.bytes();
   std::vector<std::exception_ptr> errors;
   for (const auto& [by, rows, is_loaded] : paged) {
-    const std::vector<IdList> lists = lists_of(batches.first(count), by);
-    window->rows.push_back(rows->read(lists, room, stop, std::move(ahead[window->rows.size()])));
+    std::vector<IdList> lists;
+    for (const Batch* batch : batches.first(count)) lists.push_back(index_list(*batch, by));
+    window->rows.push_back(rows->read(lists, room, stop));
     const RowWindow& part = window->rows.back();
     if (part.stopped) return {};
     count = part.num_lists();

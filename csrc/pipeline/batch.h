@@ -129,17 +129,11 @@ struct BatchToSample {
 std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> batches, int threads,
                                                 std::stop_token stop = {});
 
-// What a window will read of each of the plan's paged rows, as far as that is known.
-using WindowAhead = std::vector<std::optional<PagedRows::Ahead>>;
-WindowAhead look_ahead(const Recipe& recipe, std::span<Batch* const> batches, int at_once);
-
 // Reads what these batches lack, or as many first ones of them as the recipe's limits allow.
 // Returns for each of those why it cannot be made, or null; none at all if stopped. REQUIRES
 // recipe.reads(), and one batch or more. `at_once`: windows that are to be there at a time.
-// `ahead`: of the same batches, or empty.
 std::vector<std::exception_ptr> read_window(const Recipe& recipe, std::span<Batch* const> batches,
-                                            std::stop_token stop = {}, int at_once = 1,
-                                            WindowAhead ahead = {});
+                                            std::stop_token stop = {}, int at_once = 1);
 
 // A batch that has to wait takes less than half then. It is read for and gathered all the same.
 void pack_batch(Batch& batch);

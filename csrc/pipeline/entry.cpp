@@ -7,16 +7,6 @@
 
 namespace gz {
 
-namespace {
-
-std::vector<Batch*> batches_of(const std::vector<Entry*>& window) {
-  std::vector<Batch*> batches;
-  for (Entry* entry : window) batches.push_back(&entry->batch);
-  return batches;
-}
-
-}  // namespace
-
 void run(Entry& entry) noexcept {
   const Job job;
   try {
@@ -46,22 +36,14 @@ std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,
   }
 }
 
-WindowAhead look_ahead_for(const std::vector<Entry*>& window, int at_once) noexcept {
-  const Job job;
-  try {
-    return look_ahead(*window.front()->recipe, batches_of(window), at_once);
-  } catch (...) {
-    return {};  // read_for() raises it again, and says of which batch
-  }
-}
-
 std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window, std::stop_token stop,
-                                         int at_once, WindowAhead ahead) noexcept {
+                                         int at_once) noexcept {
   const Job job;
-  const std::vector<Batch*> batches = batches_of(window);
+  std::vector<Batch*> batches;
+  for (Entry* entry : window) batches.push_back(&entry->batch);
   const Recipe& recipe = *window.front()->recipe;
   try {
-    return read_window(recipe, batches, stop, at_once, std::move(ahead));
+    return read_window(recipe, batches, stop, at_once);
   } catch (...) {
     // Nobody can tell which batch is at fault: each is made alone, the first one now.
     if (batches.size() == 1) return {std::current_exception()};

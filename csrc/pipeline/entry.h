@@ -42,11 +42,8 @@ void run(Entry& entry) noexcept;
 std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,
                                            std::stop_token stop) noexcept;
 
-// What read_for() will read for these, as far as that is known.
-WindowAhead look_ahead_for(const std::vector<Entry*>& window, int at_once) noexcept;
-
 // Reads for these, or as many first ones as one window holds; returns the same for those.
 std::vector<std::exception_ptr> read_for(const std::vector<Entry*>& window, std::stop_token stop,
-                                         int at_once, WindowAhead ahead) noexcept;
+                                         int at_once) noexcept;
 
 }  // namespace gz

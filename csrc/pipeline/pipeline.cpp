@@ -203,20 +203,12 @@ struct Pipeline::State : Lender {
       for (Entry* entry : window) entry->stage = Stage::kReading;
       const int together = at_once(*window.front());
       lock.unlock();
-      WindowAhead ahead = look_ahead_for(window, together);
+      const Clock::time_point begin = Clock::now();
+      std::vector<std::exception_ptr> errors = read_for(window, stop.get_token(), together);
+      const Clock::duration took = Clock::now() - begin;
       lock.lock();
-      to_read.wait(lock,
-                   [&] { return closing || gives_up || has_room(*window.front(), together); });
-      std::vector<std::exception_ptr> errors;
-      if (!closing && !gives_up) {
-        lock.unlock();
-        const Clock::time_point begin = Clock::now();
-        errors = read_for(window, stop.get_token(), together, std::move(ahead));
-        const Clock::duration took = Clock::now() - begin;
-        lock.lock();
-        note_read(took, std::ssize(errors), window, together);
-      }
       if (closing) return;
+      note_read(took, std::ssize(errors), window, together);
       if (std::exchange(gives_up, false)) {
         for (Entry* entry : window) {
           entry->stage = Stage::kToRead;
@@ -254,6 +246,7 @@ struct Pipeline::State : Lender {
       const bool samples = entry->stage == Stage::kToSample;
       if (samples && (entry->running || !entry->is_of_window())) return {};
       if (entry->stage != Stage::kToRead) break;
+      if (window.empty() && in_window > 0 && !may_overlap(*entry)) return {};
       if (!window.empty() && window.front()->recipe->plan != entry->recipe->plan) return window;
       window.push_back(entry.get());
       const std::size_t most = entry->recipe->max_window(at_once(*entry));
@@ -277,9 +270,8 @@ struct Pipeline::State : Lender {
     pace.read(together, took / count);
   }
 
-  // REQUIRES the lock. Whether a window that begins with this may be read now.
-  bool has_room(const Entry& entry, int together) const {
-    return in_window == 0 || (together > 1 && entry.recipe->plan->windows->has_half());
+  bool may_overlap(const Entry& entry) const {
+    return at_once(entry) > 1 && entry.recipe->plan->windows->has_half();
   }
 
   // REQUIRES the lock. Forgets what is read and not gathered.

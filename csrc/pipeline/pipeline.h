@@ -17,8 +17,7 @@ namespace gz {
 // window of them. A window is full (GatherPlan::windows), or ends where nothing more is to come; it
 // is cut short only where the consumer waits for its first batch and all that was submitted is
 // sampled. The next one is read when all batches of the last are gathered, which the consumer may
-// be a few behind of: one large window needs fewer reads than two small ones. What it will read is
-// worked out meanwhile, as far as that is known (PagedRows::look_ahead). But where the
+// be a few behind of: one large window needs fewer reads than two small ones. But where the
 // consumer takes its time for each batch, windows are half as large, and one is read while it is
 // busy with the other.
 //

@@ -7,7 +7,6 @@
 #include <fstream>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -249,46 +248,6 @@ TEST(orders_of_rows_that_lie_nowhere_are_refused) {
     const std::vector<std::int32_t> places{0, place};
     CHECK_THROWS(std::invalid_argument, "places[1]: found", RowOrder(places, 3));
   }
-}
-
-TEST(what_is_worked_out_ahead_is_what_is_read) {
-  const Scratch scratch;
-  const Table table(scratch / "rows", 500);
-  const auto paged = table.paged(ResidentRows::first(500, 0, 100));
-  const std::vector<std::int64_t> first{3, 200, 499, 200}, second{250, 3, 7};
-  const std::vector<IdList> lists{IdList(first), IdList(second)};
-  const auto check = [&](const RowWindow& window, std::size_t count) {
-    CHECK(window.num_lists() == count);
-    for (std::size_t k = 0; k < count; ++k) {
-      const auto& rows = k == 0 ? first : second;
-      std::vector<std::int64_t> got(kRow * rows.size());
-      copy_rows(paged->table(0, window), window.places_of(k).data(), std::ssize(rows),
-                reinterpret_cast<std::byte*>(got.data()));
-      for (std::size_t i = 0; i < rows.size(); ++i) CHECK(got[kRow * i] == 10 * rows[i]);
-    }
-  };
-  // As long as rows 3 and 7 are not read, nobody knows whether this window will have to.
-  CHECK(!paged->look_ahead(lists));
-  check(paged->read(lists, 1 << 20), 2);
-  std::optional<PagedRows::Ahead> ahead = paged->look_ahead(lists);
-  CHECK(ahead && ahead->missing.size() == 3);
-  const RowWindow window = paged->read(lists, 1 << 20, {}, std::move(ahead));
-  check(window, 2);
-  CHECK(window.stats.rows == 7 && window.stats.hits == 3);
-  CHECK(window.bytes() == 3 * table.row_bytes());
-  // There is less room than was expected, or there are fewer lists.
-  check(paged->read(lists, 2 * table.row_bytes(), {}, paged->look_ahead(lists)), 1);
-  check(paged->read(std::span(lists).first(1), 1 << 20, {}, paged->look_ahead(lists)), 1);
-  CHECK_THROWS(std::out_of_range, "expected 0 <= row < 500", {
-    const std::vector<std::int64_t> beyond{8, 500};
-    const IdList list(beyond);
-    static_cast<void>(paged->look_ahead({&list, 1}));
-  });
-  // That attempt has marked nothing as read.
-  const std::vector<std::int64_t> eight{8};
-  const IdList list(eight);
-  CHECK(!paged->look_ahead({&list, 1}));
-  CHECK(!table.paged(ResidentRows::first(500, 0, 100), true, 10)->look_ahead(lists));
 }
 
 TEST(resident_rows_are_found_where_they_are) {
