@@ -191,7 +191,7 @@ class Pager:
             self._prefetch(plan, files)
             if not is_read:
                 if not plan.is_whole:
-                    reading = self._reading(loader, self.packed.hold(graph, files, plan.held))
+                    reading = _reading_of(loader, self.packed.hold(graph, files, plan.held))
                 order = self.orders.find(case, plan, files)
             if order is not None:
                 files = order.files(files)
@@ -224,12 +224,6 @@ class Pager:
         packed = {file.name for file in files if file.is_packed and not plan.is_whole}
         prefetch_files(self.contents, [name for name in plan.held if name not in packed])
 
-    def _reading(
-        self, loader: BatchSource, packed: Mapping[EdgeType | None, Unmapped]
-    ) -> Reading | None:
-        """How a loader samples by topologies in memory; None where all are mapped."""
-        return loader.graph_sampler.reading(packed, (1, 0)) if packed else None
-
     def _trial_reading(
         self, loader: BatchSource, files: Sequence[FileSize], merge_gap: int
     ) -> Reading | None:
@@ -240,7 +234,7 @@ class Pager:
             packed = {self.contents.edge_type(name).topology for name in there}
             # Of the others each batch would wait for its pages.
             prefetch_files(self.contents, set(tables) - packed).join()
-            return self._reading(loader, there)
+            return _reading_of(loader, there)
         prefetch_bounds(self.contents).join()
         plan = MemoryPlan(
             self.memory, self._baseline, {}, dict.fromkeys(tables, 0),
@@ -271,6 +265,11 @@ class Pager:
             "%s: does not fit in %s, %.1f GB: %s",
             self.contents.path, source, self.memory / 1e9, "; ".join(parts),
         )  # fmt: skip
+
+
+def _reading_of(loader: BatchSource, packed: Mapping[EdgeType | None, Unmapped]) -> Reading | None:
+    """How a loader samples by topologies in memory; None where all are mapped."""
+    return loader.graph_sampler.reading(packed, (1, 0)) if packed else None
 
 
 def pager_of(contents: StoreContents | None) -> Pager | None:

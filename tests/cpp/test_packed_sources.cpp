@@ -1,5 +1,6 @@
 // Neighbours in memory are those of the file, however many bits they take.
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <random>
@@ -86,6 +87,13 @@ TEST(sources_are_packed_for_their_own_file_alone) {
   const auto packed = std::make_shared<PackedSources>(*Topology::open(other.path));
   CHECK_THROWS(std::invalid_argument, "packed: found the neighbours of 6000 edges, expected 7000",
                csc_of(Topology::open(ring.path), nullptr, nullptr, packed));
+}
+
+TEST(sources_of_a_file_that_was_cut_short_are_not_packed) {
+  const Ring ring(1000, 7);
+  const auto file = Topology::open(ring.path);
+  std::filesystem::resize_file(ring.path, file->indices_offset() + 4 * 5000);
+  CHECK_THROWS(FormatError, "bytes", PackedSources{*file});
 }
 
 TEST(damaged_sources_are_not_packed) {
