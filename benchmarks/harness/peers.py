@@ -192,9 +192,10 @@ class Ours(Contestant):
         return self.loader
 
     def counts(self) -> dict[str, Any]:
-        """All numbers of ``loader.stats()``."""
-        stats = self.loader.stats()
-        return {} if stats is None else numbers(stats.to_dict())
+        """All numbers of ``loader.stats()``, and what the budget went to."""
+        stats, plan = self.loader.stats(), self.store.division
+        found = {} if stats is None else numbers(stats.to_dict())
+        return found if plan is None else found | {"division": dict(plan.parts)}
 
 
 def numbers(value: dict[str, Any]) -> dict[str, Any]:

@@ -84,6 +84,38 @@ class NarrowIds {
   Buffer<std::int64_t> wide_;
 };
 
+// Numbers that are not negative, changed one by one: in 32 bits each where all of them fit.
+class NarrowNumbers {
+ public:
+  // For so many numbers below `end`. What was there is gone.
+  void reset(std::int64_t count, std::int64_t end) {
+    const bool fits = end <= std::int64_t{1} << 32;
+    narrow_.resize(fits ? count : 0);
+    wide_.resize(fits ? 0 : count);
+  }
+
+  std::int64_t size() const noexcept { return narrow_.size() + wide_.size(); }
+
+  std::int64_t operator[](std::int64_t i) const noexcept {
+    return wide_.size() > 0 ? wide_[i] : std::int64_t{narrow_[i]};
+  }
+  void set(std::int64_t i, std::int64_t number) noexcept {
+    if (wide_.size() > 0) {
+      wide_[i] = number;
+    } else {
+      narrow_[i] = static_cast<std::uint32_t>(number);
+    }
+  }
+  // Those from `first` on, as many as there is room for.
+  void read(std::int64_t first, std::span<std::int64_t> out) const noexcept {
+    for (std::int64_t& number : out) number = (*this)[first++];
+  }
+
+ private:
+  Buffer<std::uint32_t> narrow_;
+  Buffer<std::int64_t> wide_;
+};
+
 // Either kind of list, borrowed.
 class IdList {
  public:

@@ -157,13 +157,13 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   std::vector<Buffer<std::int64_t>> found;
   std::vector<std::span<const std::int64_t>> places;  // [paged]
   for (std::size_t p = 0; p < plan.paged.size(); ++p) {
-    if (!plan.paged[p].is_loaded) {
-      places.push_back(part.windows[p].places_of(part.list));
-      continue;
+    if (plan.paged[p].is_loaded) {
+      const std::span<const std::int64_t> rows = lists[plan.paged[p].by];
+      found.emplace_back(std::ssize(rows));
+      plan.paged[p].rows->find_places(rows, found.back().data());
+    } else {
+      found.push_back(part.windows[p].places_of(part.list));
     }
-    const std::span<const std::int64_t> rows = lists[plan.paged[p].by];
-    found.emplace_back(std::ssize(rows));
-    plan.paged[p].rows->find_places(rows, found.back().data());
     places.push_back(found.back().span());
   }
   // A source's table, and the list that its rows are found by.

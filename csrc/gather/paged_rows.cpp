@@ -134,7 +134,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   window.first.assign(1, 0);
   window.hits.assign(1, 0);
   for (std::size_t k = 0; k < count; ++k) window.first.push_back(total += lists[k].size());
-  window.places.resize(total);
+  window.places.reset(total, num_places() + std::max(total, resident_.num_rows()));
   // Which rows are wanted, a bit for each, unless sorting what is asked for takes less memory.
   std::optional<IdBits> wanted;
   const auto span = static_cast<std::uint64_t>(resident_.num_rows());
@@ -153,16 +153,15 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   keys_.resize(wanted ? 0 : total);
   std::uint64_t* const keys = keys_.data();
   std::int64_t found = 0, at = 0;
-  std::array<std::int64_t, RowCache::kFindAtOnce> block, others;
+  std::array<std::int64_t, RowCache::kFindAtOnce> block, places, others;
   std::size_t filled = 0;
   const auto place_block = [&] {
     if (order_) order_->find_places({block.data(), filled});
-    std::int64_t* const places = window.places.data() + at;
-    locate({block.data(), filled}, places);
+    locate({block.data(), filled}, places.data());
     std::size_t num_others = 0;
     for (std::size_t i = 0; i < filled; ++i, ++at) {
       if (places[i] < 0 && wanted) {
-        places[i] = ~block[i];  // until the rows are numbered
+        window.places.set(at, num_places() + block[i]);  // until the rows are numbered
         others[num_others++] = block[i];
         continue;
       }
@@ -171,6 +170,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
             static_cast<std::uint64_t>(block[i]) << ordinal_bits | static_cast<std::uint64_t>(at);
         continue;
       }
+      window.places.set(at, places[i]);
       const auto group = static_cast<std::size_t>(places[i] >> resident_.group_bits());
       if (group >= present_.size() || present_[group]) continue;
       present_[group] = true;
@@ -222,25 +222,26 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
         missing[unique++] = row;
       }
     }
-    window.places[static_cast<std::int64_t>(key & ordinal_mask)] = place;
+    window.places.set(static_cast<std::int64_t>(key & ordinal_mask), place);
   }
   missing.resize(unique);
   return missing;
 }
 
-Buffer<std::int64_t> PagedRows::number(IdBits& wanted, Buffer<std::int64_t>& places) const {
+Buffer<std::int64_t> PagedRows::number(IdBits& wanted, NarrowNumbers& places) const {
   Buffer<std::int64_t> missing(wanted.rank());
   wanted.read(0, {missing.data(), static_cast<std::size_t>(missing.size())});
   std::array<std::int64_t, RowCache::kFindAtOnce> rows, numbers, at;
   for (std::int64_t i = 0; i < places.size();) {
     std::size_t filled = 0;
     for (; i < places.size() && filled < rows.size(); ++i) {
-      if (places[i] >= 0) continue;
-      rows[filled] = ~places[i];
+      const std::int64_t beyond = places[i] - num_places();
+      if (beyond < 0) continue;
+      rows[filled] = beyond;
       at[filled++] = i;
     }
     wanted.find({rows.data(), filled}, numbers.data());
-    for (std::size_t j = 0; j < filled; ++j) places[at[j]] = num_places() + numbers[j];
+    for (std::size_t j = 0; j < filled; ++j) places.set(at[j], num_places() + numbers[j]);
   }
   return missing;
 }
@@ -377,13 +378,13 @@ void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& windo
                                  std::stop_token stop) {
   std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
   for (std::size_t k = 0; k < lists.size(); ++k) {
-    const std::int64_t* place = window.places_of(k).data();
+    std::int64_t at_place = window.first[k];
     lists[k].for_each([&](std::int64_t row) {
-      const bool is_kept = *place < num_places();
+      const std::int64_t place = window.places[at_place++];
+      const bool is_kept = place < num_places();
       const std::size_t at = 2 * k + is_kept;
       rows[at].push_back(order_ ? order_->place_of(row) : row);
-      places[at].push_back(is_kept ? *place : *place - num_places());
-      ++place;
+      places[at].push_back(is_kept ? place : place - num_places());
     });
   }
   std::fill(window.errors.begin(), window.errors.end(), nullptr);

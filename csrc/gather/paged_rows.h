@@ -38,12 +38,13 @@ struct RowWindow {
   void shorten(std::size_t count);
   std::int64_t bytes() const noexcept;  // of `rows`, where they were only planned too
   // Where each row of a list is in PagedRows::table(), in order.
-  std::span<const std::int64_t> places_of(std::size_t list) const noexcept {
-    return places.span().subspan(static_cast<std::size_t>(first[list]),
-                                 static_cast<std::size_t>(first[list + 1] - first[list]));
+  Buffer<std::int64_t> places_of(std::size_t list) const {
+    Buffer<std::int64_t> found(first[list + 1] - first[list]);
+    places.read(first[list], {found.data(), static_cast<std::size_t>(found.size())});
+    return found;
   }
 
-  Buffer<std::int64_t> places;      // of all lists
+  NarrowNumbers places;             // of all lists
   std::vector<std::int64_t> first;  // [list + 1]: where a list's begin
   std::vector<std::int64_t> hits;   // [list + 1]: how many of those before are in memory
   std::int64_t planned_bytes = 0;   // what `rows` would take; 0 where they are there
@@ -148,8 +149,9 @@ class PagedRows {
   // for this window alone, sorted by row, each once; `fill`: what is to be read and kept.
   Buffer<std::int64_t> unite(std::span<const IdList> lists, std::size_t count, RowWindow& window,
                              Fill& fill);
-  // The rows that are wanted, sorted; and for each place that is ~row, where that row will be.
-  Buffer<std::int64_t> number(IdBits& wanted, Buffer<std::int64_t>& places) const;
+  // The rows that are wanted, sorted; and for each place behind what is kept, which then says how
+  // far behind only which row it is, where that row will be.
+  Buffer<std::int64_t> number(IdBits& wanted, NarrowNumbers& places) const;
   // What was to be read and kept was not.
   void forget(const Fill& fill, void (RowCache::*drop)(std::int32_t) = &RowCache::drop) noexcept;
   // The next `max_rows` or so from `group` on that are resident and were not read; advances it.

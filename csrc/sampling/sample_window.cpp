@@ -30,8 +30,7 @@ void look_up(const RowTable& table, std::int64_t* at, std::size_t count) {
 
 void fill(const SourceList& list, const RowWindow& window, std::size_t number) {
   const PagedRows& paged = *list.csc->paged;
-  const std::span<const std::int64_t> places = window.places_of(number);
-  std::copy(places.begin(), places.end(), list.sources);
+  window.places.read(window.first[number], {list.sources, list.slots.size()});
   const RowTable table = paged.table(0, window);
   if (list.csc->index_bytes == 4) {
     look_up<std::uint32_t>(table, list.sources, list.slots.size());

@@ -37,8 +37,10 @@ MAX_WINDOW = 64
 # The first window of an epoch is of one batch, the next ones of at most so many times the last: as
 # kGrowth of csrc/pipeline/pipeline.cpp.
 WINDOW_GROWTH = 4
-# For each row of each batch of a window, while it is worked out what to read: sort keys, places.
-WINDOW_ROW = 20
+# For each row of each batch of a window, while it is worked out what to read: its place; and for
+# each that is sorted, its key twice. Where rows are ranked, none is sorted but those that are read.
+WINDOW_PLACE = 4
+WINDOW_KEY = 16
 # What a frame for rows takes beside them: RowCache::kFrameBytes of csrc/gather/row_cache.h.
 FRAME = 24
 # Of what is read for a window, the share that goes to frames, where rows stay as they are used.

@@ -177,12 +177,12 @@ def _window_of_one(files: Sequence[FileSize], batch: BatchSize) -> int:
     of_node = sum(file.row_bytes for file in files if file.kind == "node")
     has_edges = any(file.kind == "edge" for file in files)
     rows = batch.whole if has_edges else min(batch.whole, batch.nodes * of_node)
-    return rows + _waiting(batch)
+    return rows + costs.WINDOWS_AHEAD * batch.sampled + _planning(batch, 1.0)
 
 
-def _waiting(batch: BatchSize) -> int:
-    """Bytes that each batch of a window takes beside its rows."""
-    return costs.WINDOWS_AHEAD * batch.sampled + costs.WINDOW_ROW * batch.nodes
+def _planning(batch: BatchSize, sorted_share: float) -> int:
+    """Bytes that working out what to read takes for each batch of a window."""
+    return int(batch.nodes * (costs.WINDOW_PLACE + costs.WINDOW_KEY * sorted_share))
 
 
 def is_ample(memory: int, files: Sequence[FileSize], baseline: int) -> bool:
@@ -261,12 +261,12 @@ def divide(
     rows = [file for file in paged if file.kind != "indices"]
     # What is read for a window, and the samples that wait for it, the next one's too.
     ahead = budget.take(1 - split.hot, least=min(one, budget.left))
-    per_batch = _waiting(batch) + int(
-        split.new * batch.nodes * sum(file.row_bytes for file in rows)
-    )
-    window = how_many(ahead, 1.0, per_batch, 1, costs.MAX_WINDOW)
-    sampled = min(costs.WINDOWS_AHEAD * window * batch.sampled, ahead)
-    plans = min(window * costs.WINDOW_ROW * batch.nodes, ahead - sampled)
+    planning = _planning(batch, split.new if all(file.is_ranked for file in rows) else 1.0)
+    new = int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
+    waiting = costs.WINDOWS_AHEAD * batch.sampled
+    window = how_many(ahead, 1.0, waiting + planning + new, 1, costs.MAX_WINDOW)
+    sampled = min(window * waiting, ahead)
+    plans = min(window * planning, ahead - sampled)
     windows = ahead - sampled - plans
     all_rows = max(1, sum(file.num_bytes for file in rows))
     cached = 0

@@ -67,7 +67,7 @@ std::int64_t held_bytes(const std::vector<RowWindow>& windows) {
 std::vector<std::int64_t> numbers_of(const PagedRows& rows, const std::vector<std::int64_t>& wanted,
                                      const RowWindow& window, std::size_t list) {
   std::vector<std::int64_t> found(wanted.size() * kRow / 8);
-  gather_rows(rows.table(0, window), window.places_of(list),
+  gather_rows(rows.table(0, window), window.places_of(list).span(),
               reinterpret_cast<std::byte*>(found.data()), 1);
   return found;
 }
@@ -220,10 +220,10 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
       CHECK(numbers_of(*rows, first, window, 0) == expected_numbers(first));
       CHECK(numbers_of(*rows, second, window, 1) == expected_numbers(second));
       const RowTable other = rows->table(1, window);
-      const std::span<const std::int64_t> places = window.places_of(0);
+      const Buffer<std::int64_t> places = window.places_of(0);
       std::int64_t number = 0;
       for (std::size_t i = 0; i < first.size(); ++i) {
-        gather_rows(other, {&places[i], 1}, reinterpret_cast<std::byte*>(&number), 1);
+        gather_rows(other, {places.data() + i, 1}, reinterpret_cast<std::byte*>(&number), 1);
         CHECK(number == 3 * (first[i] * kRow / 8) + 1);
       }
     }

@@ -153,3 +153,17 @@ TEST(ids_that_wait_are_those_that_come_back) {
     CHECK(std::equal(ids.begin(), ids.end(), wide.data(), wide.data() + wide.size()));
   }
 }
+
+TEST(narrow_numbers_are_what_was_set_up_to_their_end) {
+  for (const std::int64_t end : {std::int64_t{10}, std::int64_t{1} << 32, std::int64_t{1} << 40}) {
+    NarrowNumbers numbers;
+    numbers.reset(5, 10);  // is forgotten, be it of the other kind
+    numbers.reset(3, end);
+    CHECK(numbers.size() == 3);
+    for (const std::int64_t i : {2, 0, 1}) numbers.set(i, end - 1 - i);
+    std::vector<std::int64_t> found(2);
+    numbers.read(1, found);
+    CHECK((found == std::vector{end - 2, end - 3}));
+    CHECK(numbers[0] == end - 1);
+  }
+}

@@ -131,9 +131,9 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
       const IdList list(wanted);
       const RowWindow read = paged.read({&list, 1}, 1 << 20);
       CHECK(read.errors[0] == nullptr);
-      const std::span<const std::int64_t> at = read.places_of(0);
+      const Buffer<std::int64_t> at = read.places_of(0);
       std::vector<std::int64_t> got(kRow * wanted.size());
-      copy_rows(paged.table(0, read), at.data(), std::ssize(at),
+      copy_rows(paged.table(0, read), at.data(), at.size(),
                 reinterpret_cast<std::byte*>(got.data()));
       for (std::size_t i = 0; i < got.size(); ++i) {
         CHECK(got[i] ==
@@ -224,9 +224,9 @@ TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
     const RowWindow window = paged.read(lists, 1 << 20);
     CHECK(!window.errors[0] && window.errors[1] && !window.errors[2]);
     for (const auto& [number, wanted] : {std::pair{0, beside}, std::pair{2, there}}) {
-      const std::span<const std::int64_t> at = window.places_of(number);
+      const Buffer<std::int64_t> at = window.places_of(static_cast<std::size_t>(number));
       std::vector<std::int64_t> got(kRow * wanted.size());
-      copy_rows(paged.table(0, window), at.data(), std::ssize(at),
+      copy_rows(paged.table(0, window), at.data(), at.size(),
                 reinterpret_cast<std::byte*>(got.data()));
       for (std::size_t i = 0; i < wanted.size(); ++i) CHECK(got[kRow * i] == 10 * wanted[i]);
     }
@@ -468,7 +468,8 @@ TEST(rows_in_frames_stay_as_long_as_a_window_uses_them) {
         for (const Held& each : held) {
           const RowTable found = rows->table(0, each.window);
           std::vector<std::int64_t> numbers(each.wanted.size() * kRow);
-          const std::span<const std::int64_t> places(each.window.places.data(), each.wanted.size());
+          std::vector<std::int64_t> places(each.wanted.size());
+          each.window.places.read(0, places);
           gather_rows(found, places, reinterpret_cast<std::byte*>(numbers.data()), 1);
           bool same = true;
           for (std::size_t i = 0; i < numbers.size(); ++i) {

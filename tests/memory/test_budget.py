@@ -23,6 +23,7 @@ from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.plan import (
     BatchSize,
     FileSize,
+    Split,
     divide,
     least_memory,
 )
@@ -78,6 +79,19 @@ def test_a_table_of_ones_own_stands_for_a_file_that_takes_more(packed, processes
     assert divide(10**9, files, 0, batch).held["bounds"] == min(packed, mapped)
     # Who holds all has no such table.
     assert divide(10**11, files, 0, batch).held["bounds"] == mapped
+
+
+def test_rows_that_are_ranked_take_less_to_plan_and_have_more_of_windows():
+    file = FileSize("x", 10**7, 512, "node")
+    batch = BatchSize(10**6, 10**8, 10**5)
+    found, ranked = (
+        divide(10**9, [each], 0, batch, Split(new=0.5))
+        for each in (file, replace(file, is_ranked=True))
+    )
+    assert found.plans == found.window * 20 * batch.nodes
+    assert ranked.plans == ranked.window * 12 * batch.nodes
+    assert ranked.windows > found.windows - found.cached
+    assert max(found.total, ranked.total) <= 10**9
 
 
 def test_who_reads_no_neighbours_needs_less_for_reading():
