@@ -227,9 +227,11 @@ def limited(folder: Path, limit: int) -> None:
 def test_out_of_core(tmp_path):
     """From the graph to the summary, with a contestant of each kind but stock PyG."""
     limited(tmp_path, 1 << 20)
-    options = "--nodes 20000 --batch-size 64 --batches 2 --train-batches 2 --epochs 2"
+    options = "--nodes 20000 --batch-size 64 --batches 2 --epochs 2"
     options += f" --dir {tmp_path} --out {tmp_path} --memory 2GB --topology-memory 2GB"
-    options += " --row-cache 1MB --no-drop-caches --only graphbolt default train topology stock"
+    options += (
+        " --row-cache 1MB --no-drop-caches --only graphbolt default later train topology stock"
+    )
     out_of_core.main(options.split())
     found = json.loads((tmp_path / "out_of_core.json").read_text())
     assert found["limit"] == 2 * 10**9
