@@ -107,14 +107,17 @@ def serve(task: Task, tell: Tell) -> None:
     contestant = CONTESTANTS[task.do](task)
     trainer = None
     if task.hidden:
-        trainer = Trainer(Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden)
+        trainer = Trainer(
+            Data(), None, len(task.fanout), NUM_CLASSES, task.model, task.hidden,
+            task.options["in_channels"],
+        )  # fmt: skip
     took = time.perf_counter() - start
     tell({"event": "ready", "seconds": took, "facts": contestant.facts()})
     checked = False
 
     def step(batch: Any) -> None:
         nonlocal checked
-        if not checked and task.options.get("is_exact", True):
+        if not checked and not task.options.get("changes_rows"):
             check_rows(batch.n_id, batch.x)
         checked = True
         if trainer is not None:
@@ -236,10 +239,19 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
             run(
                 f"training {name}, {store}", "train", "ours", store, cold=under is not None,
                 limit=under, budget=under and left_for_loader(args, under),
-                options={"is_exact": store != "i8"}, **train,
+                options={
+                    "in_channels": args.features, "ahead": ahead,
+                    "changes_rows": store == "i8" or ahead is not None,
+                },
+                **train,
             )
             for store in ENCODINGS
-            for name, under in (("in RAM", None), ("under the limit", limit))
+            for name, under, ahead in (
+                ("in RAM", None, None),
+                ("under the limit", limit, None),
+                ("under the limit with ahead", limit, "mean"),
+            )
+            if ahead is None or args.model == "accelerated"
         ),
         run(
             "topology out of core, f16-opt", "topology", "ours", "f16-opt",

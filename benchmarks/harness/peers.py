@@ -185,6 +185,7 @@ class Ours(Contestant):
             shuffle=True,
             num_workers=task.workers,
             edge_ids=False,  # nobody here looks at them
+            ahead=task.options.get("ahead"),
         )
 
     def epoch(self) -> Iterable[Any]:
