@@ -74,7 +74,7 @@ _COLUMNS += ["reads: time/ideal", "anon+file", "charged"]
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made = parser("out_of_core", __doc__, json=False)
-    limited_arguments(made, "300MB")
+    limited_arguments(made, "200MB")
     made.set_defaults(model="accelerated")
     made.add_argument("--nodes", type=int, default=20_000_000)
     made.add_argument("--edges-per-node", type=float, default=6.0)
@@ -93,6 +93,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
         "--topology-memory", help="limit for topology out of core; 3/4 of the topology by default"
     )
     made.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS))
+    made.add_argument(
+        "--encodings", nargs="+", choices=ENCODINGS, default=list(ENCODINGS), help="of features"
+    )
     made.add_argument("--repeat", type=int, default=1, help="runs of everything, in turn")
     return made.parse_args(argv)
 
@@ -258,7 +261,8 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
             limit=small, budget=small, **ours,
         ),
     ]  # fmt: skip
-    return [run for run in runs if run.group in args.only]
+    chosen = {f"{encoding}{order}" for encoding in args.encodings for order in ("", "-opt")}
+    return [run for run in runs if run.group in args.only and Path(run.task.store).name in chosen]
 
 
 def left_for_loader(args: argparse.Namespace, limit: int) -> int:
