@@ -5,6 +5,7 @@
     python benchmarks/papers100m.py --dir /on/the/disk --data /datasets/ogbn_papers100M
     python benchmarks/papers100m.py --dir /on/the/disk --phases convert,shape --scale 0.1 --keep
     python benchmarks/papers100m.py --dir /on/the/disk --phases convert,graphbolt,load --scale 0.25
+    python benchmarks/papers100m.py --dir /on/the/disk --phases load --cache-share 0 --limit 8GB 4GB
     python benchmarks/papers100m.py --dir /on/the/disk --phases accuracy
 
 Without ``--data`` the graph is a synthetic one of the same shape (``papers100m_graph.py``), made as
@@ -14,7 +15,9 @@ cold; ``convert``, ``optimize`` and ``graphzero`` run once, under the first limi
 each, ``shape`` (what an epoch touches, beside what is published) and ``accuracy`` under none.
 ``graphbolt`` (its scheme, with a cache of ``--cache-share`` of the rows) and ``load`` (this
 package's batches, without training) have a limit of their own: the topology, that cache, and
-2 GB; after the scheme, this package has a budget of what that took. Needs root, or a user for whom
+2 GB; after the scheme, this package has a budget of what that took. With a share of 0 ``load`` is
+under each limit like others, which is its budget too; ``--order`` says what becomes of rows, and
+every run begins without copies of them. Needs root, or a user for whom
 ``systemd-run --user --scope`` can limit memory; ``--limit none`` goes without. Writes a JSON and
 charts, and removes what it made unless told to ``--keep`` it.
 
@@ -43,6 +46,7 @@ from harness.report import charts, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.table import Table
+from pyg_graphzero.memory.row_copy import remove_copies
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size
 
@@ -90,6 +94,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--workers", type=int, default=2)
     made.add_argument("--epochs", type=int, default=2, help="of shape, graphbolt and load")
     made.add_argument("--cache-share", type=float, nargs="+", default=[0.18], help="of the rows")
+    made.add_argument("--order", nargs="+", default=["auto"], help="of rows, as gz.open has it")
     made.add_argument("--eval-nodes", type=int, default=2048, help="of the training curve")
     made.add_argument("--patience", type=float, default=600, help="seconds for stock's batches")
     made.add_argument("--stock-workers", type=int, default=0)
@@ -106,6 +111,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if unknown:
         found = ", ".join(sorted(unknown))
         made.error(f"--phases: found {found}, expected some of {', '.join(PHASES)}")
+    if "graphbolt" in args.phases and min(args.cache_share) <= 0:
+        made.error("--cache-share: found 0, expected a share for graphbolt's cache")
     args.limit = [None if each == "none" else parse_size(each, "--limit") for each in args.limit]
     return args
 
@@ -188,7 +195,13 @@ def listed(found: dict[str, int]) -> str:
     return ", ".join(f"{name} {format_bytes(size)}" for name, size in found.items())
 
 
-def run_of(args: argparse.Namespace, phase: str, limit: int | None, share: float = 0.0) -> Run:
+def run_of(
+    args: argparse.Namespace,
+    phase: str,
+    limit: int | None,
+    share: float = 0.0,
+    order: str = "auto",
+) -> Run:
     """A phase under a limit; loading phases have one for each share of the rows in a cache.
 
     Raises:
@@ -197,7 +210,7 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None, share: float
     beside = parse_size(args.training_memory, "--training-memory")
     row_bytes, num_rows = NUM_FEATURES * ITEM_BYTES[args.features], round(args.scale * NUM_NODES)
     cached = int(share * num_rows)
-    if phase in LOADING:
+    if phase in LOADING and share > 0:
         edges = args.scale * NUM_EDGES * (1 if args.directed else 2)
         # SIEVE knows by 4 bytes where each row is.
         limit = int(_EDGE_BYTES * edges + 12 * num_rows + cached * (row_bytes + _SLOT_BYTES))
@@ -225,6 +238,7 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None, share: float
         "features": args.features,
         "eval_nodes": args.eval_nodes,
         "cache_bytes": cached * row_bytes,
+        "order": order,
     }
     others: dict[str, dict[str, Any]] = {
         "stock": {
@@ -258,12 +272,15 @@ def run_of(args: argparse.Namespace, phase: str, limit: int | None, share: float
         "options": options,
     }
     name = f"{phase}, {'no limit' if limit is None else f'{limit / 1e9:.3g} GB'}"
-    if phase in LOADING:
+    if phase in LOADING and share > 0:
         name += f" ({share:.0%} of the rows)"
+    if order != "auto":
+        name += f", order {order}"
     task = Task(phase, str(folder / "store"), **given | others.get(phase, {}))
     path = {"stock": args.stock_path, "graphzero": args.graphzero_path}.get(phase)
     patience = {"patience": args.patience} if phase == "stock" else {}
-    return Run(name, phase, task, path=path, **patience)
+    before = {"before": lambda: remove_copies(folder / "store")} if phase == "load" else {}
+    return Run(name, phase, task, path=path, **patience, **before)
 
 
 def runs_of(args: argparse.Namespace) -> list[Run]:
@@ -271,7 +288,12 @@ def runs_of(args: argparse.Namespace) -> list[Run]:
     runs = []
     for phase in args.phases:
         if phase in LOADING:
-            runs += [run_of(args, phase, None, share) for share in args.cache_share]
+            runs += [
+                run_of(args, phase, limit, share, order)
+                for share in args.cache_share
+                for limit in ([None] if share > 0 else args.limit)
+                for order in (args.order if phase == "load" else ["auto"])
+            ]
         else:
             limits = [None] if phase in UNLIMITED else args.limit
             runs += [run_of(args, phase, each) for each in limits[: 1 if phase in ONCE else None]]

@@ -176,7 +176,8 @@ class Ours(Contestant):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
-        self.store = open_store(task.store, memory=task.budget)
+        order = task.options.get("order", "auto")
+        self.store = open_store(task.store, memory=task.budget, order=order)
         self.loader = NeighborLoader(
             self.store.data(),
             num_neighbors=task.fanout,
