@@ -29,6 +29,7 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan, least_memory
 from pyg_graphzero.memory.planner import first_batches, seconds_per_batch
 from pyg_graphzero.memory.ranking import rank_rows
@@ -202,6 +203,9 @@ class OrderKeeper:
         seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
         _, ranked = rank_rows(loader, seconds=seconds, reading=reading)
         orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
+        if self._all_stay(orders, plan, mine):
+            log.info("%s: rows are not put in order, all that are used stay in memory", path)
+            return
         then = seconds_per_batch(case, _simulate_ordered(case, plan.memory, files, orders))
         if then > WORTH * now:
             log.info("%s: rows are not put in order, %.3g s a batch not %.3g", path, then, now)
@@ -209,9 +213,8 @@ class OrderKeeper:
         parts = []
         left = room_on_disk(folder, self._contents.order_limit)
         for name, order in orders.items():
-            record = self._contents.schema.node_type(name)
-            attrs = set() if record is None else set(record.attrs.values())
-            columns = {f.name: self._contents.column(f.name) for f in mine if f.name in attrs}
+            own = self._files_of(name, mine)
+            columns = {f.name: self._contents.column(f.name) for f in own}
             width = sum(column.row_bytes for column in columns.values())
             if width > 0 and order.numel() > 0:
                 rows = order[: left // (2 * width)].clone()
@@ -232,6 +235,24 @@ class OrderKeeper:
         )  # fmt: skip
         self.thread.start()
         weakref.finalize(self, _end, self.thread, stop)  # at exit, too
+
+    def _files_of(self, node_type: str | None, files: Sequence[FileSize]) -> list[FileSize]:
+        """Those of a node type's attributes."""
+        record = self._contents.schema.node_type(node_type)
+        attrs = set() if record is None else set(record.attrs.values())
+        return [file for file in files if file.name in attrs]
+
+    def _all_stay(
+        self, orders: Mapping[str | None, Tensor], plan: MemoryPlan, files: Sequence[FileSize]
+    ) -> bool:
+        """Whether there is room for all rows that are used where they lie now."""
+        return all(
+            group_bits_of(file.row_bytes, file.num_rows) == 0
+            and order.numel() * (file.row_bytes + costs.FRAME) <= plan.hot[file.name]
+            for name, order in orders.items()
+            for file in self._files_of(name, files)
+            if file.name in plan.hot
+        )
 
 
 def _end(thread: threading.Thread, stop: threading.Event) -> None:

@@ -27,6 +27,7 @@ from pyg_graphzero.memory.plan import (
     MemoryPlan,
     divide,
     is_ample,
+    neighbours_are_held,
     neighbours_fit,
 )
 from pyg_graphzero.memory.planner import choose_plan
@@ -38,7 +39,7 @@ from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.util.disk import probe
+from pyg_graphzero.util.disk import DiskSpeed, probe
 from pyg_graphzero.util.system import private_rss, return_freed_memory
 
 log = logging.getLogger("pyg_graphzero")
@@ -169,25 +170,17 @@ class Pager:
             graph = loader.graph_sampler.graph
             is_read = not neighbours_fit(self.memory, files)
             reading = self._trial_reading(loader, files, merge_gap)
-            is_ranked = any(t.order is not None for t in contents.schema.node_types)
-            # Where it is known which rows are used, or where to find that out takes long, only how
-            # large batches are is looked at.
-            found = profile(
-                loader,
-                reading,
-                most=0 if is_ranked or is_read else MOST_BATCHES,
-                keep=1 if is_read else costs.MAX_WINDOW,
-                keep_seconds=_KEEP_SECONDS,
-                keep_bytes=int(_KEEP_SHARE * max(0, self.memory - baseline)),
-                keeps_edges=any(file.kind == "edge" for file in files),
-                num_threads=_core.num_threads(0),
-            )
-            size = found.accesses.batch_size(*bytes_of_batches(loader))
-            batch = larger(least, size)
-            if not divide(self.memory, files, baseline, batch).is_whole:
+            case = self._look_at(loader, reading, files, disk, is_read, least)
+            if not case.divide(self.memory, files).is_whole:
                 files = self.dictionaries.sizes(files)
-            case = Case(contents, graph, found, batch, baseline, disk)
             plan = case.divide(self.memory, files)
+            if is_read and neighbours_are_held(plan, files):
+                # As one batch shows, they stay in memory after all.
+                reading = _reading_of(loader, self.packed.hold(graph, files, plan.held))
+                taken = sum(plan.held.values())
+                case = self._look_at(loader, reading, files, disk, False, case.batch, taken)
+                plan = case.divide(self.memory, files)
+                is_read = not neighbours_are_held(plan, files)
             self._prefetch(plan, files)
             if not is_read:
                 if not plan.is_whole:
@@ -206,8 +199,8 @@ class Pager:
                 else:
                     plan = choose_plan(case, self.memory, files)
             self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
-            self._batch, self._sizes[loader] = batch, size
-            del found, case, reading
+            self._batch = case.batch
+            del case, reading
             return_freed_memory()
         held: Mapping[str, int] = {} if plan.is_whole else plan.held
         packed = self.packed.hold(loader.graph_sampler.graph, files, held)
@@ -218,6 +211,38 @@ class Pager:
             self.files.preload()
             self._say(plan, files)
         return self.files
+
+    def _look_at(
+        self,
+        loader: BatchSource,
+        reading: Reading | None,
+        files: Sequence[FileSize],
+        disk: DiskSpeed,
+        is_read: bool,
+        least: BatchSize,
+        held: int = 0,
+    ) -> Case:
+        """Batches as a loader samples them, with so many bytes of files in memory by now.
+
+        There is to be room for ``least``, too.
+        """
+        is_ranked = any(t.order is not None for t in self.contents.schema.node_types)
+        # Where it is known which rows are used, or where to find that out takes long, only how
+        # large batches are is looked at.
+        found = profile(
+            loader,
+            reading,
+            most=0 if is_ranked or is_read else MOST_BATCHES,
+            keep=1 if is_read else costs.MAX_WINDOW,
+            keep_seconds=_KEEP_SECONDS,
+            keep_bytes=int(_KEEP_SHARE * max(0, self.memory - self._baseline - held)),
+            keeps_edges=any(file.kind == "edge" for file in files),
+            num_threads=_core.num_threads(0),
+        )
+        size = found.accesses.batch_size(*bytes_of_batches(loader))
+        self._sizes[loader] = size
+        graph = loader.graph_sampler.graph
+        return Case(self.contents, graph, found, larger(least, size), self._baseline, disk)
 
     def _prefetch(self, plan: MemoryPlan, files: Sequence[FileSize]) -> None:
         """Has the files read that are to be mapped."""

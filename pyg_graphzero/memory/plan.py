@@ -24,6 +24,8 @@ class FileSize:
             held where rows are small.
         is_ranked: Rows lie in the order of their use, so that the first ones are to be kept. Of
             other files, those are that were used lately.
+        used_rows: Of those, how many first ones batches use, the others hardly ever; None where
+            that is not known.
         packed_bytes: What a table of this process's own takes that may stand for the file; None
             where there is no such.
         processes: How many have the file mapped. Pages of a file that is held are in memory once,
@@ -37,6 +39,7 @@ class FileSize:
     processes: int = 1
     is_ranked: bool = False
     packed_bytes: int | None = None
+    used_rows: int | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -193,6 +196,11 @@ def is_ample(memory: int, files: Sequence[FileSize], baseline: int) -> bool:
 def neighbours_fit(memory: int, files: Sequence[FileSize]) -> bool:
     """Whether there is room to sample freely before anything is decided."""
     return 2 * sum(f.held_bytes for f in files if f.kind in ("indptr", "indices")) <= memory
+
+
+def neighbours_are_held(plan: MemoryPlan, files: Sequence[FileSize]) -> bool:
+    """Whether no batch has to wait for neighbours that are read."""
+    return all(file.name not in plan.hot for file in files if file.kind == "indices")
 
 
 def divide(

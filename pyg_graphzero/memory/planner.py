@@ -45,7 +45,8 @@ def choose_plan(
 ) -> MemoryPlan:
     """Divides a budget the way that takes the disk least time for a batch.
 
-    The default split is kept where batches are fewer than one of its windows. How many batches a
+    Where all rows that are used can stay, they do, and nothing is tried. The default split is kept
+    where batches are fewer than one of its windows. How many batches a
     window may be of is not decided by the epoch at hand: it may be a short one, and others follow.
 
     Args:
@@ -63,6 +64,9 @@ def choose_plan(
     reads_rows = any(f.kind != "indices" and f.name in best.hot for f in files)
     if not reads_rows or len(case.profile.batches) < best.window_of(case.profile.epoch):
         return best
+    whole = _share_of_all(case, best, files)
+    if whole is not None and whole <= UP[-1]:
+        return case.divide(memory, files, replace(split, hot=max(split.hot, whole)))
     few = first_batches(case, best)
 
     def try_out(share: float) -> tuple[float, MemoryPlan]:
@@ -92,6 +96,25 @@ def choose_plan(
         if is_better:
             break
     return best
+
+
+def _share_of_all(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> float | None:
+    """The share with which all rows that are used would stay; None where it is not known.
+
+    Args:
+        case: The batches.
+        plan: By the default split.
+        files: What loaders read from.
+    """
+    used = 0
+    for file in files:
+        if file.kind == "indices" or file.name not in plan.hot:
+            continue
+        if file.used_rows is None:
+            return None
+        used += file.used_rows * file.row_bytes
+    ahead = plan.windows + plan.plans + plan.sampled - case.batch.sampled
+    return used * (1 - DEFAULT_SPLIT.hot) / max(1, ahead)
 
 
 def first_batches(case: Case, plan: MemoryPlan, windows: int = _WINDOWS) -> Case:

@@ -101,7 +101,11 @@ class OwnOrder:
             FileSize(f"places {number}", num_bytes, 1, "indptr")
             for number, num_bytes in enumerate(self.table_bytes)
         ]
-        return tables + [replace(f, is_ranked=f.is_ranked or f.name in self.columns) for f in files]
+        rows = {name: column.shape[0] for name, column in self.columns.items()}
+        return tables + [
+            replace(f, is_ranked=True, used_rows=rows[f.name]) if f.name in rows else f
+            for f in files
+        ]
 
     def ranks(self, graph: SampledGraph) -> dict[str | None, Tensor]:
         """By node type, where every row would lie if the others followed it."""

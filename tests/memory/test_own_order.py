@@ -133,6 +133,32 @@ def test_an_epoch_goes_on_by_the_copy(store):
     assert epoch(loader)[1].reordered
 
 
+def test_neighbours_of_more_than_half_the_budget_that_stay_in_memory(store, monkeypatch):
+    """What one batch shows, sampled by neighbours that are read, holds: they are in memory then."""
+    expected, _ = epoch(training(store, order="off"))
+    monkeypatch.setattr(pager, "neighbours_fit", lambda memory, files: False)
+    loader = training(store)
+    first, during = epoch(loader)
+    found = pager_of(loader.graph_sampler.graph.contents)
+    assert "edge/topology.gl" in found.memory_plan.held
+    assert during.topology_reads == 0
+    copied(loader)
+    second, after = epoch(loader)
+    assert after.reordered
+    for batches in (first, second):
+        assert_same(batches, expected)
+
+
+def test_rows_that_all_stay_in_memory_are_not_copied(store):
+    data = gz.open(store, memory=private_rss() + ROOM).data()
+    few = data.train_mask.nonzero().view(-1)[:512]
+    loader = gz.loader.NeighborLoader(data, input_nodes=few, **SAMPLED | {"num_neighbors": [4]})
+    first = epoch(loader)[1]
+    assert orders_of(loader).thread is None
+    assert first.reads > 0
+    assert epoch(loader)[1].reads == 0
+
+
 # One may strike in a finalizer, from which nobody can catch it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", ["_renew", "decide", "choose_plan", "_take_pipeline"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -71,6 +72,25 @@ def test_no_other_share_next_to_the_chosen_one_is_faster(loader, room, monkeypat
 def for_rows(plan):
     """What rows have beside that part of windows which they share."""
     return plan.hot[X] - plan.cached
+
+
+def test_rows_that_are_used_all_stay_where_they_can(loader, monkeypatch):
+    case, files = case_of(loader, costs.MAX_WINDOW)
+    memory, simulated = 60_000_000, []
+    monkeypatch.setattr(
+        "pyg_graphzero.memory.planner.simulate",
+        lambda *args: simulated.append(args) or simulate(*args),
+    )
+    ranked = [replace(f, is_ranked=f.name == X) for f in files]
+    default = case.divide(memory, ranked)
+    row_bytes = next(f.row_bytes for f in files if f.name == X)
+    for share, stays in ((0.1, True), (0.8, True), (0.95, False)):
+        used = int(share / DEFAULT_SPLIT.hot * default.hot[X] / row_bytes)
+        known = [replace(f, used_rows=used) if f.name == X else f for f in ranked]
+        chosen = choose_plan(case, memory, known)
+        assert bool(simulated) is not stays
+        assert not stays or chosen.hot[X] >= max(default.hot[X], 0.999 * used * row_bytes)
+        assert chosen.total <= memory
 
 
 @pytest.mark.parametrize(("sign", "share"), [(-1, UP[-1]), (1, DOWN[-1])])
