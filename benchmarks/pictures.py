@@ -66,7 +66,7 @@ def workflow() -> Figure:
 def speeds() -> tuple[dict[str, float], dict[str, float]]:
     """Batches a second by what is compared: out of core, and in memory."""
     record = json.loads((RESULTS / "out-of-core.json").read_text())
-    names = ("out_of_core-stock", "out_of_core-memmap", "out_of_core")
+    names = ("out_of_core-stock", "out_of_core")
     by_name = {each["name"]: each for name in names for each in record[name]["results"]}
     out_of_core = {
         label: by_name[name].get("batches_per_second", by_name[name].get("at_most"))

@@ -62,8 +62,9 @@ WORTH = 0.8
 _WINDOWS = 2
 # Before rows are copied, loaders have the disk for as long as so many batches take it.
 _FIRST_BATCHES = 2
-# Ranking may take so much of what the disk takes for an epoch, in seconds at most.
-_RANK_SHARE, _RANK_SECONDS = 0.1, 30.0
+# Counting may take so much of what the disk takes for an epoch, in seconds at most; numbering rows
+# by first touch takes about as long again.
+_RANK_SHARE, _RANK_SECONDS = 0.05, 15.0
 # Memory for each node while its row is ranked: counts, numbers, and what sorts them. Then while
 # rows are copied: which they are, and where they go.
 _RANK_BYTES, _COPY_BYTES = 28, 8
