@@ -220,7 +220,8 @@ class OrderKeeper:
             if width > 0 and order.numel() > 0:
                 rows = order[: left // (2 * width)].clone()
                 left -= 2 * width * rows.numel()
-                parts.append(CopyOf(name, case.graph.node_types[name], rows, columns))
+                is_whole = rows.numel() == order.numel()
+                parts.append(CopyOf(name, case.graph.node_types[name], rows, columns, is_whole))
         if not any(part.order.numel() for part in parts):
             log.info("%s: rows are not put in order, the disk of %s is full", path, folder)
             return

@@ -7,7 +7,7 @@ import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -52,6 +52,7 @@ class OwnOrder:
         orders: By the store's file, which rows these are.
         places: By node type, the same: ``int32 [num_nodes]``, -1 for rows that are not among them.
         table_bytes: What memory holds of those, each.
+        used_rows: By the store's file, how many rows batches use, where the copy has all of them.
     """
 
     path: Path
@@ -59,6 +60,7 @@ class OwnOrder:
     orders: dict[str, _core.RowOrder]
     places: dict[str | None, _core.Column]
     table_bytes: list[int]
+    used_rows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path, contents: StoreContents) -> OwnOrder:
@@ -93,6 +95,8 @@ class OwnOrder:
                 if list(column.shape) != expected_shape:
                     raise FormatError.of(column.path, "shape", list(column.shape), expected_shape)
                 found.columns[file], found.orders[file] = column, order
+                if record.get("is_whole"):
+                    found.used_rows[file] = record["rows"]
         return found
 
     def files(self, files: Sequence[FileSize]) -> list[FileSize]:
@@ -101,9 +105,10 @@ class OwnOrder:
             FileSize(f"places {number}", num_bytes, 1, "indptr")
             for number, num_bytes in enumerate(self.table_bytes)
         ]
-        rows = {name: column.shape[0] for name, column in self.columns.items()}
         return tables + [
-            replace(f, is_ranked=True, used_rows=rows[f.name]) if f.name in rows else f
+            replace(f, is_ranked=True, used_rows=self.used_rows.get(f.name))
+            if f.name in self.columns
+            else f
             for f in files
         ]
 
@@ -144,12 +149,14 @@ class CopyOf:
         num_nodes: Its nodes.
         order: The rows, ``int32``.
         columns: By file, where they are from.
+        is_whole: These are all rows that batches were seen to use; else there was no room for all.
     """
 
     name: str | None
     num_nodes: int
     order: Tensor
     columns: Mapping[str, _core.Column]
+    is_whole: bool = False
 
 
 class Stopped(Exception):
@@ -212,9 +219,8 @@ def write_copy(
                 for each, column in enumerate(part.columns.values()):
                     order = Order(part.order, rank)
                     _copy_rows(folder / f"{each}.gd", column, order, slab, turns, space)
-            records.append(
-                {"name": part.name, "rows": part.order.numel(), "files": list(part.columns)}
-            )
+            record = {"name": part.name, "rows": part.order.numel(), "is_whole": part.is_whole}
+            records.append(record | {"files": list(part.columns)})
         write_document({"format": _FORMAT, "node_types": records}, scratch / DOCUMENT)
         try:
             scratch.rename(target)

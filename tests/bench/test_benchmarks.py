@@ -343,6 +343,12 @@ def test_disk_and_limits_are_refused_before_anything_is_made(tmp_path):
         papers100m.main([*command, "--limit", "2GB", "--scale", "0.1"])
     with pytest.raises(SystemExit):
         papers100m.main([*command, "--phases", "convert,tain"])
+    with pytest.raises(SystemExit):
+        papers100m.main([*command, "--phases", "graphbolt,load", "--cache-share", "0"])
+    limits = ["--phases", "load", "--cache-share", "0", "--limit", "8GB", "4GB", "--order", "off"]
+    alone = papers100m.runs_of(papers100m.parse([*command, *limits]))
+    assert [run.name for run in alone] == ["load, 8 GB, order off", "load, 4 GB, order off"]
+    assert [run.task.budget for run in alone] == [run.task.limit for run in alone]
     assert not (tmp_path / "new" / "papers100m").exists()
 
 

@@ -159,6 +159,17 @@ def test_rows_that_all_stay_in_memory_are_not_copied(store):
     assert epoch(loader)[1].reads == 0
 
 
+@pytest.mark.parametrize("limit", ["auto", "4MB"])
+def test_a_copy_says_whether_it_has_all_rows_that_are_used(store, limit):
+    loader = training(store, order=limit)
+    epoch(loader)
+    copied(loader)
+    epoch(loader)
+    found = pager_of(loader.graph_sampler.graph.contents).files.order
+    rows = found.columns["node/x.gd"].shape[0]
+    assert found.used_rows == ({"node/x.gd": rows} if limit == "auto" else {})
+
+
 # One may strike in a finalizer, from which nobody can catch it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", ["_renew", "decide", "choose_plan", "_take_pipeline"])
