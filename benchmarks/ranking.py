@@ -80,7 +80,8 @@ def ranks(loader: NeighborLoader, args: argparse.Namespace) -> dict[str, Tensor]
         if batch > 0:
             places = number_by_first_touch(loader, size=batch, seed=args.seed)
         for hot in args.hot:
-            order = order_rows(counts, places[None].clone(), hot)
+            order = places[None].clone()
+            order_rows(counts, order, hot)
             rest = f"by first touch, {batch} seeds a batch" if batch else "as it was"
             found[f"count > {hot}, then {rest}"] = inverse_permutation(order)
     return found

@@ -553,6 +553,11 @@ def number_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,),
     Numbers those of `rows` whose place is -1 in their order, from `next` on; returns the number after the last.
     """
 
+def order_rows(counts: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], places: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], hot: int) -> int:
+    """
+    Orders rows: first those that more than `hot` batches use, by how many these are, then the others that are used, equals by their places, then the rest. Writes the old row of every new one into `places`; returns how many rows are used.
+    """
+
 class IdBits:
     """
     Which of the ids low … low + span - 1 occur, and their numbers among those.

@@ -21,6 +21,10 @@ import pythons
 from chunks import chunks  # noqa: F401  (a fixture)
 from hypothesis import settings
 
+# Torch multiplies sparse matrices by MKL, whose AVX-512 code for it ends the process on some Intel
+# machines (torch 2.13, two threads; no store is needed for that).
+os.environ.setdefault("MKL_ENABLE_INSTRUCTIONS", "AVX2")
+
 # A busy machine is no failure: what takes too long is for benchmarks to say.
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")

@@ -74,15 +74,14 @@ using Counts = nb::ndarray<nb::pytorch, std::int32_t, nb::ndim<1>, nb::c_contig,
 // Of int32 or int64.
 using Places = nb::ndarray<nb::pytorch, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-std::int64_t number_rows_of(const Int64Array& rows, const Places& places, std::int64_t next) {
-  const std::size_t size = places.size();
+template <class Use>
+std::int64_t with_places(const Places& places, const Use& use) {
+  const nb::gil_scoped_release released;
   if (places.dtype() == nb::dtype<std::int32_t>()) {
-    return number_rows(as_span(rows), std::span{static_cast<std::int32_t*>(places.data()), size},
-                       next);
+    return use(std::span{static_cast<std::int32_t*>(places.data()), places.size()});
   }
   if (places.dtype() == nb::dtype<std::int64_t>()) {
-    return number_rows(as_span(rows), std::span{static_cast<std::int64_t*>(places.data()), size},
-                       next);
+    return use(std::span{static_cast<std::int64_t*>(places.data()), places.size()});
   }
   throw std::invalid_argument("places: expected int32 or int64");
 }
@@ -98,10 +97,26 @@ void init_ids(nb::module_& m) {
       },
       nb::arg("rows").noconvert(), nb::arg("counts").noconvert(),
       "Adds 1 to the count of every row that occurs in `rows`, however often.");
-  m.def("number_rows", &number_rows_of, nb::arg("rows").noconvert(), nb::arg("places").noconvert(),
-        "next"_a, nb::call_guard<nb::gil_scoped_release>(),
-        "Numbers those of `rows` whose place is -1 in their order, from `next` on; returns the "
-        "number after the last.");
+  m.def(
+      "number_rows",
+      [](const Int64Array& rows, const Places& places, std::int64_t next) {
+        return with_places(places,
+                           [&](auto each) { return number_rows(as_span(rows), each, next); });
+      },
+      nb::arg("rows").noconvert(), nb::arg("places").noconvert(), "next"_a,
+      "Numbers those of `rows` whose place is -1 in their order, from `next` on; returns the "
+      "number after the last.");
+  m.def(
+      "order_rows",
+      [](const Counts& counts, const Places& places, std::int32_t hot) {
+        return with_places(places, [&](auto each) {
+          return order_rows({counts.data(), counts.size()}, each, hot);
+        });
+      },
+      nb::arg("counts").noconvert(), nb::arg("places").noconvert(), "hot"_a,
+      "Orders rows: first those that more than `hot` batches use, by how many these are, then the "
+      "others that are used, equals by their places, then the rest. Writes the old row of every "
+      "new one into `places`; returns how many rows are used.");
 
   nb::class_<IdBits>(m, "IdBits",
                      "Which of the ids low … low + span - 1 occur, and their numbers among those.")

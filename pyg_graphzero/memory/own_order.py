@@ -2,9 +2,9 @@
 
 Where rows do not fit into memory, where they lie decides how often the disk is asked: ``optimize``
 puts those first that training uses most, and together those it uses together. Who trains on a store
-as it was converted gets the same from a copy of the rows that training uses. They are ranked before
-the first epoch, from the topology alone; then a thread copies them while the first epoch runs, and
-later epochs read there what is there. The batches are the same.
+as it was converted gets the same from a copy of the rows that training uses. While the first epoch
+runs, a thread ranks them, from the topology alone, and copies them; the epoch goes on by the copy,
+and later ones and later runs read there what is there. The batches are the same.
 
 A copy is a directory named by all that it depends on: the files that it is of, and what a batch of
 fixed seeds is. So it is found again by later runs that sample likewise, and by nobody else. It
@@ -19,7 +19,7 @@ import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -32,7 +32,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan, least_memory
 from pyg_graphzero.memory.planner import first_batches, seconds_per_batch
-from pyg_graphzero.memory.ranking import rank_rows
+from pyg_graphzero.memory.ranking import rank_bytes, rank_rows
 from pyg_graphzero.memory.row_copy import (
     DOCUMENT,
     CopyOf,
@@ -51,6 +51,7 @@ from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.util.system import return_freed_memory
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -63,11 +64,10 @@ _WINDOWS = 2
 # Before rows are copied, loaders have the disk for as long as so many batches take it.
 _FIRST_BATCHES = 2
 # Counting may take so much of what the disk takes for an epoch, in seconds at most; numbering rows
-# by first touch takes about as long again.
-_RANK_SHARE, _RANK_SECONDS = 0.05, 15.0
-# Memory for each node while its row is ranked: counts, numbers, and what sorts them. Then while
-# rows are copied: which they are, and where they go.
-_RANK_BYTES, _COPY_BYTES = 28, 8
+# by first touch takes about as long again. One thread does it: the others are the epoch's.
+_RANK_SHARE, _RANK_SECONDS, _RANK_THREADS = 0.1, 15.0, 1
+# Memory for each node while rows are copied: which they are, and where they go.
+_COPY_BYTES = 8
 # Of the memory that loaders leave, rows that wait for their order take this share; what is read at
 # once, a part of them.
 _SLAB_SHARE, _LEAST_SLAB, _MOST_SLAB = 1 / 16, 1 << 20, 64 << 20
@@ -84,33 +84,38 @@ class OrderKeeper:
         contents: The store.
 
     Attributes:
-        thread: Copies rows, if some are copied.
-        num_bytes: Memory that this takes.
+        num_bytes: Memory that making one takes.
     """
 
     def __init__(self, contents: StoreContents) -> None:
         self._contents = contents
-        self.thread: threading.Thread | None = None
         self.num_bytes = 0
+        self._making: _Making | None = None
         self._tried: set[str] = set()  # copies that were made, or not, once and for all
         self._awaited: Path | None = None  # another process writes it
 
     @property
+    def thread(self) -> threading.Thread | None:
+        """Ranks and copies rows, if some are or were."""
+        return None if self._making is None else self._making.thread
+
+    @property
     def is_making(self) -> bool:
-        """Whether rows are copied now."""
+        """Whether that is under way."""
         return self.thread is not None and self.thread.is_alive()
 
     @property
     def is_made(self) -> bool:
-        """Whether that has come to an end, here or in another process."""
+        """Whether that has come to an end, here or in another process, and changes something."""
         if self._awaited is not None:
             return (self._awaited / DOCUMENT).exists()
-        return self.thread is not None and not self.thread.is_alive()
+        making = self._making
+        return making is not None and not making.thread.is_alive() and not making.is_needless
 
     def settle(self) -> None:
         """What was made is known from now on."""
         if self.is_made:
-            self.thread = self._awaited = None
+            self._making = self._awaited = None
 
     def find(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> OwnOrder | None:
         """The copy that is there for batches like these, or None.
@@ -179,18 +184,22 @@ class OrderKeeper:
         folders: Sequence[Path],
         key: str,
     ) -> None:
-        path, mine = self._contents.path, candidates(files)
+        path, profile = self._contents.path, case.profile
         few = first_batches(case, plan, _WINDOWS)
         now = seconds_per_batch(case, simulate(few, plan, files))
-        if now * case.profile.epoch < LEAST_SECONDS:
+        if now * profile.epoch < LEAST_SECONDS:
             return
-        num_nodes = sum(case.graph.node_types.values())
+        num_nodes = case.graph.node_types.values()
         room = plan.memory - plan.baseline - sum(plan.held.values())
         slab = min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
+        tensors = [*profile.accesses.counts.values(), *(t for b in few.profile.batches for t in b)]
+        # Each thread that samples has a batch under way and one that waits.
+        ranking = sum(map(rank_bytes, num_nodes)) + sum(each.nbytes for each in tensors)
+        ranking += 2 * _RANK_THREADS * profile.accesses.sampling_bytes
         # Beside the slab there are pieces of it on their way.
-        self.num_bytes = _COPY_BYTES * num_nodes + slab + slab // 2
+        self.num_bytes = max(ranking, _COPY_BYTES * sum(num_nodes) + slab + slab // 2)
         least = least_memory(files, plan.baseline + self.num_bytes, case.batch)
-        if _RANK_BYTES * num_nodes > room or least > plan.memory:
+        if self.num_bytes > room or least > plan.memory:
             log.info("%s: rows are not put in order, no memory to do it in", path)
             return
         folder = next((f for f in folders if is_writable(f)), None)
@@ -201,65 +210,158 @@ class OrderKeeper:
         if any(folder.glob(f".{key}.partial-*")):
             self._awaited = folder / key
             return
+        beside = replace(case, baseline=case.baseline + self.num_bytes)
+        plans = (beside.divide(plan.memory, files), plan)
+        asked = _Asked(few, plans, files, loader, reading, now, slab)
+        self._making = _Making(asked, folder / key, self._contents.order_limit)
+        weakref.finalize(self, self._making.end)  # at exit, too
+
+
+@dataclass
+class _Asked:
+    """What is to be ranked.
+
+    Attributes:
+        case: Some batches.
+        plans: For rows as they lie: beside the ranking, and without.
+        files: What loaders read from.
+        loader: Whose batches they are.
+        reading: Where it finds neighbours.
+        seconds: What the disk takes for one of them as rows lie.
+        slab: Bytes of rows that wait for their order in memory.
+    """
+
+    case: Case
+    plans: tuple[MemoryPlan, MemoryPlan]
+    files: Sequence[FileSize]
+    loader: BatchSource
+    reading: Reading | None
+    seconds: float
+    slab: int
+
+
+class _Making:
+    """A thread that ranks rows, and copies them if that is worth it.
+
+    Args:
+        asked: Which rows. They are forgotten when they are ranked: the loader and its store, too.
+        target: The directory of the copy.
+        limit: Of its bytes, or None.
+
+    Attributes:
+        thread: The thread.
+        is_needless: All rows that are used stay in memory where they lie, also beside this.
+    """
+
+    def __init__(self, asked: _Asked, target: Path, limit: int | None) -> None:
+        self.is_needless = False
+        self._target = target
+        self._limit = limit
+        self._stop = threading.Event()
+        self._begun = perf_counter()
+        self.thread = threading.Thread(
+            target=self._run, args=([asked],), daemon=True, name="graphzero-order"
+        )
+        self.thread.start()
+
+    def end(self) -> None:
+        """Stops it, and waits for that."""
+        self._stop.set()
+        if self.thread is not threading.current_thread():  # which may be the last to know the store
+            self.thread.join()
+
+    def _run(self, asked: list[_Asked]) -> None:
+        try:
+            slab = asked[0].slab
+            parts, wait, rest = self._rank(asked.pop())
+            return_freed_memory()
+            if not parts or self._stop.wait(wait - (perf_counter() - self._begun)):
+                return
+            remove_oldest(self._target.parent, _MOST_COPIES - 1)
+            self._target.parent.mkdir(parents=True, exist_ok=True)
+            write_copy(self._target, parts, slab, self._stop, rest)
+        except Stopped:
+            pass
+        except OSError as error:
+            log.warning("%s: rows are not put in order: %s", self._target, error)
+        except Exception:  # of a thread that nobody waits for
+            log.exception("%s: rows are not put in order", self._target)
+        else:
+            log.info(
+                "%s: %s rows in the order of their use, made in %.0f s",
+                self._target,
+                f"{sum(part.order.numel() for part in parts):,}",
+                perf_counter() - self._begun,
+            )
+
+    def _rank(self, asked: _Asked) -> tuple[list[CopyOf], float, float]:
+        """What to copy, if anything; when to begin; and how long to rest, see ``write_copy``."""
+        case, files, now = asked.case, asked.files, asked.seconds
+        contents, mine = case.contents, candidates(files)
+
+        def check() -> None:
+            if self._stop.is_set():
+                raise Stopped
+
         seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
-        _, ranked = rank_rows(loader, seconds=seconds, reading=reading)
+        _, ranked = rank_rows(
+            asked.loader, seconds=seconds, num_threads=_RANK_THREADS, reading=asked.reading,
+            each=check,
+        )  # fmt: skip
         orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
-        if self._all_stay(orders, plan, mine):
-            log.info("%s: rows are not put in order, all that are used stay in memory", path)
-            return
-        then = seconds_per_batch(case, _simulate_ordered(case, plan.memory, files, orders))
+        for is_needless, plan in zip((True, False), asked.plans, strict=True):
+            if _all_stay(contents, orders, plan, mine):
+                self.is_needless = is_needless
+                log.info("%s: rows are not put in order, all that are used stay", contents.path)
+                return [], 0.0, 0.0
+        memory = asked.plans[0].memory
+        then = seconds_per_batch(case, _simulate_ordered(case, memory, files, orders))
         if then > WORTH * now:
-            log.info("%s: rows are not put in order, %.3g s a batch not %.3g", path, then, now)
-            return
+            log.info(
+                "%s: rows are not put in order, %.3g s a batch not %.3g", contents.path, then, now
+            )
+            return [], 0.0, 0.0
         parts = []
-        left = room_on_disk(folder, self._contents.order_limit)
+        left = room_on_disk(self._target.parent, self._limit)
         for name, order in orders.items():
-            own = self._files_of(name, mine)
-            columns = {f.name: self._contents.column(f.name) for f in own}
+            columns = {f.name: contents.column(f.name) for f in _files_of(contents, name, mine)}
             width = sum(column.row_bytes for column in columns.values())
             if width > 0 and order.numel() > 0:
                 rows = order[: left // (2 * width)].clone()
                 left -= 2 * width * rows.numel()
                 is_whole = rows.numel() == order.numel()
                 parts.append(CopyOf(name, case.graph.node_types[name], rows, columns, is_whole))
-        if not any(part.order.numel() for part in parts):
-            log.info("%s: rows are not put in order, the disk of %s is full", path, folder)
-            return
-        remove_oldest(folder, _MOST_COPIES - 1)
-        folder.mkdir(parents=True, exist_ok=True)
-        stop = threading.Event()
+        parts = [part for part in parts if part.order.numel() > 0]
+        if not parts:
+            log.info("%s: rows are not put in order, the disk is full", contents.path)
         # The first batch has the disk for itself. Then copying leaves it the less to loaders, the
         # more they gain by what is copied: each second of theirs is worth so many of later ones.
-        wait, rest = _FIRST_BATCHES * now, min(1.0, then / max(now, then))
-        self.thread = threading.Thread(
-            target=_copy, args=(folder / key, parts, slab, stop, wait, rest), daemon=True,
-            name="graphzero-order",
-        )  # fmt: skip
-        self.thread.start()
-        weakref.finalize(self, _end, self.thread, stop)  # at exit, too
-
-    def _files_of(self, node_type: str | None, files: Sequence[FileSize]) -> list[FileSize]:
-        """Those of a node type's attributes."""
-        record = self._contents.schema.node_type(node_type)
-        attrs = set() if record is None else set(record.attrs.values())
-        return [file for file in files if file.name in attrs]
-
-    def _all_stay(
-        self, orders: Mapping[str | None, Tensor], plan: MemoryPlan, files: Sequence[FileSize]
-    ) -> bool:
-        """Whether there is room for all rows that are used where they lie now."""
-        return all(
-            group_bits_of(file.row_bytes, file.num_rows) == 0
-            and order.numel() * (file.row_bytes + costs.FRAME) <= plan.hot[file.name]
-            for name, order in orders.items()
-            for file in self._files_of(name, files)
-            if file.name in plan.hot
-        )
+        return parts, _FIRST_BATCHES * now, min(1.0, then / max(now, then))
 
 
-def _end(thread: threading.Thread, stop: threading.Event) -> None:
-    stop.set()
-    thread.join()
+def _files_of(
+    contents: StoreContents, node_type: str | None, files: Sequence[FileSize]
+) -> list[FileSize]:
+    """Those of a node type's attributes."""
+    record = contents.schema.node_type(node_type)
+    attrs = set() if record is None else set(record.attrs.values())
+    return [file for file in files if file.name in attrs]
+
+
+def _all_stay(
+    contents: StoreContents,
+    orders: Mapping[str | None, Tensor],
+    plan: MemoryPlan,
+    files: Sequence[FileSize],
+) -> bool:
+    """Whether there is room for all rows that are used where they lie now."""
+    return all(
+        group_bits_of(file.row_bytes, file.num_rows) == 0
+        and order.numel() * (file.row_bytes + costs.FRAME) <= plan.hot[file.name]
+        for name, order in orders.items()
+        for file in _files_of(contents, name, files)
+        if file.name in plan.hot
+    )
 
 
 def candidates(files: Sequence[FileSize]) -> list[FileSize]:
@@ -300,30 +402,3 @@ def _simulate_ordered(
     places = {name: places_of(each, graph.node_types[name]) for name, each in orders.items()}
     few = first_batches(case, plan, _WINDOWS)
     return simulate(few, plan, ordered, ranks_of(places, graph))
-
-
-def _copy(
-    target: Path,
-    parts: Sequence[CopyOf],
-    slab: int,
-    stop: threading.Event,
-    wait: float,
-    rest: float,
-) -> None:
-    if stop.wait(wait):
-        return
-    begun = perf_counter()
-    try:
-        write_copy(target, parts, slab, stop, rest)
-    except Stopped:
-        pass
-    except OSError as error:
-        log.warning("%s: rows are not put in order: %s", target, error)
-    except Exception:  # of a thread that nobody waits for
-        log.exception("%s: rows are not put in order", target)
-    else:
-        rows = sum(part.order.numel() for part in parts)
-        log.info(
-            "%s: %s rows in the order of their use, made in %.0f s",
-            target, f"{rows:,}", perf_counter() - begun,
-        )  # fmt: skip

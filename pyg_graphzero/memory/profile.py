@@ -108,6 +108,11 @@ class AccessCounts:
         """The mean number of edges, by edge type."""
         return {name: n / max(1, self.num_batches) for name, n in self.num_edges.items()}
 
+    @property
+    def sampling_bytes(self) -> int:
+        """What the largest batch takes until its ids are narrowed."""
+        return costs.NODE * sum(self.max_nodes.values()) + costs.EDGE * self.max_edges
+
     def hottest(self, node_type: str | None, size: int, group_bits: int = 0) -> Tensor:
         """The rows that most batches had, ascending; of equal ones, the first.
 
@@ -140,8 +145,9 @@ class AccessCounts:
             keeps_slots: It has the slots of its edges, also while it waits.
         """
         nodes = sum(self.max_nodes.values())
-        sampled = costs.NODE * nodes + costs.EDGE * self.max_edges
-        whole = sampled + sum(row_bytes[name] * count for name, count in self.max_nodes.items())
+        whole = self.sampling_bytes + sum(
+            row_bytes[name] * count for name, count in self.max_nodes.items()
+        )
         whole += sum(inner_bytes[name] * count for name, count in self.max_inner.items())
         waits = self.max_waiting + keeps_slots * self.max_slots
         inner = sum(self.max_inner.values())

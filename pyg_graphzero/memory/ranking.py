@@ -20,7 +20,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory.profile import AccessCounts, sampled_batches
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading, Seeds
-from pyg_graphzero.store.columns import engine_array, inverse_permutation
+from pyg_graphzero.store.columns import engine_array
 
 #: Rows that more batches of two epochs than this use are ordered by how many these are; the others
 #: by what they are used with. See benchmarks/ranking.py.
@@ -29,8 +29,6 @@ HOT = 4
 TOUCH_BATCH = 128
 # What batches that wait to be counted may take.
 _AHEAD_BYTES = 64 << 20
-# Rows that are looked at by one call where all are.
-_PIECE = 1 << 22
 # Keys of batches are other ones than those of the profile, and than each other's: they begin at
 # multiples of this.
 _KEYS = 1 << 41
@@ -177,11 +175,16 @@ def rank_rows(
 
     def ranked() -> Iterator[tuple[str | None, RankedRows]]:
         for name in list(places):
-            counts, numbers = found.counts.pop(name), places.pop(name)
-            used = int(((counts > 0) | (numbers >= 0)).sum())
-            yield name, RankedRows(counts, order_rows(counts, numbers, hot), used)
+            counts, order = found.counts.pop(name), places.pop(name)
+            used = order_rows(counts, order, hot)
+            yield name, RankedRows(counts, order, used)
 
     return found, ranked()
+
+
+def rank_bytes(num_nodes: int) -> int:
+    """Memory that ranking a type's rows takes: counts; and numbers, or rows in order, twice."""
+    return num_nodes * (torch.int32.itemsize + 2 * _dtype(num_nodes).itemsize)
 
 
 def _batch_size(source: BatchSource) -> int:
@@ -221,7 +224,7 @@ def _sampled(
     return sampled_batches(recipe, requests(), threads, _AHEAD_BYTES)
 
 
-def order_rows(counts: Tensor, places: Tensor, hot: int) -> Tensor:
+def order_rows(counts: Tensor, places: Tensor, hot: int) -> int:
     """The order in which rows should lie: first what is used most, then what is used together.
 
     Rows that more than ``hot`` batches used come first, by how many these were; equals, and then
@@ -229,31 +232,11 @@ def order_rows(counts: Tensor, places: Tensor, hot: int) -> Tensor:
 
     Args:
         counts: ``int32 [num_nodes]``, how many batches used each row.
-        places: ``int32`` or ``int64 [num_nodes]``, from ``number_by_first_touch``; filled up here.
+        places: ``int32`` or ``int64 [num_nodes]``, from ``number_by_first_touch``; becomes the
+            order, the old row of every new one.
         hot: Counts above this are told apart.
 
     Returns:
-        The old row of every new one, of the dtype of ``places``.
+        How many rows were used: so many of the first ones.
     """
-    num_rows, pieces = counts.numel(), range(0, counts.numel(), _PIECE)
-    number = int(places.max()) + 1 if num_rows else 0
-    # Used, but not met when first touches were noted; then everything else.
-    for is_used in (True, False):
-        for begin in pieces:
-            rows = torch.arange(begin, min(begin + _PIECE, num_rows))
-            if is_used:
-                rows = rows[counts[begin : begin + _PIECE] > 0]
-            number = _core.number_rows(engine_array(rows), engine_array(places), number)
-    order = inverse_permutation(places)
-    by_touch = torch.empty_like(counts)
-    for begin in pieces:
-        piece = order[begin : begin + _PIECE].to(torch.int64)
-        by_touch[begin : begin + _PIECE] = counts[piece]
-    is_hot = by_touch > hot
-    by_count = by_touch[is_hot].sort(descending=True, stable=True).indices
-    first = order[is_hot][by_count]
-    del by_count
-    rest = order[~is_hot]
-    order[: first.numel()] = first
-    order[first.numel() :] = rest
-    return order
+    return _core.order_rows(engine_array(counts), engine_array(places), hot)

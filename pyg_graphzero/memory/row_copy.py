@@ -133,10 +133,11 @@ def ranks_of(places: Mapping[str | None, Tensor], graph: SampledGraph) -> dict[s
         if name not in places:
             ranks[name] = torch.arange(num_nodes, dtype=torch.int32)
             continue
-        rank = places[name].clone()
-        others = (rank < 0).nonzero().view(-1)
-        rank[others] = torch.arange(num_nodes - len(others), num_nodes, dtype=torch.int32)
-        ranks[name] = rank
+        rank = ranks[name] = places[name].clone()
+        last = int(rank.max()) + 1 if num_nodes else 0
+        for begin in range(0, num_nodes, _PIECE):
+            piece = torch.arange(begin, min(begin + _PIECE, num_nodes))
+            last = _core.number_rows(engine_array(piece), engine_array(rank), last)
     return ranks
 
 

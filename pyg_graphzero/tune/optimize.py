@@ -23,7 +23,7 @@ from torch import Tensor
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.ranking import rank_rows
+from pyg_graphzero.memory.ranking import rank_bytes, rank_rows
 from pyg_graphzero.pyg.data import (
     DiskData,
     DiskHeteroData,
@@ -39,11 +39,6 @@ from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import free_memory, rss
 from pyg_graphzero.util.workspace import Workspace
 
-# Memory for each node of all types while batches are counted, and for each of the largest type
-# besides while it is ranked: counts, and numbers of rows in 4 or 8 bytes.
-_COUNT_BYTES = 4
-_NUMBERS = 3
-_RANK_BYTES = 24
 # Rows that are looked at by one call where all are.
 _PIECE = 1 << 22
 
@@ -214,15 +209,9 @@ def _plain(num_neighbors: Any) -> Any:
     return list(num_neighbors)
 
 
-def _width(num_nodes: int) -> int:
-    return 4 if num_nodes <= 1 << 31 else 8
-
-
 def _table_bytes(contents: StoreContents) -> int:
-    """Memory for what has an entry for every node."""
-    counts = [t.num_nodes for t in contents.schema.node_types]
-    tables = sum(n * (_COUNT_BYTES + _NUMBERS * _width(n)) for n in counts)
-    return tables + max(counts, default=0) * _RANK_BYTES
+    """Memory for what has an entry for every node: while rows are ranked, or by their order."""
+    return sum(rank_bytes(t.num_nodes) for t in contents.schema.node_types)
 
 
 @dataclass

@@ -35,6 +35,7 @@ from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
 SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
+_all_stay = own_order._all_stay
 # More than a loader needs, less than the rows are.
 ROOM = 60_000_000
 
@@ -83,8 +84,8 @@ def orders_of(loader):
     return pager_of(loader.graph_sampler.graph.contents).orders
 
 
-def copied(loader):
-    """Waits for the copy, unless an epoch went on by it already."""
+def ended(loader):
+    """Waits until there is a copy, or none is made; unless an epoch went on by it already."""
     thread = orders_of(loader).thread
     if thread is not None:
         thread.join(60)
@@ -102,7 +103,7 @@ def test_the_same_batches_before_during_and_after(store):
     loader = training(store)
     first, during = epoch(loader)
     assert during.rows > 0
-    copied(loader)
+    ended(loader)
     second, after = epoch(loader)
     assert after.reordered
     assert "in the order of their use" in repr(after)
@@ -127,7 +128,7 @@ def test_an_epoch_goes_on_by_the_copy(store):
     for batch in loader:
         batches.append((batch.n_id, batch.edge_index, batch.x, batch.y))
         if len(batches) == 2:
-            copied(loader)
+            ended(loader)
     assert loader.stats().reordered
     assert_same(batches, expected)
     assert epoch(loader)[1].reordered
@@ -142,28 +143,38 @@ def test_neighbours_of_more_than_half_the_budget_that_stay_in_memory(store, monk
     found = pager_of(loader.graph_sampler.graph.contents)
     assert "edge/topology.gl" in found.memory_plan.held
     assert during.topology_reads == 0
-    copied(loader)
+    ended(loader)
     second, after = epoch(loader)
     assert after.reordered
     for batches in (first, second):
         assert_same(batches, expected)
 
 
-def test_rows_that_all_stay_in_memory_are_not_copied(store):
+@pytest.mark.parametrize("beside", [True, False])
+def test_rows_that_all_stay_in_memory_are_not_copied(store, beside, monkeypatch):
+    """Beside what ranking them takes, or when that is over."""
+    stays = iter([beside, True])
+    monkeypatch.setattr(own_order, "_all_stay", lambda *args: _all_stay(*args) and next(stays))
     data = gz.open(store, memory=private_rss() + ROOM).data()
     few = data.train_mask.nonzero().view(-1)[:512]
     loader = gz.loader.NeighborLoader(data, input_nodes=few, **SAMPLED | {"num_neighbors": [4]})
-    first = epoch(loader)[1]
-    assert orders_of(loader).thread is None
-    assert first.reads > 0
+    batches = iter(loader)
+    begun_with = pager_of(loader.graph_sampler.graph.contents).files
+    ended(loader)
+    assert orders_of(loader).is_made != beside
+    assert sum(1 for _ in batches) == 4
+    assert (pager_of(loader.graph_sampler.graph.contents).files is begun_with) == beside
+    assert loader.stats().reads > 0
+    epoch(loader)
     assert epoch(loader)[1].reads == 0
+    assert not (store / "orders").exists()
 
 
 @pytest.mark.parametrize("limit", ["auto", "4MB"])
 def test_a_copy_says_whether_it_has_all_rows_that_are_used(store, limit):
     loader = training(store, order=limit)
     epoch(loader)
-    copied(loader)
+    ended(loader)
     epoch(loader)
     found = pager_of(loader.graph_sampler.graph.contents).files.order
     rows = found.columns["node/x.gd"].shape[0]
@@ -181,7 +192,7 @@ def test_an_interrupt_while_an_epoch_goes_over_to_the_copy(store, function, mome
     torch.manual_seed(0)
     batches = iter(loader)
     found = [next(batches)]
-    copied(loader)
+    ended(loader)
     at = At(moment, function)
     with suppress(Struck), at:
         found.append(next(batches))
@@ -209,7 +220,7 @@ def test_no_plans_are_compared_for_the_time_of_copying(store, monkeypatch):
     iter(loader)
     assert orders_of(loader).thread is not None
     assert not compared
-    copied(loader)
+    ended(loader)
     epoch(loader)
     assert compared
 
@@ -237,7 +248,7 @@ def test_an_epoch_beside_another_goes_on_as_it_began(store):
     one, two = iter(loader), iter(loader)
     begun_with = pager_of(loader.graph_sampler.graph.contents).files
     next(one)
-    copied(loader)
+    ended(loader)
     next(one), next(two)
     assert pager_of(loader.graph_sampler.graph.contents).files is begun_with
     del two
@@ -263,7 +274,7 @@ def test_rows_of_several_types(tmp_path):
 
     expected, loader = rows(of("off")), of("auto")
     assert_same(rows(loader), expected)
-    copied(loader)
+    ended(loader)
     assert_same(rows(loader), expected)
     assert loader.stats().reordered
 
@@ -281,7 +292,7 @@ def test_off(store):
 def test_a_limit_takes_the_hottest_rows(store):
     loader = training(store, order=2_000_000)
     expected, _ = epoch(loader)
-    copied(loader)
+    ended(loader)
     found, stats = epoch(loader)
     assert_same(found, expected)
     assert stats.reordered
@@ -301,6 +312,7 @@ def test_what_it_is_worth_is_seen_by_the_plan_it_would_have(store, monkeypatch):
     monkeypatch.setattr(own_order, "simulate", watched)
     loader = training(store)
     next(iter(loader))
+    ended(loader)
     as_it_is, ordered = plans
     assert as_it_is.cached > 0
     assert ordered.cached == 0  # windows have all that is read for them
@@ -315,8 +327,11 @@ def test_nothing_where_it_is_not_worth_it(store, monkeypatch):
     monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(own_order, "WORTH", 0.0)
     loader = training(store)
-    epoch(loader)
-    assert orders_of(loader).thread is None
+    expected, _ = epoch(training(store, order="off"))
+    found, stats = epoch(loader)
+    ended(loader)
+    assert_same(found, expected)
+    assert not stats.reordered
     assert not (store / "orders").exists()
 
 
@@ -324,7 +339,7 @@ def test_nothing_where_it_is_not_worth_it(store, monkeypatch):
 def test_damaged_ones_are_made_anew(store, damage, caplog):
     loader = training(store)
     expected, _ = epoch(loader)
-    copied(loader)
+    ended(loader)
     (copy,) = (store / "orders").iterdir()
     if damage == "document":
         (copy / "order.json").write_text((copy / "order.json").read_text().replace("rows", "rosw"))
@@ -340,7 +355,7 @@ def test_damaged_ones_are_made_anew(store, damage, caplog):
     assert_same(found, expected)
     assert "made anew" in caplog.text
     assert not stats.reordered
-    copied(again)
+    ended(again)
     found, stats = epoch(again)
     assert_same(found, expected)
     assert stats.reordered
@@ -349,7 +364,7 @@ def test_damaged_ones_are_made_anew(store, damage, caplog):
 def test_rows_that_were_changed_are_not_read_from_it(store):
     loader = training(store)
     epoch(loader)
-    copied(loader)
+    ended(loader)
     del loader
     with gz.open(store, mode="r+") as opened:
         x = -torch.as_tensor(opened.data().x)
@@ -364,7 +379,7 @@ def test_rows_that_were_changed_are_not_read_from_it(store):
 def test_other_seeds_have_another(store):
     loader = training(store)
     epoch(loader)
-    copied(loader)
+    ended(loader)
     (store / "orders" / ".killed.partial-00").mkdir()
     data = gz.open(store, memory=private_rss() + ROOM).data()
     other = gz.loader.NeighborLoader(
@@ -373,7 +388,7 @@ def test_other_seeds_have_another(store):
     )  # fmt: skip
     epoch(other)
     assert not other.stats().reordered
-    copied(other)
+    ended(other)
     assert len(list((store / "orders").iterdir())) == 2
 
 
@@ -389,7 +404,7 @@ def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
         epoch(short)
     assert orders_of(short).thread is None
     epoch(long)
-    copied(long)
+    ended(long)
     epoch(long)
     assert long.stats().reordered
 
@@ -398,7 +413,7 @@ def test_a_file_in_place_of_the_folder(store):
     (store / "orders").write_text("somebody's file")
     loader = training(store)
     expected, _ = epoch(loader)
-    copied(loader)  # to the user's cache
+    ended(loader)  # to the user's cache
     found, stats = epoch(loader)
     assert_same(found, expected)
     assert stats.reordered
@@ -414,7 +429,7 @@ def test_a_full_disk(store, monkeypatch, caplog):
     with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "pyg_graphzero"):
         patch.setattr("pyg_graphzero.memory.row_copy.write_column", full)
         expected, _ = epoch(loader)
-        copied(loader)
+        ended(loader)
         found, stats = epoch(loader)
     assert_same(found, expected)
     assert not stats.reordered
@@ -426,7 +441,7 @@ def test_a_disk_that_would_be_full_is_left_alone(store, monkeypatch):
     monkeypatch.setattr("pyg_graphzero.memory.row_copy._FREE_SHARE", 1.0)
     loader = training(store)
     epoch(loader)
-    assert orders_of(loader).thread is None
+    ended(loader)
     assert not (store / "orders").exists()
 
 
@@ -434,7 +449,7 @@ def test_a_store_that_cannot_be_written_to(store, monkeypatch):
     monkeypatch.setattr(own_order, "is_writable", lambda folder: store not in folder.parents)
     loader = training(store)
     epoch(loader)
-    copied(loader)
+    ended(loader)
     epoch(loader)
     assert loader.stats().reordered
     assert not (store / "orders").exists()
@@ -446,7 +461,7 @@ def test_a_store_that_cannot_be_written_to(store, monkeypatch):
 def test_another_process_makes_it(store):
     loader = training(store)
     epoch(loader)
-    copied(loader)
+    ended(loader)
     (copy,) = (store / "orders").iterdir()
     aside = copy.rename(store / "aside")
     held = make_scratch(copy, "partial")
@@ -464,7 +479,7 @@ def test_another_process_makes_it(store):
 def test_clean(store):
     loader = training(store)
     epoch(loader)
-    copied(loader)
+    ended(loader)
     (store / "orders" / ".abandoned.partial-00").mkdir()
     found = CliRunner().invoke(main, ["clean", str(store)])
     assert found.exit_code == 0
@@ -515,7 +530,7 @@ def test_who_is_slower_leaves_what_is_there(tmp_path):
 
 
 def test_no_memory_to_rank_rows_in(store, monkeypatch):
-    monkeypatch.setattr(own_order, "_RANK_BYTES", 1 << 20)
+    monkeypatch.setattr(own_order, "rank_bytes", lambda num_nodes: num_nodes << 20)
     loader = training(store)
     epoch(loader)
     assert orders_of(loader).thread is None

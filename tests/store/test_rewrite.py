@@ -365,7 +365,7 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
 
 def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
-    monkeypatch.setattr(module, "_RANK_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "rank_bytes", lambda num_nodes: num_nodes << 20)
     with pytest.raises(ValueError, match="needed for tables with an entry for every node"):
         gz.optimize(store, memory=rss() + MIN_ROOM + (16 << 20), **ORDER)
 

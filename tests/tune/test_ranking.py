@@ -179,7 +179,24 @@ def test_rows_by_use_and_touch(counts, hot, seed):
     expected = sorted((r for r in rows if counts[r] > hot), key=lambda r: -counts[r])
     expected += [r for r in rows if counts[r] <= hot]
     expected += [row for row, count in enumerate(counts) if count == 0]
-    assert order_rows(torch.tensor(counts, dtype=torch.int32), places, hot).tolist() == expected
+    for order in (places.clone(), places.to(torch.int32)):
+        used = order_rows(torch.tensor(counts, dtype=torch.int32), order, hot)
+        assert order.tolist() == expected
+        assert used == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ([0, 3, -1], r"places\[1\]: found 3, expected"),
+        ([0, 0, -1], r"places\[1\]: found 0, expected"),
+        ([0, 2, -1], r"places\[2\]: found 3, expected"),
+        ([0, 1], "places: found 2, expected one for each of 3 counts"),
+    ],
+)
+def test_an_order_is_made_of_numbers_that_occur_once(places, message):
+    with pytest.raises(ValueError, match=message):
+        _core.order_rows(np.zeros(3, np.int32), np.array(places), 0)
 
 
 def test_kernels_refuse_rows_that_are_not_there():
