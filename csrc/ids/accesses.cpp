@@ -12,6 +12,8 @@ namespace gz {
 namespace {
 
 constexpr std::size_t kAhead = 16;
+// Counts above this are not told apart.
+constexpr std::int32_t kMostCounts = 1 << 20;
 
 void check(std::span<const std::int64_t> rows, std::size_t num_rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {

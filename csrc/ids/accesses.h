@@ -19,12 +19,11 @@ std::int64_t number_rows(std::span<const std::int64_t> rows, std::span<Place> pl
                          std::int64_t next);
 
 // The order in which rows should lie. Those that more than `hot` batches use come first, by how
-// many these are (more than kMostCounts, and they are equals); equals, and then the other rows that
+// many these are (above a million they are equals); equals, and then the other rows that
 // are used, by first touch; then the rest as they lie. `places` are from number_rows(), over all
 // rows from 0 on; they become the old row of every new one. Returns how many rows are used.
 // Beside both arrays this takes as much memory as `places`. REQUIRES: as for number_rows().
 // Raises std::invalid_argument if the sizes differ, or the places are not those numbers.
-inline constexpr std::int32_t kMostCounts = 1 << 20;
 template <class Place>
 std::int64_t order_rows(std::span<const std::int32_t> counts, std::span<Place> places,
                         std::int32_t hot);

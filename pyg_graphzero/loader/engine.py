@@ -309,11 +309,11 @@ class _Epoch:
         self._stats, stats.reordered = stats, self._is_reordered
 
     def is_outdated(self) -> bool:
-        """Whether rows were put in order meanwhile, and no other epoch is under way."""
+        """Whether it is known what memory is better used for, and no other epoch is under way."""
         pager, files = self._loader._pager(), self._files
         if pager is None or files is None or files.is_foreign or files is not pager.files:
             return False
-        return pager.orders.is_made and files.quotas is not None and len(files.quotas) == 1
+        return pager.is_better_known and files.quotas is not None and len(files.quotas) == 1
 
     def quota(self) -> EpochQuota | None:
         """What it may use of a budget of memory; None where all is in memory."""

@@ -16,10 +16,9 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 
@@ -30,14 +29,13 @@ from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.hot_rows import group_bits_of
-from pyg_graphzero.memory.plan import FileSize, MemoryPlan, least_memory
+from pyg_graphzero.memory.plan import FileSize, MemoryPlan
 from pyg_graphzero.memory.planner import first_batches, seconds_per_batch
 from pyg_graphzero.memory.ranking import rank_bytes, rank_rows
 from pyg_graphzero.memory.row_copy import (
     DOCUMENT,
     CopyOf,
     OwnOrder,
-    Stopped,
     copy_folders,
     is_writable,
     places_of,
@@ -50,8 +48,8 @@ from pyg_graphzero.memory.row_copy import (
 from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
+from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.util.system import return_freed_memory
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -65,7 +63,7 @@ _WINDOWS = 2
 _FIRST_BATCHES = 2
 # Counting may take so much of what the disk takes for an epoch, in seconds at most; numbering rows
 # by first touch takes about as long again. One thread does it: the others are the epoch's.
-_RANK_SHARE, _RANK_SECONDS, _RANK_THREADS = 0.1, 15.0, 1
+_RANK_SHARE, _RANK_SECONDS = 0.1, 15.0
 # Memory for each node while rows are copied: which they are, and where they go.
 _COPY_BYTES = 8
 # Of the memory that loaders leave, rows that wait for their order take this share; what is read at
@@ -78,44 +76,26 @@ _MOST_COPIES = 4
 
 
 class OrderKeeper:
-    """Finds a store's copy for a loader, or has one made.
+    """Finds a store's copy for a loader, or says where one is to be made.
 
     Args:
         contents: The store.
-
-    Attributes:
-        num_bytes: Memory that making one takes.
     """
 
     def __init__(self, contents: StoreContents) -> None:
         self._contents = contents
-        self.num_bytes = 0
-        self._making: _Making | None = None
         self._tried: set[str] = set()  # copies that were made, or not, once and for all
         self._awaited: Path | None = None  # another process writes it
 
     @property
-    def thread(self) -> threading.Thread | None:
-        """Ranks and copies rows, if some are or were."""
-        return None if self._making is None else self._making.thread
-
-    @property
-    def is_making(self) -> bool:
-        """Whether that is under way."""
-        return self.thread is not None and self.thread.is_alive()
-
-    @property
-    def is_made(self) -> bool:
-        """Whether that has come to an end, here or in another process, and changes something."""
-        if self._awaited is not None:
-            return (self._awaited / DOCUMENT).exists()
-        making = self._making
-        return making is not None and not making.thread.is_alive() and not making.is_needless
+    def is_there(self) -> bool:
+        """Whether another process has made one that was being made."""
+        return self._awaited is not None and (self._awaited / DOCUMENT).exists()
 
     def settle(self) -> None:
-        """What was made is known from now on."""
-        if self.is_made:
-            self._making = self._awaited = None
+        """That is known from now on."""
+        if self.is_there:
+            self._awaited = None
 
     def find(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> OwnOrder | None:
         """The copy that is there for batches like these, or None.
@@ -139,32 +119,32 @@ class OrderKeeper:
                     shutil.rmtree(folder / key)
         return None
 
-    def make(
-        self,
-        case: Case,
-        plan: MemoryPlan,
-        files: Sequence[FileSize],
-        loader: BatchSource,
-        reading: Reading | None,
-    ) -> None:
-        """Has a copy made for batches like these, if it is worth it and was not tried before.
+    def target(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> Path | None:
+        """Where a copy for batches like these is to be made; None where none is, or was tried.
 
         Args:
             case: The batches.
             plan: For rows as they lie in the store.
             files: What loaders read from.
-            loader: Whose batches they are.
-            reading: Where it finds neighbours.
         """
         key = self._key_of(case, plan, files)
-        if key is None or key in self._tried or self.is_making:
-            return
+        if key is None or key in self._tried:
+            return None
         self._tried.add(key)
+        path = self._contents.path
         try:
-            folders = copy_folders(self._contents.path)
-            self._make(case, plan, files, loader, reading, folders, key)
+            folder = next((f for f in copy_folders(path) if is_writable(f)), None)
+            if folder is None:
+                log.info("%s: rows are not put in order, nowhere to write them to", path)
+                return None
+            sweep(folder)
+            if any(folder.glob(f".{key}.partial-*")):
+                self._awaited = folder / key
+                return None
         except OSError as error:  # of a folder that cannot be written to after all
-            log.warning("%s: rows are not put in order: %s", self._contents.path, error)
+            log.warning("%s: rows are not put in order: %s", path, error)
+            return None
+        return folder / key
 
     def _key_of(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> str | None:
         """Names the copy of what these batches read; None where there is to be none."""
@@ -174,169 +154,109 @@ class OrderKeeper:
             return None
         return _key_of(self._contents, mine, case)
 
-    def _make(
-        self,
-        case: Case,
-        plan: MemoryPlan,
-        files: Sequence[FileSize],
-        loader: BatchSource,
-        reading: Reading | None,
-        folders: Sequence[Path],
-        key: str,
-    ) -> None:
-        path, profile = self._contents.path, case.profile
-        few = first_batches(case, plan, _WINDOWS)
-        now = seconds_per_batch(case, simulate(few, plan, files))
-        if now * profile.epoch < LEAST_SECONDS:
-            return
-        num_nodes = case.graph.node_types.values()
-        room = plan.memory - plan.baseline - sum(plan.held.values())
-        slab = min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
-        tensors = [*profile.accesses.counts.values(), *(t for b in few.profile.batches for t in b)]
-        # Each thread that samples has a batch under way and one that waits.
-        ranking = sum(map(rank_bytes, num_nodes)) + sum(each.nbytes for each in tensors)
-        ranking += 2 * _RANK_THREADS * profile.accesses.sampling_bytes
-        # Beside the slab there are pieces of it on their way.
-        self.num_bytes = max(ranking, _COPY_BYTES * sum(num_nodes) + slab + slab // 2)
-        least = least_memory(files, plan.baseline + self.num_bytes, case.batch)
-        if self.num_bytes > room or least > plan.memory:
-            log.info("%s: rows are not put in order, no memory to do it in", path)
-            return
-        folder = next((f for f in folders if is_writable(f)), None)
-        if folder is None:
-            log.info("%s: rows are not put in order, nowhere to write them to", path)
-            return
-        sweep(folder)
-        if any(folder.glob(f".{key}.partial-*")):
-            self._awaited = folder / key
-            return
-        beside = replace(case, baseline=case.baseline + self.num_bytes)
-        plans = (beside.divide(plan.memory, files), plan)
-        asked = _Asked(few, plans, files, loader, reading, now, slab)
-        self._making = _Making(asked, folder / key, self._contents.order_limit)
-        weakref.finalize(self, self._making.end)  # at exit, too
+
+def slab_bytes(room: int) -> int:
+    """What rows may take that wait for their order, of so much that there is for rows."""
+    return min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
+
+
+def making_bytes(graph: SampledGraph, slab: int) -> int:
+    """Memory that ranking and copying rows takes, beside the batches of the case."""
+    num_nodes = graph.node_types.values()
+    # Beside the slab there are pieces of it on their way.
+    return max(sum(map(rank_bytes, num_nodes)), _COPY_BYTES * sum(num_nodes) + slab + slab // 2)
 
 
 @dataclass
-class _Asked:
-    """What is to be ranked.
+class Ranked:
+    """What is to be copied.
 
     Attributes:
-        case: Some batches.
-        plans: For rows as they lie: beside the ranking, and without.
-        files: What loaders read from.
-        loader: Whose batches they are.
-        reading: Where it finds neighbours.
-        seconds: What the disk takes for one of them as rows lie.
-        slab: Bytes of rows that wait for their order in memory.
+        parts: The rows; none where that is not worth it.
+        all_stay: They all stay in memory where they lie, also beside the ranking.
+        wait: For how many seconds loaders have the disk before.
+        rest: See :func:`~pyg_graphzero.memory.row_copy.write_copy`.
     """
 
-    case: Case
-    plans: tuple[MemoryPlan, MemoryPlan]
-    files: Sequence[FileSize]
-    loader: BatchSource
-    reading: Reading | None
-    seconds: float
-    slab: int
+    parts: list[CopyOf] = field(default_factory=list)
+    all_stay: bool = False
+    wait: float = 0.0
+    rest: float = 1.0
 
 
-class _Making:
-    """A thread that ranks rows, and copies them if that is worth it.
+def rank_to_copy(
+    case: Case,
+    files: Sequence[FileSize],
+    plans: tuple[MemoryPlan, MemoryPlan],
+    loader: BatchSource,
+    reading: Reading | None,
+    target: Path,
+    check: Callable[[], None],
+) -> Ranked:
+    """Ranks rows for a loader, if that may be worth it, and says which to copy.
 
     Args:
-        asked: Which rows. They are forgotten when they are ranked: the loader and its store, too.
+        case: Some of its batches.
+        files: What it reads from.
+        plans: For rows as they lie: beside the ranking, and without.
+        loader: The loader.
+        reading: Where it finds neighbours.
         target: The directory of the copy.
-        limit: Of its bytes, or None.
-
-    Attributes:
-        thread: The thread.
-        is_needless: All rows that are used stay in memory where they lie, also beside this.
+        check: Called now and then; raises what is to end this.
     """
+    contents, mine = case.contents, candidates(files)
+    few = first_batches(case, plans[1], _WINDOWS)
+    now = seconds_per_batch(case, simulate(few, plans[1], files))
+    if now * case.profile.epoch < LEAST_SECONDS:
+        return Ranked()
+    check()
+    seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
+    _, ranked = rank_rows(loader, seconds=seconds, num_threads=1, reading=reading, each=check)
+    orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
+    for is_beside, plan in zip((True, False), plans, strict=True):
+        if _all_stay(contents, orders, plan, mine):
+            log.info("%s: rows are not put in order, all that are used stay", contents.path)
+            return Ranked(all_stay=is_beside)
+    check()
+    memory = plans[0].memory
+    then = seconds_per_batch(case, _simulate_ordered(case, memory, files, orders))
+    if then > WORTH * now:
+        log.info("%s: rows are not put in order, %.3g s a batch not %.3g", contents.path, then, now)
+        return Ranked()
+    parts = []
+    left = room_on_disk(target.parent, contents.order_limit)
+    for name, order in orders.items():
+        columns = {f.name: contents.column(f.name) for f in _files_of(contents, name, mine)}
+        width = sum(column.row_bytes for column in columns.values())
+        if width > 0 and order.numel() > 0:
+            rows = order[: left // (2 * width)].clone()
+            left -= 2 * width * rows.numel()
+            is_whole = rows.numel() == order.numel()
+            parts.append(CopyOf(name, case.graph.node_types[name], rows, columns, is_whole))
+    if not any(part.order.numel() for part in parts):
+        log.info("%s: rows are not put in order, the disk is full", contents.path)
+        return Ranked()
+    # The first batches have the disk for themselves. Then copying leaves it the less to loaders,
+    # the more they gain by what is copied: each second of theirs is worth so many of later ones.
+    return Ranked(parts, wait=_FIRST_BATCHES * now, rest=min(1.0, then / max(now, then)))
 
-    def __init__(self, asked: _Asked, target: Path, limit: int | None) -> None:
-        self.is_needless = False
-        self._target = target
-        self._limit = limit
-        self._stop = threading.Event()
-        self._begun = perf_counter()
-        self.thread = threading.Thread(
-            target=self._run, args=([asked],), daemon=True, name="graphzero-order"
-        )
-        self.thread.start()
 
-    def end(self) -> None:
-        """Stops it, and waits for that."""
-        self._stop.set()
-        if self.thread is not threading.current_thread():  # which may be the last to know the store
-            self.thread.join()
+def make_copy(target: Path, ranked: Ranked, slab: int, stop: threading.Event) -> None:
+    """Copies rows.
 
-    def _run(self, asked: list[_Asked]) -> None:
-        try:
-            slab = asked[0].slab
-            parts, wait, rest = self._rank(asked.pop())
-            return_freed_memory()
-            if not parts or self._stop.wait(wait - (perf_counter() - self._begun)):
-                return
-            remove_oldest(self._target.parent, _MOST_COPIES - 1)
-            self._target.parent.mkdir(parents=True, exist_ok=True)
-            write_copy(self._target, parts, slab, self._stop, rest)
-        except Stopped:
-            pass
-        except OSError as error:
-            log.warning("%s: rows are not put in order: %s", self._target, error)
-        except Exception:  # of a thread that nobody waits for
-            log.exception("%s: rows are not put in order", self._target)
-        else:
-            log.info(
-                "%s: %s rows in the order of their use, made in %.0f s",
-                self._target,
-                f"{sum(part.order.numel() for part in parts):,}",
-                perf_counter() - self._begun,
-            )
-
-    def _rank(self, asked: _Asked) -> tuple[list[CopyOf], float, float]:
-        """What to copy, if anything; when to begin; and how long to rest, see ``write_copy``."""
-        case, files, now = asked.case, asked.files, asked.seconds
-        contents, mine = case.contents, candidates(files)
-
-        def check() -> None:
-            if self._stop.is_set():
-                raise Stopped
-
-        seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
-        _, ranked = rank_rows(
-            asked.loader, seconds=seconds, num_threads=_RANK_THREADS, reading=asked.reading,
-            each=check,
-        )  # fmt: skip
-        orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
-        for is_needless, plan in zip((True, False), asked.plans, strict=True):
-            if _all_stay(contents, orders, plan, mine):
-                self.is_needless = is_needless
-                log.info("%s: rows are not put in order, all that are used stay", contents.path)
-                return [], 0.0, 0.0
-        memory = asked.plans[0].memory
-        then = seconds_per_batch(case, _simulate_ordered(case, memory, files, orders))
-        if then > WORTH * now:
-            log.info(
-                "%s: rows are not put in order, %.3g s a batch not %.3g", contents.path, then, now
-            )
-            return [], 0.0, 0.0
-        parts = []
-        left = room_on_disk(self._target.parent, self._limit)
-        for name, order in orders.items():
-            columns = {f.name: contents.column(f.name) for f in _files_of(contents, name, mine)}
-            width = sum(column.row_bytes for column in columns.values())
-            if width > 0 and order.numel() > 0:
-                rows = order[: left // (2 * width)].clone()
-                left -= 2 * width * rows.numel()
-                is_whole = rows.numel() == order.numel()
-                parts.append(CopyOf(name, case.graph.node_types[name], rows, columns, is_whole))
-        parts = [part for part in parts if part.order.numel() > 0]
-        if not parts:
-            log.info("%s: rows are not put in order, the disk is full", contents.path)
-        # The first batch has the disk for itself. Then copying leaves it the less to loaders, the
-        # more they gain by what is copied: each second of theirs is worth so many of later ones.
-        return parts, _FIRST_BATCHES * now, min(1.0, then / max(now, then))
+    Raises:
+        Stopped: Nobody wants them any more.
+        OSError: The disk is full, or cannot be read.
+    """
+    begun = perf_counter()
+    remove_oldest(target.parent, _MOST_COPIES - 1)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_copy(target, ranked.parts, slab, stop, ranked.rest)
+    rows = sum(part.order.numel() for part in ranked.parts)
+    log.info(
+        "%s: %s rows in the order of their use, copied in %.0f s",
+        target, f"{rows:,}", perf_counter() - begun,
+    )  # fmt: skip
 
 
 def _files_of(

@@ -1,8 +1,9 @@
 """Keeps a store's loaders within a budget of memory: decides what stays there.
 
 A store has one pager, which its loaders share. It decides when the first of them begins an epoch:
-only then is it known how large batches are, and which rows are sampled often. It decides anew when
-one begins whose epoch is clearly longer or whose batches are larger, unless an epoch is under way.
+only then is it known how large batches are; and again when a thread has found out what is better
+for them (:mod:`.tuning`). It decides anew when one begins whose epoch is clearly longer or whose
+batches are larger, unless an epoch is under way.
 """
 
 from __future__ import annotations
@@ -11,9 +12,7 @@ import logging
 import os
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.dictionaries import Dictionaries
 from pyg_graphzero.memory.files import bytes_of_batches, files_of
@@ -28,13 +27,12 @@ from pyg_graphzero.memory.plan import (
     divide,
     is_ample,
     neighbours_are_held,
-    neighbours_fit,
 )
-from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
-from pyg_graphzero.memory.profile import MOST_BATCHES, larger, profile
+from pyg_graphzero.memory.profile import larger, profile
 from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.memory.tuning import Task, Tuned, Tuning
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
@@ -46,10 +44,6 @@ log = logging.getLogger("pyg_graphzero")
 
 # So many batches are enough to tell how large they are.
 _FEW_BATCHES = 4
-# Plans are compared by what they would read for some batches: how long these are sampled, and what
-# share of the budget they may take meanwhile.
-_KEEP_SECONDS = 1.0
-_KEEP_SHARE = 0.1
 # Until there is a plan: what neighbours may take that are read for a few batches at once.
 _TRIAL_BYTES = 64 << 20
 # The plan is made anew for an epoch of so many times the batches of the one that it was made for.
@@ -71,6 +65,7 @@ class Pager:
 
     Attributes:
         files: What is in memory, as it was decided last; None before that.
+        tuning: What finds out a better use of it, from when it begins until that is decided by.
     """
 
     def __init__(self, contents: StoreContents, memory: int, is_given: bool) -> None:
@@ -79,6 +74,8 @@ class Pager:
         self.is_given = is_given
         self.files: PagedFiles | None = None
         self.orders = OrderKeeper(contents)
+        self.tuning: Tuning | None = None
+        self._tuned: Tuned | None = None
         self.dictionaries = Dictionaries(contents)
         self._process = os.getpid()
         # What was decided from: how the longest epoch samples, and the largest batches.
@@ -100,6 +97,13 @@ class Pager:
         """What memory is used for; None before that is decided."""
         return None if self.files is None else self.files.plan
 
+    @property
+    def is_better_known(self) -> bool:
+        """Whether it was found out, here or in another process, what memory is better used for."""
+        tuning = self.tuning
+        is_tuned = tuning is not None and tuning.is_over and not tuning.is_needless
+        return is_tuned or self.orders.is_there
+
     def use(self, files: PagedFiles) -> None:
         """Has epochs go by another plan from now on, to compare it with the one that was chosen."""
         self.files = files
@@ -113,7 +117,7 @@ class Pager:
         if self.files is None:
             self._baseline = self._baseline or private_rss()
             return self.decide(loader, BatchSize(0, 0))
-        is_better = self.orders.is_made and not self.files.quotas
+        is_better = self.is_better_known and not self.files.quotas
         if not is_better and not self._is_outgrown(loader, self.files):
             return self.files
         size = larger(self._batch, self._size_of(loader))
@@ -159,8 +163,11 @@ class Pager:
     def decide(self, loader: BatchSource, least: BatchSize) -> PagedFiles:
         """Decides from how this loader samples; there is to be room for ``least``, too."""
         contents, baseline, files = self.contents, self._baseline, files_of(loader)
+        if self.tuning is not None and self.tuning.is_over:
+            self._tuned, self.tuning = self.tuning.result, None
         self.orders.settle()
         merge_gap, order = 0, None
+        held: Mapping[str, int]
         if is_ample(self.memory, files, baseline):
             plan = divide(self.memory, files, baseline, BatchSize(0, 0))
             prefetch_files(contents, plan.held)
@@ -168,41 +175,22 @@ class Pager:
             disk = probe(contents.path)
             merge_gap = disk.merge_gap
             graph = loader.graph_sampler.graph
-            is_read = not neighbours_fit(self.memory, files)
-            reading = self._trial_reading(loader, files, merge_gap)
-            case = self._look_at(loader, reading, files, disk, is_read, least)
+            case = self._look_at(loader, files, disk, least)
             if not case.divide(self.memory, files).is_whole:
                 files = self.dictionaries.sizes(files)
             plan = case.divide(self.memory, files)
-            if is_read and neighbours_are_held(plan, files):
-                # As one batch shows, they stay in memory after all.
-                reading = _reading_of(loader, self.packed.hold(graph, files, plan.held))
-                taken = sum(plan.held.values())
-                case = self._look_at(loader, reading, files, disk, False, case.batch, taken)
-                plan = case.divide(self.memory, files)
-                is_read = not neighbours_are_held(plan, files)
             self._prefetch(plan, files)
-            if not is_read:
-                if not plan.is_whole:
-                    reading = _reading_of(loader, self.packed.hold(graph, files, plan.held))
+            held = {} if plan.is_whole else plan.held
+            reading = _reading_of(loader, self.packed.hold(graph, files, held))
+            if neighbours_are_held(plan, files):
                 order = self.orders.find(case, plan, files)
-            if order is not None:
-                files = order.files(files)
-                plan = choose_plan(case, self.memory, files, order.ranks(case.graph))
-            else:
-                if not is_read:
-                    self.orders.make(case, plan, files, loader, reading)
-                if self.orders.is_making:
-                    # For as long as rows are copied any way will do: the first batch waits for it.
-                    case = replace(case, baseline=baseline + self.orders.num_bytes)
-                    plan = case.divide(self.memory, files)
-                else:
-                    plan = choose_plan(case, self.memory, files)
-            self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
+            files = files if order is None else order.files(files)
             self._batch = case.batch
+            plan = self._tune(Task(loader, reading, case, self.memory, files, order))
+            self._decider, self._epoch = weakref.ref(loader), loader.epoch_length()
             del case, reading
             return_freed_memory()
-        held: Mapping[str, int] = {} if plan.is_whole else plan.held
+        held = {} if plan.is_whole else plan.held
         packed = self.packed.hold(loader.graph_sampler.graph, files, held)
         dictionaries = self.dictionaries.held(held)
         kept = groups_kept(files, plan)
@@ -212,32 +200,34 @@ class Pager:
             self._say(plan, files)
         return self.files
 
-    def _look_at(
-        self,
-        loader: BatchSource,
-        reading: Reading | None,
-        files: Sequence[FileSize],
-        disk: DiskSpeed,
-        is_read: bool,
-        least: BatchSize,
-        held: int = 0,
-    ) -> Case:
-        """Batches as a loader samples them, with so many bytes of files in memory by now.
+    def _tune(self, task: Task) -> MemoryPlan:
+        """How the budget is divided: as it was found out for that, or until it is."""
+        found = self._tuned
+        if found is not None and found.is_for(task.loader, task.case, task.files, task.order):
+            self._batch = found.batch
+            return found.plan
+        if self.tuning is None:
+            self.tuning = Tuning.begin(task, self.orders)
+            if self.tuning is not None:
+                weakref.finalize(self, self.tuning.end)  # at exit, too
+        if self.tuning is not None:
+            if task.has_room(self.tuning.num_bytes):
+                return task.plan(self.tuning.num_bytes)
+            self.tuning.end()
+            self.tuning = None
+        return task.plan()
 
-        There is to be room for ``least``, too.
-        """
-        is_ranked = any(t.order is not None for t in self.contents.schema.node_types)
-        # Where it is known which rows are used, or where to find that out takes long, only how
-        # large batches are is looked at.
+    def _look_at(
+        self, loader: BatchSource, files: Sequence[FileSize], disk: DiskSpeed, least: BatchSize
+    ) -> Case:
+        """A batch as a loader samples it; there is to be room for ``least``, too."""
         found = profile(
             loader,
-            reading,
-            most=0 if is_ranked or is_read else MOST_BATCHES,
-            keep=1 if is_read else costs.MAX_WINDOW,
-            keep_seconds=_KEEP_SECONDS,
-            keep_bytes=int(_KEEP_SHARE * max(0, self.memory - self._baseline - held)),
+            self._trial_reading(loader, files, disk.merge_gap),
+            most=0,
+            counts=False,
+            keep=1,
             keeps_edges=any(file.kind == "edge" for file in files),
-            num_threads=_core.num_threads(0),
         )
         size = found.accesses.batch_size(*bytes_of_batches(loader))
         self._sizes[loader] = size
@@ -253,13 +243,11 @@ class Pager:
         self, loader: BatchSource, files: Sequence[FileSize], merge_gap: int
     ) -> Reading | None:
         """How a loader samples neighbours before it is decided which stay in memory."""
-        tables = [file.name for file in files if file.kind in ("indptr", "indices")]
-        if neighbours_fit(self.memory, files):
-            there = self.packed.there(loader.graph_sampler.graph)
-            packed = {self.contents.edge_type(name).topology for name in there}
-            # Of the others each batch would wait for its pages.
-            prefetch_files(self.contents, set(tables) - packed).join()
+        graph = loader.graph_sampler.graph
+        there = self.packed.there(graph)
+        if all(graph.on_disk(name) <= (name in there) for name in graph.edge_types):
             return _reading_of(loader, there)
+        tables = [file.name for file in files if file.kind in ("indptr", "indices")]
         prefetch_bounds(self.contents).join()
         plan = MemoryPlan(
             self.memory, self._baseline, {}, dict.fromkeys(tables, 0),

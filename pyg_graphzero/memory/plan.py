@@ -193,11 +193,6 @@ def is_ample(memory: int, files: Sequence[FileSize], baseline: int) -> bool:
     return memory >= 2 * (baseline + sum(file.held_bytes for file in files))
 
 
-def neighbours_fit(memory: int, files: Sequence[FileSize]) -> bool:
-    """Whether there is room to sample freely before anything is decided."""
-    return 2 * sum(f.held_bytes for f in files if f.kind in ("indptr", "indices")) <= memory
-
-
 def neighbours_are_held(plan: MemoryPlan, files: Sequence[FileSize]) -> bool:
     """Whether no batch has to wait for neighbours that are read."""
     return all(file.name not in plan.hot for file in files if file.kind == "indices")

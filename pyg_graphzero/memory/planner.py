@@ -7,7 +7,7 @@ size and the disk, and is no constant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from time import perf_counter
@@ -42,6 +42,7 @@ def choose_plan(
     memory: int,
     files: Sequence[FileSize],
     order: Mapping[str | None, Tensor] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> MemoryPlan:
     """Divides a budget the way that takes the disk least time for a batch.
 
@@ -54,6 +55,7 @@ def choose_plan(
         memory: The budget in bytes.
         files: What loaders read from.
         order: As :func:`~pyg_graphzero.memory.simulate.simulate` takes it.
+        check: Called between trials; may raise what ends them.
 
     Raises:
         MemoryBudgetError: The budget is too small for one batch.
@@ -89,6 +91,7 @@ def choose_plan(
         for share in shares:
             if perf_counter() - begun > SECONDS:
                 return best
+            check()
             seconds, plan = try_out(share)
             if seconds > least * _WORTH:
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from itertools import islice
 from time import perf_counter
@@ -20,7 +20,7 @@ from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.schema import EdgeType
 
-#: An epoch's beginning is delayed by no more than this many seconds, and one batch.
+#: So long batches are counted, and one batch more.
 SECONDS = 3.0
 #: Batches that are counted, at most.
 MOST_BATCHES = 512
@@ -222,6 +222,7 @@ def profile(
     keep_bytes: int = 0,
     keeps_edges: bool = False,
     num_threads: int = 1,
+    each: Callable[[], object] = lambda: None,
 ) -> Profile:
     """Samples the beginning of a shuffled epoch, as the loader would; always the same batches.
 
@@ -240,6 +241,7 @@ def profile(
         keep_bytes: What those rows may take; one batch in any case.
         keeps_edges: Keep slots of edges, too.
         num_threads: Threads that sample, each a batch of its own.
+        each: Called after each batch.
     """
     sampler: Any = source.graph_sampler
     num_seeds = len(source.dataset)
@@ -265,12 +267,14 @@ def profile(
         held += sum(rows.nbytes for rows in found.batches[-1])
         if counted == 0:
             accesses.add(batch)
+        each()
         if held > keep_bytes or perf_counter() - begun > keep_seconds:
             break
     begun = perf_counter()
     others = requests(_drawn(num_seeds, size, counted), 0)
     for batch in sampled_batches(recipe, others, num_threads, 1):
         accesses.add(batch)
+        each()
         if perf_counter() - begun > seconds:
             break
     return found

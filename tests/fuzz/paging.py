@@ -49,7 +49,7 @@ def paged(is_paged: bool = True) -> Iterator[None]:
     with (
         patch.object(pager, "is_ample", lambda *_: False),
         patch.object(pager, "divide", divide),
-        patch.object(pager, "choose_plan", lambda c, _, files: _division(files, c.batch)),
+        patch.object(pager.Pager, "_tune", lambda _, task: _division(task.files, task.case.batch)),
         patch.object(pager, "probe", lambda _: _DISK),
     ):
         yield

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch_geometric.data import Data
+from tuned import tuned
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
@@ -113,6 +114,8 @@ def test_pages_that_many_processes_share_are_less(path):
 
 def test_doctor_counts_them(path):
     loader = loader_over(path)
+    next(iter(loader))
+    tuned(loader)
     next(iter(loader))
     memory = private_rss() + 40 * MB
     found = gz.doctor(path, num_neighbors=[4], batch_size=100, memory=memory, seconds=0.2)

@@ -1,0 +1,272 @@
+"""What memory is best used for, found out while an epoch is under way that began without that.
+
+An epoch begins by what one batch shows, which is how large batches are. Then a thread samples more
+of them, has rows put in order where that is worth it (:mod:`.own_order`), and tries other divisions
+of the budget (:mod:`.planner`). The epoch goes on by what it found.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.files import bytes_of_batches
+from pyg_graphzero.memory.own_order import (
+    OrderKeeper,
+    make_copy,
+    making_bytes,
+    rank_to_copy,
+    slab_bytes,
+)
+from pyg_graphzero.memory.plan import (
+    BatchSize,
+    FileSize,
+    MemoryPlan,
+    least_memory,
+    neighbours_are_held,
+)
+from pyg_graphzero.memory.planner import choose_plan
+from pyg_graphzero.memory.profile import MOST_BATCHES, larger, profile
+from pyg_graphzero.memory.row_copy import OwnOrder, Stopped
+from pyg_graphzero.memory.simulate import Case
+from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.sampling.base import Reading
+from pyg_graphzero.util.system import return_freed_memory
+
+log = logging.getLogger("pyg_graphzero")
+
+# Of what the budget leaves for rows, the share that batches may take that are kept to plan with;
+# how long these are sampled, in seconds.
+_KEEP_SHARE, _KEEP_SECONDS = 0.05, 2.0
+# Bytes of a row's count.
+_COUNT_BYTES = 2
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How a budget is to be divided.
+
+    Attributes:
+        loader: For whose batches.
+        epoch: How many an epoch has.
+        files: What they are read from.
+        order: The copy of rows among that.
+        batch: Size of one.
+        plan: The division.
+    """
+
+    loader: weakref.ref[BatchSource]
+    epoch: int
+    files: tuple[FileSize, ...]
+    order: Path | None
+    batch: BatchSize
+    plan: MemoryPlan
+
+    def is_for(
+        self, loader: BatchSource, case: Case, files: Sequence[FileSize], order: OwnOrder | None
+    ) -> bool:
+        """Whether it is for batches like these."""
+        pairs = zip(astuple(self.batch), astuple(case.batch), strict=True)
+        return (
+            self.loader() is loader
+            and self.epoch == case.profile.epoch
+            and self.files == tuple(files)
+            and self.order == (None if order is None else order.path)
+            and all(mine >= other for mine, other in pairs)
+        )
+
+
+@dataclass
+class Task:
+    """What is to be found out.
+
+    Attributes:
+        loader: For whom.
+        reading: Where it finds neighbours.
+        case: One of its batches, or some.
+        memory: The budget.
+        files: What is read from.
+        order: The copy of rows among that.
+        target: Where a copy is to be made; None: none is.
+    """
+
+    loader: BatchSource
+    reading: Reading | None
+    case: Case
+    memory: int
+    files: Sequence[FileSize]
+    order: OwnOrder | None
+    target: Path | None = None
+
+    def plan(self, beside: int = 0) -> MemoryPlan:
+        """The budget as it mostly is divided, with so many bytes less."""
+        case = replace(self.case, baseline=self.case.baseline + beside)
+        return case.divide(self.memory, self.files)
+
+    def has_room(self, beside: int) -> bool:
+        """Whether batches can be made with so many bytes less."""
+        baseline = self.case.baseline + beside
+        return least_memory(self.files, baseline, self.case.batch) <= self.memory
+
+    def tuned(self, plan: MemoryPlan) -> Tuned:
+        """What was found out."""
+        path = None if self.order is None else self.order.path
+        loader, epoch = weakref.ref(self.loader), self.case.profile.epoch
+        return Tuned(loader, epoch, tuple(self.files), path, self.case.batch, plan)
+
+
+class Tuning:
+    """A thread that finds out how to divide a budget.
+
+    Args:
+        task: For what.
+        num_bytes: Memory that it takes.
+        keep: Of it, what batches may take.
+        slab: And rows that wait for their order.
+
+    Attributes:
+        thread: The thread.
+        num_bytes: As given.
+        result: What it found; until then, and if it fails, what is known without.
+        is_needless: All rows that are used stay in memory by the division that there is.
+    """
+
+    def __init__(self, task: Task, num_bytes: int, keep: int, slab: int) -> None:
+        self.num_bytes = num_bytes
+        self.result = task.tuned(task.plan())
+        self.is_needless = False
+        self._keep = keep
+        self._slab = slab
+        self._stop = threading.Event()
+        self._begun = perf_counter()
+        # It forgets the task when rows are copied: then the store is its users' alone.
+        self.thread = threading.Thread(
+            target=self._run, args=([task],), daemon=True, name="graphzero-tuning"
+        )
+        self.thread.start()
+
+    @classmethod
+    def begin(cls, task: Task, orders: OrderKeeper) -> Tuning | None:
+        """Begins it, if there is something to find out, and memory to do it in.
+
+        Args:
+            task: What is to be found out; but for ``target``.
+            orders: Where copies are.
+        """
+        case, files = task.case, task.files
+        plan = task.plan()
+        if not plan.hot or not case.profile.batches or not neighbours_are_held(plan, files):
+            return None
+        room = task.memory - plan.baseline - sum(plan.held.values())
+        one = sum(rows.nbytes for rows in case.profile.batches[0])
+        keep, slab = max(int(_KEEP_SHARE * room), one), slab_bytes(room)
+        # A batch is sampled while another waits.
+        num_bytes = keep + 2 * case.profile.accesses.sampling_bytes
+        num_bytes += _COUNT_BYTES * sum(case.graph.node_types.values())
+        copying = num_bytes + making_bytes(case.graph, slab)
+        if task.order is None and _leaves(copying, task):
+            target = orders.target(case, plan, files)
+            if target is not None:
+                return cls(replace(task, target=target), copying, keep, slab)
+        return cls(task, num_bytes, keep, slab) if _leaves(num_bytes, task) else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has come to an end."""
+        return not self.thread.is_alive()
+
+    def end(self) -> None:
+        """Stops it, and waits for that."""
+        self._stop.set()
+        if self.thread is not threading.current_thread():  # which may be the last to know the store
+            self.thread.join()
+
+    def _check(self) -> None:
+        if self._stop.is_set():
+            raise Stopped
+
+    def _run(self, tasks: list[Task]) -> None:
+        path = tasks[0].case.contents.path
+        try:
+            self._find(tasks)
+        except Stopped:
+            pass
+        except OSError as error:
+            log.warning("%s: rows are not put in order: %s", path, error)
+        except Exception:  # of a thread that nobody waits for
+            log.exception("%s: memory is used as before", path)
+        return_freed_memory()
+
+    def _find(self, tasks: list[Task]) -> None:
+        task: Task | None = self._sampled(tasks.pop())
+        assert task is not None
+        if task.target is not None:
+            plans = task.plan(self.num_bytes), task.plan()
+            ranked = rank_to_copy(
+                task.case, task.files, plans, task.loader, task.reading, task.target, self._check
+            )
+            self.is_needless = ranked.all_stay
+            if self.is_needless:
+                return
+            if ranked.parts:
+                waiting, task = _Waiting(task), None
+                return_freed_memory()
+                if self._stop.wait(max(0.0, ranked.wait - (perf_counter() - self._begun))):
+                    return
+                make_copy(waiting.target, ranked, self._slab, self._stop)
+                task = waiting.ordered()
+        if task is not None:
+            ranks = None if task.order is None else task.order.ranks(task.case.graph)
+            plan = choose_plan(task.case, task.memory, task.files, ranks, self._check)
+            self.result = task.tuned(plan)
+
+    def _sampled(self, task: Task) -> Task:
+        """The same with more batches; which rows are used is counted unless that is known."""
+        is_ranked = any(t.order is not None for t in task.case.contents.schema.node_types)
+        found = profile(
+            task.loader,
+            task.reading,
+            most=0 if is_ranked or task.order is not None else MOST_BATCHES,
+            keep=costs.MAX_WINDOW,
+            keep_seconds=_KEEP_SECONDS,
+            keep_bytes=self._keep,
+            keeps_edges=any(file.kind == "edge" for file in task.files),
+            each=self._check,
+        )
+        size = found.accesses.batch_size(*bytes_of_batches(task.loader))
+        batch = larger(task.case.batch, size)
+        return replace(task, case=replace(task.case, profile=found, batch=batch))
+
+
+class _Waiting:
+    """A task while rows are copied: it keeps nobody's loader and store alive."""
+
+    def __init__(self, task: Task) -> None:
+        assert task.target is not None
+        self.target = task.target
+        case = task.case
+        self._loader = weakref.ref(task.loader)
+        self._contents, self._graph = weakref.ref(case.contents), weakref.ref(case.graph)
+        self._case = case.profile, case.batch, case.baseline, case.disk
+        self._task = task.memory, task.files
+
+    def ordered(self) -> Task | None:
+        """The task with the copy that there is now; None if nobody waits for it."""
+        loader, contents, graph = self._loader(), self._contents(), self._graph()
+        if loader is None or contents is None or graph is None:
+            return None
+        order = OwnOrder.open(self.target, contents)
+        memory, files = self._task
+        case = Case(contents, graph, *self._case)
+        return Task(loader, None, case, memory, order.files(files), order)
+
+
+def _leaves(num_bytes: int, task: Task) -> bool:
+    """Whether batches can be made beside that, and no neighbours are read for it."""
+    return task.has_room(num_bytes) and neighbours_are_held(task.plan(num_bytes), task.files)
