@@ -25,8 +25,8 @@ PAGES = {
     "papers100m": ("papers100m",),
 }
 # What a run is told apart by and found at, besides its figures.
-_OF_A_RUN = ("name", "store", "limit", "budget", "workers", "error", "at_most", "ready_seconds")
-_OF_A_RUN += ("ready_at", "facts", "found", "peak", "io", "disk")
+_OF_A_RUN = ("name", "store", "limit", "budget", "workers", "error", "at_most", "facts", "found")
+_OF_A_RUN += ("peak", "disk")
 # Of what else there is in a record, what no page cites.
 _LEFT_OUT = ("steady", "stats", "cached", "environment", "disk_needed", "split", "doubt")
 _MOST_NUMBERS = 5

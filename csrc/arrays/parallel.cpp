@@ -21,6 +21,8 @@ std::atomic<bool> in_forked_child{false};
   return true;
 }();
 
+thread_local Helpers* helpers = nullptr;
+
 // Calls run(0) … run(ranges - 1), each once, on `team` threads.
 template <class Run>
 void run_team(std::int64_t ranges, int team, const Run& run) {
@@ -40,6 +42,9 @@ void run_team(std::int64_t ranges, int team, const Run& run) {
 }
 
 }  // namespace
+
+WithHelpers::WithHelpers(Helpers* own) noexcept { helpers = own; }
+WithHelpers::~WithHelpers() { helpers = nullptr; }
 
 int num_threads(int requested) {
   if (in_forked_child.load(std::memory_order_relaxed)) return 1;
@@ -62,10 +67,16 @@ void parallel_for(std::int64_t n, std::int64_t grain, int threads, RangeBody bod
     }
   };
 
-  if (team <= 1) {
-    for (std::int64_t range = 0; range < ranges; ++range) run(range);
-  } else {
+  const auto run_all = [&](std::int64_t first, std::int64_t last) noexcept {
+    for (std::int64_t range = first; range < last; ++range) run(range);
+  };
+
+  if (team > 1) {
     run_team(ranges, team, run);
+  } else if (helpers != nullptr) {
+    helpers->run(ranges, run_all);
+  } else {
+    run_all(0, ranges);
   }
   if (error) std::rethrow_exception(error);
 }

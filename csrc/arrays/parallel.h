@@ -24,6 +24,26 @@ class RangeBody {
   void (*call_)(void*, std::int64_t, std::int64_t);
 };
 
+// Threads besides OpenMP's, which take part in the loops of another.
+class Helpers {
+ public:
+  // Calls body(r, r + 1) for each range r < `ranges`, here and on whoever is free, and returns when
+  // all have returned; or body(0, ranges). REQUIRES a body that raises nothing.
+  virtual void run(std::int64_t ranges, RangeBody body) = 0;
+
+ protected:
+  ~Helpers() = default;
+};
+
+// While it lives, these help with loops that this thread is to run alone.
+class WithHelpers {
+ public:
+  explicit WithHelpers(Helpers* helpers) noexcept;
+  WithHelpers(const WithHelpers&) = delete;
+  WithHelpers& operator=(const WithHelpers&) = delete;
+  ~WithHelpers();
+};
+
 // How many threads a call with `requested` = 0 uses: what torch.set_num_threads says (the runtime
 // is shared), and 1 in a forked child, where libgomp would hang on the parent's dead team.
 int num_threads(int requested);

@@ -7,13 +7,14 @@
 
 namespace gz {
 
-void run(Entry& entry) noexcept {
+void run(Entry& entry, Helpers& helpers) noexcept {
   const Job job;
   try {
     if (entry.stage == Stage::kToSample) {
       entry.batch = sample_batch(*entry.recipe, entry.request, 1);
       if (entry.recipe->reads()) pack_batch(entry.batch);
     } else {
+      const WithHelpers helped(&helpers);
       gather_batch(*entry.recipe, entry.batch, 1);
     }
   } catch (...) {

@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "arrays/parallel.h"
 #include "pipeline/batch.h"
 
 namespace gz {
@@ -35,8 +36,8 @@ struct Entry {
   }
 };
 
-// Samples it, alone, or gathers it; an error is the entry's.
-void run(Entry& entry) noexcept;
+// Samples it, alone, or gathers it, which others help with; an error is the entry's.
+void run(Entry& entry, Helpers& helpers) noexcept;
 
 // Samples these together. Returns for each why it cannot be made, or null.
 std::vector<std::exception_ptr> sample_for(const std::vector<Entry*>& window,

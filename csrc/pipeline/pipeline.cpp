@@ -14,6 +14,7 @@
 #include "io/process.h"
 #include "pipeline/entry.h"
 #include "pipeline/fork_gate.h"
+#include "pipeline/shared_loop.h"
 #include "pipeline/window_pace.h"
 
 namespace gz {
@@ -52,8 +53,14 @@ struct Pipeline::State : Lender {
     std::unique_lock lock(mutex);
     while (true) {
       std::vector<Entry*> work;
-      to_do.wait(lock, [&] { return closing || !(work = oldest_to_do()).empty(); });
+      to_do.wait(lock, [&] {
+        return closing || !(work = oldest_to_do()).empty() || shared_loop.is_open();
+      });
       if (closing) return;
+      if (work.empty()) {
+        shared_loop.help(lock);
+        continue;
+      }
       for (Entry* entry : work) entry->running = true;
       if (work.front()->is_of_window()) {
         longest_sampled = std::max<std::int64_t>(longest_sampled, kGrowth * std::ssize(work));
@@ -61,7 +68,7 @@ struct Pipeline::State : Lender {
         continue;
       }
       lock.unlock();
-      run(*work.front());
+      run(*work.front(), shared_loop);
       lock.lock();
       work.front()->running = false;
       advance(*work.front());
@@ -291,6 +298,7 @@ struct Pipeline::State : Lender {
   std::condition_variable to_do;
   std::condition_variable to_read;
   std::condition_variable done;
+  SharedLoop shared_loop{mutex, to_do};
   std::deque<std::unique_ptr<Entry>> entries;  // the oldest first
   std::vector<std::thread> threads;
   const int home = fork_depth();

@@ -11,7 +11,7 @@ namespace gz {
 
 // A queue of batches: requests in at one end, finished batches out at the other, in the same order.
 // Each thread takes the oldest stage that is to be done, of any batch, and does it alone: OpenMP
-// would start a team per thread.
+// would start a team per thread. Those that have nothing to do help one that gathers.
 //
 // Batches whose rows are not all in memory wait, sampled, until one more thread has read for a
 // window of them. A window is full (GatherPlan::windows), or ends where nothing more is to come; it

@@ -26,7 +26,7 @@ from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 #: default while it gets better; if the first is no better, downwards.
 UP, DOWN = (0.6, 0.75, 0.9), (0.2,)
 #: After so many seconds no further one is tried.
-SECONDS = 1.0
+SECONDS = 3.0
 # Batches that are simulated: so many windows of the default, and no fewer than these.
 _WINDOWS, _LEAST = 4, 8
 # Another share is taken if it needs less than this part of the time: the batches at hand are not

@@ -33,9 +33,7 @@ def test_results_are_small_and_cited():
 
 def out_of_core() -> list[str]:
     """Loaders alone, and training, as tables say it."""
-    runs = [
-        summary("out-of-core", name)["results"] for name in ("out_of_core", "out_of_core-again")
-    ]
+    runs = summary("out-of-core", "out_of_core")["results"]
     found, last = [], {}
     for bits in (32, 16):
         for name, label in (
@@ -45,7 +43,7 @@ def out_of_core() -> list[str]:
             ("ours, optimized", "optimized"),
         ):
             title = f"{name}, f{bits}"
-            each = [run for one in runs for run in one if run["name"] == title]
+            each = [run for run in runs if run["name"] == title]
             halves = [run["batches"] / 2 for run in each]
             first, second = (
                 mean(half / run[f"{epoch}_epoch"] for half, run in zip(halves, each, strict=True))
@@ -63,7 +61,7 @@ def out_of_core() -> list[str]:
         scheme = last[f"graphbolt scheme, f{bits}"]
         times = [scheme / last[f"{name}, f{bits}"] for name in ("ours", "ours, a later run")]
         found.append(f"in float{bits} {times[0]:.1f} times, in a later run {times[1]:.1f} times")
-    for store, label in (("f16", "float16"), ("i8", "int8")):
+    for store, label in (("f32", "float32"), ("f16", "float16"), ("i8", "int8")):
         names = ("in RAM", "under the limit", "under the limit with ahead")
         each = [run("out-of-core", "out_of_core-train", f"training {n}, {store}") for n in names]
         seconds = [r["batches"] / 2 / r["last_epoch"] for r in each]

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import threading
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -572,3 +573,24 @@ def test_a_few_kills(tmp_path):
 def test_a_hundred_kills(tmp_path):
     path = write_store(power_law(20_000, 100_000, 64), tmp_path / "store")
     assert 5 < killed(path, tmp_path, 100) < 95
+
+
+def test_who_copies_keeps_no_store_open(store, monkeypatch):
+    copying = threading.Event()
+
+    def copy(target, ranked, slab, stop):
+        copying.set()
+        stop.wait(60)
+
+    monkeypatch.setattr(own_order, "_FIRST_BATCHES", 0)
+    monkeypatch.setattr(tuning, "make_copy", copy)
+    loader = training(store)
+    next(iter(loader))
+    assert copying.wait(60)
+    contents = loader.graph_sampler.graph.contents
+    thread, opened = pager_of(contents).tuning.thread, weakref.ref(contents)
+    del contents, loader
+    gc.collect()
+    assert opened() is None
+    thread.join(30)
+    assert not thread.is_alive()

@@ -1,0 +1,47 @@
+// A loop of one thread in which others take part that have nothing else to do.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "arrays/parallel.h"
+
+namespace gz {
+
+// One such loop at a time: meanwhile those of other threads are theirs alone.
+//
+// Thread safety: run() may be called from any thread; the others REQUIRE the lock.
+class SharedLoop final : public Helpers {
+ public:
+  // `idle` is what threads wait for that have nothing to do, with this lock.
+  SharedLoop(std::mutex& mutex, std::condition_variable& idle) : mutex_(mutex), idle_(idle) {}
+
+  void run(std::int64_t ranges, RangeBody body) override;
+
+  // Whether there is a range that nobody has begun.
+  bool is_open() const noexcept {
+    return body_ != nullptr && next_.load(std::memory_order_relaxed) < ranges_;
+  }
+
+  // Takes part until none is left; the lock is open meanwhile. REQUIRES is_open().
+  void help(std::unique_lock<std::mutex>& lock);
+
+ private:
+  // As many ranges as are worth waking others for.
+  static constexpr std::int64_t kLeastToShare = 8;
+
+  bool share(std::int64_t ranges, const RangeBody& body);
+  void take_part(std::int64_t ranges, const RangeBody& body);
+
+  std::mutex& mutex_;
+  std::condition_variable& idle_;
+  std::condition_variable left_;  // the last of those that took part
+  const RangeBody* body_ = nullptr;
+  std::int64_t ranges_ = 0;
+  std::atomic<std::int64_t> next_{0};
+  int helpers_ = 0;
+};
+
+}  // namespace gz
