@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import matplotlib
@@ -63,13 +63,23 @@ def workflow() -> Figure:
     return figure
 
 
+def runs(name: str) -> dict[str, dict[str, Any]]:
+    """Of loaders out of core, by name; of one that was repeated, the first, at the mean speed."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in json.loads((RESULTS / "out-of-core.json").read_text())[name]["results"]:
+        each["batches_per_second"] = each.get("batches_per_second", each.get("at_most"))
+        found.setdefault(each["name"], []).append(each)
+    return {
+        name: each[0] | {"batches_per_second": mean(run["batches_per_second"] for run in each)}
+        for name, each in found.items()
+    }
+
+
 def speeds() -> tuple[dict[str, float], dict[str, float]]:
     """Batches a second by what is compared: out of core, and in memory."""
-    record = json.loads((RESULTS / "out-of-core.json").read_text())
-    names = ("out_of_core-stock", "out_of_core")
-    by_name = {each["name"]: each for name in names for each in record[name]["results"]}
+    by_name = runs("out_of_core-stock") | runs("out_of_core")
     out_of_core = {
-        label: by_name[name].get("batches_per_second", by_name[name].get("at_most"))
+        label: by_name[name]["batches_per_second"]
         for label, name in (
             ("PyG over np.memmap", "stock, 0 workers"),
             ("the same map, tuned", "memmap random, 64 threads"),
@@ -110,8 +120,7 @@ def result() -> Figure:
 
 def out_of_core_speed() -> Figure:
     """The chart that a run draws, from its summary."""
-    record: dict[str, Any] = json.loads((RESULTS / "out-of-core.json").read_text())["out_of_core"]
-    shown = record["results"]
+    shown = list(runs("out_of_core").values())
     for each in shown:
         each.setdefault("group", each["name"].replace(",", " ").split()[0])
     figure = Figure(figsize=(8, 0.9 + 0.3 * len(shown)), layout="constrained")
