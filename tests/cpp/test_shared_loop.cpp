@@ -3,15 +3,22 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "arrays/parallel.h"
 #include "check.h"
+#include "pipeline/entry.h"
 #include "pipeline/shared_loop.h"
+#include "pipeline_support.h"
 
 using namespace gz;
+using namespace gz::test;
 using namespace std::chrono_literals;
 
 namespace {
@@ -43,6 +50,41 @@ struct Crew {
   SharedLoop loop{mutex, idle};
   bool closing = false;
   std::vector<std::jthread> threads;
+};
+
+// Nanoseconds that each thread of this process has run.
+std::map<std::string, std::int64_t> time_of_threads() {
+  std::map<std::string, std::int64_t> found;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream(task.path() / "schedstat") >> found[task.path().filename()];
+  }
+  return found;
+}
+
+// Many nodes with wide rows, so that nearly all of the time is gathering.
+struct Wide {
+  Wide() : ring(30'000, 8), sampler(ring.sampler()), row(8 << 10) {
+    auto plan = std::make_shared<GatherPlan>();
+    plan->num_lists = 2;
+    plan->columns.push_back({0, {row.data(), ring.nodes, std::ssize(row), 0}});
+    recipe = recipe_of(sampler, plan);
+    for (std::int64_t i = 0; i < 2000; ++i) request.seeds[0].nodes.push_back(8 * i);
+  }
+
+  Ring ring;
+  NeighborSampler sampler;
+  std::vector<std::byte> row;
+  std::shared_ptr<const Recipe> recipe;
+  BatchRequest request = batch_request(1);
+};
+
+// Runs loops alone, and counts them.
+struct Counting final : Helpers {
+  void run(std::int64_t ranges, RangeBody body) override {
+    ++loops;
+    body(0, ranges);
+  }
+  int loops = 0;
 };
 
 }  // namespace
@@ -128,4 +170,34 @@ TEST(a_loop_that_asks_for_one_thread_is_shared_and_raises_here) {
     std::this_thread::sleep_for(100us);
   });
   CHECK(alone);
+}
+
+TEST(what_is_gathered_is_shared_and_what_is_sampled_is_not) {
+  const Wide wide;
+  Counting counting;
+  Entry entry;
+  entry.recipe = wide.recipe;
+  entry.request = wide.request;
+  run(entry, counting);
+  CHECK(entry.error == nullptr && counting.loops == 0);
+  entry.stage = Stage::kToGather;
+  run(entry, counting);
+  CHECK(entry.error == nullptr && counting.loops > 0);
+}
+
+TEST(threads_of_a_pipeline_that_have_nothing_to_do_help) {
+  const Wide wide;
+  Pipeline pipeline(2, 1);  // no room for a second batch
+  bool helped = false;
+  // A busy machine may leave one of them no core for a while.
+  for (int attempt = 0; attempt < 200 && !helped; ++attempt) {
+    auto before = time_of_threads();
+    pipeline.submit(wide.recipe, wide.request);
+    while (pipeline.next(10ms) == nullptr) {
+    }
+    int busy = 0;
+    for (const auto& [thread, time] : time_of_threads()) busy += time - before[thread] > 4'000'000;
+    helped = busy > 1;
+  }
+  CHECK(helped);
 }
