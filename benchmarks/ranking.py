@@ -24,9 +24,9 @@ from harness.record import parser, record, write
 from pyg_graphzero import _core
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.memory.ranking import (
+    RankedRows,
     count_accesses,
     number_by_first_touch,
-    order_rows,
 )
 from pyg_graphzero.store.columns import inverse_permutation
 
@@ -76,12 +76,14 @@ def ranks(loader: NeighborLoader, args: argparse.Namespace) -> dict[str, Tensor]
         "count": inverse_permutation(counts.argsort(descending=True, stable=True)),
     }
     for batch in args.touch:
-        places = {None: torch.full((num_nodes,), -1, dtype=torch.int32)}
+        touched = torch.empty(0)
         if batch > 0:
-            places = number_by_first_touch(loader, size=batch, seed=args.seed)
+            touched = number_by_first_touch(loader, size=batch, seed=args.seed)[None].order
         for hot in args.hot:
-            order = places[None].clone()
-            order_rows(counts, order, hot)
+            rows = RankedRows(num_nodes)
+            rows.add(touched.to(torch.int64))
+            rows.rank(counts, hot)
+            order = rows.whole()
             rest = f"by first touch, {batch} seeds a batch" if batch else "as it was"
             found[f"count > {hot}, then {rest}"] = inverse_permutation(order)
     return found

@@ -545,17 +545,19 @@ def num_threads(requested: int = 0) -> int:
     How many threads a call that asks for `requested` (0: torch's number) will use.
     """
 
-def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')]) -> None:
-    """Adds 1 to the count of every row that occurs in `rows`, however often."""
-
-def number_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], places: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], next: int) -> int:
+def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')]) -> None:
     """
-    Numbers those of `rows` whose place is -1 in their order, from `next` on; returns the number after the last.
+    Adds 1 to the count of every row that occurs in `rows`, however often; counts (`int16` or `int32`) end at the most that they can be.
     """
 
-def order_rows(counts: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], places: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], hot: int) -> int:
+def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bits: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], met: int) -> int:
     """
-    Orders rows: first those that more than `hot` batches use, by how many these are, then the others that are used, equals by their places, then the rest. Writes the old row of every new one into `places`; returns how many rows are used.
+    Puts those of `rows` that are not in `list` (`int32` or `int64 [num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
+    """
+
+def hottest_first(counts: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], hot: int) -> None:
+    """
+    Has those rows of a list first that more than `hot` batches use, by how many these are; equals, and the others, stay in their order.
     """
 
 class IdBits:
@@ -965,12 +967,23 @@ class DiskGather:
 class RowOrder:
     """Which rows of a file lie once more, in another order."""
 
-    def __init__(self, places: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_again: int) -> None:
-        """places[row]: which of those `num_again` rows it is, or -1."""
+    def __init__(self, again: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_rows: int) -> None:
+        """Of `num_rows` rows these, in their order there."""
 
     @staticmethod
     def num_bytes(num_rows: int, num_again: int) -> int:
         """What one takes."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    @property
+    def num_again(self) -> int: ...
+
+    def ranks(self, rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]:
+        """
+        Where rows would lie if all lay once: those that lie once more, then the others.
+        """
 
 class PagedRows:
     """Rows of files, of which memory holds a part."""

@@ -35,7 +35,7 @@ TINY: dict[str, dict[str, int]] = {
     "inference.run": {"_COMMIT_BYTES": 64},
     "loader.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
-    "memory.row_copy": {"_PIECE": 3},
+    "memory.ranking": {"_PIECE": 3},
     "store.csc": {"_SLAB_EDGES": 30},
     "store.rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
     "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},

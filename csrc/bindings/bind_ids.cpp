@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <stdexcept>
+#include <string>
 #include <variant>
 
 #include "arrays/buffer.h"
@@ -70,20 +71,32 @@ TextIds text_ids(const Int64Array& offsets, const Bytes& text) {
   return {bounds, reinterpret_cast<const char*>(text.data())};
 }
 
-using Counts = nb::ndarray<nb::pytorch, std::int32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-// Of int32 or int64.
-using Places = nb::ndarray<nb::pytorch, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+// Of int16 or int32, and of int32 or int64.
+using Numbers = nb::ndarray<nb::pytorch, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bits = nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// Calls `use` with a span over what it is an array of.
+template <class First, class Second, class Use>
+auto with_numbers(const char* name, const Numbers& numbers, const Use& use) {
+  if (numbers.dtype() == nb::dtype<First>()) {
+    return use(std::span{static_cast<First*>(numbers.data()), numbers.size()});
+  }
+  if (numbers.dtype() == nb::dtype<Second>()) {
+    return use(std::span{static_cast<Second*>(numbers.data()), numbers.size()});
+  }
+  throw std::invalid_argument(std::string(name) + ": expected int" +
+                              std::to_string(8 * sizeof(First)) + " or int" +
+                              std::to_string(8 * sizeof(Second)));
+}
 
 template <class Use>
-std::int64_t with_places(const Places& places, const Use& use) {
-  const nb::gil_scoped_release released;
-  if (places.dtype() == nb::dtype<std::int32_t>()) {
-    return use(std::span{static_cast<std::int32_t*>(places.data()), places.size()});
-  }
-  if (places.dtype() == nb::dtype<std::int64_t>()) {
-    return use(std::span{static_cast<std::int64_t*>(places.data()), places.size()});
-  }
-  throw std::invalid_argument("places: expected int32 or int64");
+auto with_counts(const Numbers& counts, const Use& use) {
+  return with_numbers<std::int16_t, std::int32_t>("counts", counts, use);
+}
+
+template <class Use>
+auto with_list(const Numbers& list, const Use& use) {
+  return with_numbers<std::int32_t, std::int64_t>("list", list, use);
 }
 
 }  // namespace
@@ -91,32 +104,38 @@ std::int64_t with_places(const Places& places, const Use& use) {
 void init_ids(nb::module_& m) {
   m.def(
       "count_rows",
-      [](const Int64Array& rows, const Counts& counts) {
+      [](const Int64Array& rows, const Numbers& counts) {
         const nb::gil_scoped_release released;
-        count_rows(as_span(rows), {counts.data(), counts.size()});
+        with_counts(counts, [&](auto each) { count_rows(as_span(rows), each); });
       },
       nb::arg("rows").noconvert(), nb::arg("counts").noconvert(),
-      "Adds 1 to the count of every row that occurs in `rows`, however often.");
+      "Adds 1 to the count of every row that occurs in `rows`, however often; counts (`int16` or "
+      "`int32`) end at the most that they can be.");
   m.def(
-      "number_rows",
-      [](const Int64Array& rows, const Places& places, std::int64_t next) {
-        return with_places(places,
-                           [&](auto each) { return number_rows(as_span(rows), each, next); });
-      },
-      nb::arg("rows").noconvert(), nb::arg("places").noconvert(), "next"_a,
-      "Numbers those of `rows` whose place is -1 in their order, from `next` on; returns the "
-      "number after the last.");
-  m.def(
-      "order_rows",
-      [](const Counts& counts, const Places& places, std::int32_t hot) {
-        return with_places(places, [&](auto each) {
-          return order_rows({counts.data(), counts.size()}, each, hot);
+      "add_rows",
+      [](const Int64Array& rows, const Bits& bits, const Numbers& list, std::int64_t met) {
+        const nb::gil_scoped_release released;
+        return with_list(list, [&](auto each) {
+          return add_rows(as_span(rows),
+                          std::as_writable_bytes(std::span{bits.data(), bits.size()}), each, met);
         });
       },
-      nb::arg("counts").noconvert(), nb::arg("places").noconvert(), "hot"_a,
-      "Orders rows: first those that more than `hot` batches use, by how many these are, then the "
-      "others that are used, equals by their places, then the rest. Writes the old row of every "
-      "new one into `places`; returns how many rows are used.");
+      nb::arg("rows").noconvert(), nb::arg("bits").noconvert(), nb::arg("list").noconvert(),
+      "met"_a,
+      "Puts those of `rows` that are not in `list` (`int32` or `int64 [num_rows]`) yet behind its "
+      "first `met` items, in their order, and sets their `bits`; returns how many there are then.");
+  m.def(
+      "hottest_first",
+      [](const Numbers& counts, const Numbers& list, std::int32_t hot) {
+        const nb::gil_scoped_release released;
+        with_counts(counts, [&]<class Count>(std::span<Count> every) {
+          with_list(list,
+                    [&](auto each) { hottest_first(std::span<const Count>(every), each, hot); });
+        });
+      },
+      nb::arg("counts").noconvert(), nb::arg("list").noconvert(), "hot"_a,
+      "Has those rows of a list first that more than `hot` batches use, by how many these are; "
+      "equals, and the others, stay in their order.");
 
   nb::class_<IdBits>(m, "IdBits",
                      "Which of the ids low … low + span - 1 occur, and their numbers among those.")

@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "arrays/buffer.h"
 #include "bindings/arrays.h"
 #include "gather/disk_gather.h"
 #include "gather/paged_rows.h"
@@ -211,14 +212,36 @@ void init_io(nb::module_& m) {
           "__init__",
           [](RowOrder* self,
              const nb::ndarray<nb::ro, const std::int32_t, nb::ndim<1>, nb::c_contig,
-                               nb::device::cpu>& places,
-             std::int64_t num_again) {
+                               nb::device::cpu>& again,
+             std::int64_t num_rows) {
             const nb::gil_scoped_release released;
-            new (self) RowOrder({places.data(), places.size()}, num_again);
+            new (self) RowOrder({again.data(), again.size()}, num_rows);
           },
-          "places"_a, "num_again"_a, "places[row]: which of those `num_again` rows it is, or -1.")
-      .def_static("num_bytes", &RowOrder::num_bytes, "num_rows"_a, "num_again"_a,
-                  "What one takes.");
+          "again"_a, "num_rows"_a, "Of `num_rows` rows these, in their order there.")
+      .def_static("num_bytes", &RowOrder::num_bytes, "num_rows"_a, "num_again"_a, "What one takes.")
+      .def_prop_ro("num_rows", &RowOrder::num_rows)
+      .def_prop_ro("num_again", &RowOrder::num_again)
+      .def(
+          "ranks",
+          [](const RowOrder& order, const Int64Array& rows) {
+            Buffer<std::int64_t> ranks(static_cast<std::int64_t>(rows.size()));
+            {
+              const nb::gil_scoped_release released;
+              for (std::size_t i = 0; i < rows.size(); ++i) {
+                const std::int64_t row = as_span(rows)[i];
+                if (row < 0 || row >= order.num_rows()) {
+                  throw std::out_of_range("rows[" + std::to_string(i) + "]: found row " +
+                                          std::to_string(row) + ", expected 0 <= row < " +
+                                          std::to_string(order.num_rows()));
+                }
+                ranks[static_cast<std::int64_t>(i)] = row;
+              }
+              order.find_ranks({ranks.data(), rows.size()});
+            }
+            return to_tensor(std::move(ranks));
+          },
+          nb::arg("rows").noconvert(),
+          "Where rows would lie if all lay once: those that lie once more, then the others.");
 
   nb::class_<PagedRows>(m, "PagedRows", "Rows of files, of which memory holds a part.")
       .def(

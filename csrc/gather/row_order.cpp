@@ -13,6 +13,8 @@ namespace {
 
 // Where the last numbers are read from, and what is written behind them.
 constexpr std::int64_t kBehind = sizeof(std::uint64_t);
+// Rows whose words are asked for ahead.
+constexpr std::int64_t kAhead = 16;
 
 int bits_for(std::int64_t num_again) {
   return std::max(1, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(num_again))));
@@ -25,30 +27,32 @@ std::int64_t RowOrder::num_bytes(std::int64_t num_rows, std::int64_t num_again) 
   return words + (num_again * bits_for(num_again) + 7) / 8 + kBehind;
 }
 
-RowOrder::RowOrder(std::span<const std::int32_t> places, std::int64_t num_again)
-    : num_rows_(std::ssize(places)), num_again_(num_again), bits_(bits_for(num_again)) {
-  std::int64_t count = 0;
-  for (std::size_t row = 0; row < places.size(); ++row) {
-    if (places[row] < -1 || places[row] >= num_again) {
-      throw std::invalid_argument("places[" + std::to_string(row) + "]: found " +
-                                  std::to_string(places[row]) + ", expected -1 <= place < " +
-                                  std::to_string(num_again));
-    }
-    count += places[row] >= 0 ? 1 : 0;
-  }
-  const std::int64_t num_words = (num_rows_ + 63) / 64;
+RowOrder::RowOrder(std::span<const std::int32_t> again, std::int64_t num_rows)
+    : num_rows_(num_rows), num_again_(std::ssize(again)), bits_(bits_for(num_again_)) {
+  const std::int64_t num_words = (num_rows + 63) / 64;
   const std::int64_t word_bytes = num_words * static_cast<std::int64_t>(sizeof(Word));
-  pages_ = make_pages(static_cast<std::size_t>(word_bytes + (count * bits_ + 7) / 8 + kBehind));
+  pages_ = make_pages(static_cast<std::size_t>(num_bytes(num_rows, num_again_)));
   words_ = reinterpret_cast<Word*>(pages_.get());
   numbers_ = pages_.get() + word_bytes;
-  std::int64_t at = 0;
-  for (std::int64_t row = 0; row < num_rows_; ++row) {
-    Word& word = words_[row >> 6];
-    if ((row & 63) == 0) word.before = at;
-    const std::int32_t place = places[static_cast<std::size_t>(row)];
-    if (place < 0) continue;
-    word.bits |= std::uint64_t{1} << (row & 63);
-    const std::int64_t first = at++ * bits_;
+  const auto row_of = [&](std::int64_t place) { return again[static_cast<std::size_t>(place)]; };
+  for (std::int64_t place = 0; place < num_again_; ++place) {
+    if (place + kAhead < num_again_) __builtin_prefetch(words_ + (row_of(place + kAhead) >> 6), 1);
+    const std::int64_t row = row_of(place);
+    const bool is_row = row >= 0 && row < num_rows;
+    if (!is_row || find(row) >= 0) {
+      throw std::invalid_argument("rows[" + std::to_string(place) + "]: found " +
+                                  std::to_string(row) + (is_row ? " once more" : "") +
+                                  ", expected rows below " + std::to_string(num_rows) +
+                                  ", each once");
+    }
+    words_[row >> 6].bits |= bit_of(row);
+  }
+  for (std::int64_t word = 1; word < num_words; ++word) {
+    words_[word].before = words_[word - 1].before + std::popcount(words_[word - 1].bits);
+  }
+  for (std::int64_t place = 0; place < num_again_; ++place) {
+    if (place + kAhead < num_again_) __builtin_prefetch(words_ + (row_of(place + kAhead) >> 6));
+    const std::int64_t first = find(row_of(place)) * bits_;
     std::uint64_t there = 0;
     std::memcpy(&there, numbers_ + (first >> 3), sizeof there);
     there |= static_cast<std::uint64_t>(place) << (first & 7);
@@ -57,17 +61,21 @@ RowOrder::RowOrder(std::span<const std::int32_t> places, std::int64_t num_again)
 }
 
 // Each look waits for memory, so all are announced before the first is taken.
-void RowOrder::find_places(std::span<std::int64_t> rows) const noexcept {
+template <bool kAllOnce>
+void RowOrder::find_all(std::span<std::int64_t> rows) const noexcept {
   for (const std::int64_t row : rows) __builtin_prefetch(words_ + (row >> 6));
   for (std::int64_t& row : rows) {
     const std::int64_t at = find(row);
     if (at >= 0) __builtin_prefetch(numbers_ + (at * bits_ >> 3));
-    row = at < 0 ? num_again_ + row : ~at;
+    row = at >= 0 ? ~at : num_again_ + row - (kAllOnce ? before(row) : 0);
   }
   for (std::int64_t& row : rows) {
     if (row < 0) row = number(~row);
   }
 }
+
+template void RowOrder::find_all<false>(std::span<std::int64_t>) const noexcept;
+template void RowOrder::find_all<true>(std::span<std::int64_t>) const noexcept;
 
 GatherResult gather_places(const RowOrder& order, DiskGather& reader, const ColumnFile& again,
                            const ColumnFile& file, std::span<const RowRequest> requests,

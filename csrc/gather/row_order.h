@@ -19,9 +19,9 @@ namespace gz {
 // Thread safety: never changes.
 class RowOrder {
  public:
-  // `places[row]`: which of the `num_again` rows that were written once more it is, or -1. Raises
-  // std::invalid_argument for any other number, naming the row.
-  RowOrder(std::span<const std::int32_t> places, std::int64_t num_again);
+  // Of `num_rows` rows, `again` are those that were written once more, in their order there. Raises
+  // std::invalid_argument, naming the place, for what is no row, or was there before.
+  RowOrder(std::span<const std::int32_t> again, std::int64_t num_rows);
 
   // What one of so many rows takes, each of which lies once more no more than once.
   static std::int64_t num_bytes(std::int64_t num_rows, std::int64_t num_again) noexcept;
@@ -37,7 +37,11 @@ class RowOrder {
   }
 
   // Puts their places in place of rows. REQUIRES the same of each.
-  void find_places(std::span<std::int64_t> rows) const noexcept;
+  void find_places(std::span<std::int64_t> rows) const noexcept { find_all<false>(rows); }
+
+  // Puts in place of rows where they would lie if all lay once: those that lie once more, then the
+  // others. REQUIRES the same.
+  void find_ranks(std::span<std::int64_t> rows) const noexcept { find_all<true>(rows); }
 
  private:
   struct Word {
@@ -45,12 +49,20 @@ class RowOrder {
     std::int64_t before = 0;  // rows of the words before that lie once more
   };
 
+  template <bool kAllOnce>
+  void find_all(std::span<std::int64_t> rows) const noexcept;
+
+  static std::uint64_t bit_of(std::int64_t row) noexcept { return std::uint64_t{1} << (row & 63); }
+
+  // How many rows before this one lie once more.
+  std::int64_t before(std::int64_t row) const noexcept {
+    const Word& word = words_[row >> 6];
+    return word.before + std::popcount(word.bits & (bit_of(row) - 1));
+  }
+
   // Which of those that lie once more a row is, by row; -1: none.
   std::int64_t find(std::int64_t row) const noexcept {
-    const Word& word = words_[row >> 6];
-    const std::uint64_t bit = std::uint64_t{1} << (row & 63);
-    if ((word.bits & bit) == 0) return -1;
-    return word.before + std::popcount(word.bits & (bit - 1));
+    return (words_[row >> 6].bits & bit_of(row)) == 0 ? -1 : before(row);
   }
 
   std::int64_t number(std::int64_t at) const noexcept {

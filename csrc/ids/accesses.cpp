@@ -15,7 +15,8 @@ constexpr std::size_t kAhead = 16;
 // Counts above this are not told apart.
 constexpr std::int32_t kMostCounts = 1 << 20;
 
-void check(std::span<const std::int64_t> rows, std::size_t num_rows) {
+template <class Row>
+void check(std::span<Row> rows, std::size_t num_rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (static_cast<std::uint64_t>(rows[i]) < num_rows) continue;
     throw std::out_of_range("rows[" + std::to_string(i) + "]: found row " +
@@ -24,27 +25,28 @@ void check(std::span<const std::int64_t> rows, std::size_t num_rows) {
   }
 }
 
-template <class Item>
-Item& at(std::span<Item> items, std::int64_t row) {
+template <class Item, class Row>
+Item& at(std::span<Item> items, Row row) {
   return items[static_cast<std::size_t>(row)];
 }
 
-template <class Item>
-void prefetch(std::span<Item> items, std::span<const std::int64_t> rows, std::size_t i) {
-  if (i + kAhead < rows.size()) __builtin_prefetch(&at(items, rows[i + kAhead]), 1);
+template <class Item, class Row>
+void prefetch(std::span<Item> items, std::span<Row> rows, std::size_t i) {
+  if (i + kAhead < rows.size()) __builtin_prefetch(&at(items, rows[i + kAhead]));
 }
 
 }  // namespace
 
-void count_rows(std::span<const std::int64_t> rows, std::span<std::int32_t> counts) {
+template <class Count>
+void count_rows(std::span<const std::int64_t> rows, std::span<Count> counts) {
   check(rows, counts.size());
   // All are read before any is written: a row that occurs twice gets the same count twice.
-  Buffer<std::int32_t> counted(std::ssize(rows));
+  Buffer<Count> counted(std::ssize(rows));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     prefetch(counts, rows, i);
-    const std::int32_t count = at(counts, rows[i]);
-    counted[static_cast<std::int64_t>(i)] =
-        count + (count < std::numeric_limits<std::int32_t>::max());
+    const Count count = at(counts, rows[i]);
+    const bool is_most = count == std::numeric_limits<Count>::max();
+    counted[static_cast<std::int64_t>(i)] = static_cast<Count>(count + (is_most ? 0 : 1));
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     prefetch(counts, rows, i);
@@ -53,69 +55,67 @@ void count_rows(std::span<const std::int64_t> rows, std::span<std::int32_t> coun
 }
 
 template <class Place>
-std::int64_t number_rows(std::span<const std::int64_t> rows, std::span<Place> places,
-                         std::int64_t next) {
-  check(rows, places.size());
+std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> bits,
+                      std::span<Place> list, std::int64_t met) {
+  check(rows, list.size());
+  const auto refuse = [](const char* what) { throw std::invalid_argument(what); };
+  if (bits.size() < (list.size() + 7) / 8) refuse("bits: expected one for each row");
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    prefetch(places, rows, i);
-    Place& place = at(places, rows[i]);
-    if (place < 0) place = static_cast<Place>(next++);
+    if (i + kAhead < rows.size()) __builtin_prefetch(&at(bits, rows[i + kAhead] >> 3), 1);
+    std::byte& byte = at(bits, rows[i] >> 3);
+    const std::byte bit = std::byte{1} << (rows[i] & 7);
+    if ((byte & bit) != std::byte{0}) continue;
+    if (met < 0 || met >= std::ssize(list)) refuse("bits: expected those of the list's rows");
+    byte |= bit;
+    at(list, met++) = static_cast<Place>(rows[i]);
   }
-  return next;
+  return met;
 }
 
-template std::int64_t number_rows(std::span<const std::int64_t>, std::span<std::int32_t>,
-                                  std::int64_t);
-template std::int64_t number_rows(std::span<const std::int64_t>, std::span<std::int64_t>,
-                                  std::int64_t);
-
-template <class Place>
-std::int64_t order_rows(std::span<const std::int32_t> counts, std::span<Place> places,
-                        std::int32_t hot) {
-  if (counts.size() != places.size()) {
-    throw std::invalid_argument("places: found " + std::to_string(places.size()) +
-                                ", expected one for each of " + std::to_string(counts.size()) +
-                                " counts");
-  }
-  const auto size = std::ssize(places);
-  std::int64_t next = 0;
-  for (const Place place : places) next = std::max(next, std::int64_t{place} + 1);
-  for (std::int64_t row = 0; row < size; ++row) {  // used, but not met when touches were noted
-    if (at(places, row) < 0 && at(counts, row) > 0) at(places, row) = static_cast<Place>(next++);
-  }
-  const std::int64_t used = next;
-  Buffer<Place> by_touch(size);
-  std::fill_n(by_touch.data(), size, Place{-1});
-  for (std::int64_t row = 0; row < size; ++row) {
-    const std::int64_t place = at(places, row) < 0 ? next++ : at(places, row);
-    if (place >= size || by_touch[place] >= 0) {
-      throw std::invalid_argument("places[" + std::to_string(row) + "]: found " +
-                                  std::to_string(place) + ", expected 0, 1 ... once each");
-    }
-    by_touch[place] = static_cast<Place>(row);
-  }
-
-  // How far a row's count is above `hot`; where the rows of each level begin, the highest first.
-  const auto level = [&](std::int64_t row) {
-    return static_cast<std::size_t>(std::max(0, std::min(at(counts, row), kMostCounts) - hot));
+template <class Count, class Place>
+void hottest_first(std::span<const Count> counts, std::span<Place> list, std::int32_t hot) {
+  check(list, counts.size());
+  // How far a row's count is above `hot`; how many rows are of each level, then where they end
+  // among the hot ones, of which the highest level is first.
+  const auto level = [&](Place row) {
+    return static_cast<std::size_t>(
+        std::max(0, std::min<std::int32_t>(at(counts, row), kMostCounts) - hot));
   };
-  std::vector<std::int64_t> begin(2);
-  for (std::int64_t row = 0; row < size; ++row) {
-    if (begin.size() < level(row) + 2) begin.resize(level(row) + 2);
-    ++begin[level(row)];
+  std::vector<std::int64_t> end(1);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    prefetch(counts, list, i);
+    if (end.size() <= level(list[i])) end.resize(level(list[i]) + 1);
+    ++end[level(list[i])];
   }
-  for (std::size_t i = begin.size() - 1; i-- > 0;) begin[i] += begin[i + 1];
-  for (std::int64_t i = 0; i < size; ++i) {
-    const auto ahead = i + static_cast<std::int64_t>(kAhead);
-    if (ahead < size) __builtin_prefetch(&at(counts, by_touch[ahead]));
-    at(places, begin[level(by_touch[i]) + 1]++) = by_touch[i];
+  end[0] = 0;
+  std::int64_t num_hot = 0;
+  for (std::size_t i = end.size(); i-- > 1;) num_hot = end[i] += num_hot;
+  // From behind, so that what is written is never ahead of what is read.
+  Buffer<Place> hottest(num_hot);
+  std::size_t rest = list.size();
+  for (std::size_t i = list.size(); i-- > 0;) {
+    if (i >= kAhead) __builtin_prefetch(&at(counts, list[i - kAhead]));
+    const Place row = list[i];
+    if (level(row) > 0) {
+      hottest[--end[level(row)]] = row;
+    } else {
+      list[--rest] = row;
+    }
   }
-  return used;
+  std::copy_n(hottest.data(), num_hot, list.data());
 }
 
-template std::int64_t order_rows(std::span<const std::int32_t>, std::span<std::int32_t>,
-                                 std::int32_t);
-template std::int64_t order_rows(std::span<const std::int32_t>, std::span<std::int64_t>,
-                                 std::int32_t);
+using Rows = std::span<const std::int64_t>;
+template void count_rows(Rows, std::span<std::int16_t>);
+template void count_rows(Rows, std::span<std::int32_t>);
+template std::int64_t add_rows(Rows, std::span<std::byte>, std::span<std::int32_t>, std::int64_t);
+template std::int64_t add_rows(Rows, std::span<std::byte>, std::span<std::int64_t>, std::int64_t);
+
+using Narrow = std::span<const std::int16_t>;
+using Wide = std::span<const std::int32_t>;
+template void hottest_first(Narrow, std::span<std::int32_t>, std::int32_t);
+template void hottest_first(Narrow, std::span<std::int64_t>, std::int32_t);
+template void hottest_first(Wide, std::span<std::int32_t>, std::int32_t);
+template void hottest_first(Wide, std::span<std::int64_t>, std::int32_t);
 
 }  // namespace gz

@@ -2,30 +2,31 @@
 // which they should lie for that.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace gz {
 
 // Adds 1 to the count of every row that occurs in `rows`, however often it does: rows of one batch.
-// Raises std::out_of_range, before anything is counted, for a row that is not there.
-void count_rows(std::span<const std::int64_t> rows, std::span<std::int32_t> counts);
+// A count stays at the most that a Count can be. Raises std::out_of_range, before anything is
+// counted, for a row that is not there.
+template <class Count>
+void count_rows(std::span<const std::int64_t> rows, std::span<Count> counts);
 
-// Gives the numbers next, next + 1 … to those of `rows` that have none yet (-1), in their order,
-// and returns the number after the last. REQUIRES: as many numbers fit Place as there are places.
-// Raises as count_rows().
+// Puts those of `rows` that are not in `list` yet behind its first `met` items, in their order, and
+// returns how many these are then. `bits` has a bit of each row, which is set if the list has it:
+// none at first. REQUIRES: the list has as many items as there are rows, whose numbers fit Place.
+// Raises as count_rows(), and std::invalid_argument if the bits are not those of the list.
 template <class Place>
-std::int64_t number_rows(std::span<const std::int64_t> rows, std::span<Place> places,
-                         std::int64_t next);
+std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> bits,
+                      std::span<Place> list, std::int64_t met);
 
-// The order in which rows should lie. Those that more than `hot` batches use come first, by how
-// many these are (above a million they are equals); equals, and then the other rows that
-// are used, by first touch; then the rest as they lie. `places` are from number_rows(), over all
-// rows from 0 on; they become the old row of every new one. Returns how many rows are used.
-// Beside both arrays this takes as much memory as `places`. REQUIRES: as for number_rows().
-// Raises std::invalid_argument if the sizes differ, or the places are not those numbers.
-template <class Place>
-std::int64_t order_rows(std::span<const std::int32_t> counts, std::span<Place> places,
-                        std::int32_t hot);
+// Of the rows of a list, has those first that more than `hot` batches use, by how many these are
+// (above a million they are equals). Equals, and the others, stay in their order. Takes as much
+// memory as the former do. Raises std::out_of_range, before anything moves, for a row without a
+// count.
+template <class Count, class Place>
+void hottest_first(std::span<const Count> counts, std::span<Place> list, std::int32_t hot);
 
 }  // namespace gz

@@ -16,11 +16,12 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import xxhash
 from torch import Tensor
@@ -31,14 +32,20 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan
 from pyg_graphzero.memory.planner import first_batches, seconds_per_batch
-from pyg_graphzero.memory.ranking import rank_bytes, rank_rows
+from pyg_graphzero.memory.ranking import (
+    EPOCHS,
+    count_accesses,
+    hot_above,
+    rank_bytes,
+    rank_rows,
+)
 from pyg_graphzero.memory.row_copy import (
     DOCUMENT,
     CopyOf,
     OwnOrder,
     copy_folders,
     is_writable,
-    places_of,
+    places_file,
     ranks_of,
     remove_oldest,
     room_on_disk,
@@ -49,6 +56,7 @@ from pyg_graphzero.memory.simulate import Case, Simulation, simulate
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 
 log = logging.getLogger("pyg_graphzero")
@@ -64,11 +72,14 @@ _FIRST_BATCHES = 2
 # Counting may take so much of what the disk takes for an epoch, in seconds at most; numbering rows
 # by first touch takes about as long again. One thread does it: the others are the epoch's.
 _RANK_SHARE, _RANK_SECONDS = 0.1, 15.0
-# Memory for each node while rows are copied: which they are, and where they go.
-_COPY_BYTES = 8
-# Of the memory that loaders leave, rows that wait for their order take this share; what is read at
-# once, a part of them.
+# Rows that wait for their order take this share of the memory that loaders leave.
 _SLAB_SHARE, _LEAST_SLAB, _MOST_SLAB = 1 / 16, 1 << 20, 64 << 20
+# What is on its way to and from them, as a share.
+_BESIDE_SLAB = 1.5
+# Memory is set aside to rank all rows in, or as much as there is, but for this share of them.
+_LEAST_USED = 0.25
+# Rows that are first met when they are listed, as a share of those that were counted before.
+_MORE_USED = 0.2
 # Places are numbers of 32 bits, of rows that were copied and of all.
 _MOST_ROWS = 1 << 30
 # Copies that a store may have.
@@ -119,6 +130,17 @@ class OrderKeeper:
                     shutil.rmtree(folder / key)
         return None
 
+    def is_wanted(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> bool:
+        """Whether there is to be one for batches like these, and nobody here has tried.
+
+        Args:
+            case: The batches.
+            plan: For rows as they lie in the store.
+            files: What loaders read from.
+        """
+        key = self._key_of(case, plan, files)
+        return key is not None and key not in self._tried
+
     def target(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> Path | None:
         """Where a copy for batches like these is to be made; None where none is, or was tried.
 
@@ -160,11 +182,40 @@ def slab_bytes(room: int) -> int:
     return min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
 
 
-def making_bytes(graph: SampledGraph, slab: int) -> int:
-    """Memory that ranking and copying rows takes, beside the batches of the case."""
-    num_nodes = graph.node_types.values()
-    # Beside the slab there are pieces of it on their way.
-    return max(sum(map(rank_bytes, num_nodes)), _COPY_BYTES * sum(num_nodes) + slab + slab // 2)
+def no_room(path: Path, expected: int, found: int) -> None:
+    """Says that there is no memory to put rows in order in."""
+    log.info(
+        "%s: rows are not put in order: that takes %.0f MB, and there are %.0f beside batches",
+        path, expected / 1e6, max(0, found) / 1e6,
+    )  # fmt: skip
+
+
+def making_bytes(graph: SampledGraph, room: int) -> tuple[int, int]:
+    """Memory that ranking and copying rows takes, beside the batches of the case and their counts.
+
+    Args:
+        graph: The graph.
+        room: What loaders leave for rows.
+
+    Returns:
+        The least that is worth a try, and what is enough for all rows.
+    """
+    slab = min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
+    few, most = (
+        [(n, share * n, share * n) for n in graph.node_types.values()]
+        for share in (_LEAST_USED, 1.0)
+    )
+    return _making(few, _LEAST_SLAB), _making(most, slab)
+
+
+def _making(types: Iterable[tuple[int, float, float]], slab: int) -> int:
+    """The same for types of so many nodes, used rows and hot ones, and so large a slab."""
+    total = int(_BESIDE_SLAB * slab)
+    for num_nodes, used, hot in types:
+        places = _core.RowOrder.num_bytes(num_nodes, int(used))
+        listed = rank_bytes(num_nodes, int(used), 0)
+        total += max(rank_bytes(num_nodes, int(used), int(hot)), listed + places)
+    return total
 
 
 @dataclass
@@ -173,15 +224,17 @@ class Ranked:
 
     Attributes:
         parts: The rows; none where that is not worth it.
-        all_stay: They all stay in memory where they lie, also beside the ranking.
         wait: For how many seconds loaders have the disk before.
-        rest: See :func:`~pyg_graphzero.memory.row_copy.write_copy`.
+        slab: See :func:`~pyg_graphzero.memory.row_copy.write_copy`.
+        rest: Likewise.
+        all_stay: They all stay in memory where they lie, also beside the ranking.
     """
 
     parts: list[CopyOf] = field(default_factory=list)
-    all_stay: bool = False
     wait: float = 0.0
+    slab: int = _LEAST_SLAB
     rest: float = 1.0
+    all_stay: bool = False
 
 
 def rank_to_copy(
@@ -191,17 +244,19 @@ def rank_to_copy(
     loader: BatchSource,
     reading: Reading | None,
     target: Path,
+    room: int,
     check: Callable[[], None],
 ) -> Ranked:
     """Ranks rows for a loader, if that may be worth it, and says which to copy.
 
     Args:
-        case: Some of its batches.
+        case: Some of its batches; more are counted.
         files: What it reads from.
         plans: For rows as they lie: beside the ranking, and without.
         loader: The loader.
         reading: Where it finds neighbours.
         target: The directory of the copy.
+        room: Bytes that this and copying may take.
         check: Called now and then; raises what is to end this.
     """
     contents, mine = case.contents, candidates(files)
@@ -211,8 +266,20 @@ def rank_to_copy(
         return Ranked()
     check()
     seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
-    _, ranked = rank_rows(loader, seconds=seconds, num_threads=1, reading=reading, each=check)
-    orders = {name: rows.order[: rows.used].clone() for name, rows in ranked}
+    how: Any = {"num_threads": 1, "reading": reading, "each": check}
+    counted = case.profile.accesses
+    count_accesses(loader, epochs=EPOCHS, seconds=seconds, found=counted, **how)
+    hot = hot_above(loader, counted)
+    types = [
+        (len(counts), (1 + _MORE_USED) * int((counts > 0).sum()), int((counts > hot).sum()))
+        for counts in counted.counts.values()
+    ]
+    needed = _making(types, _LEAST_SLAB)
+    if needed > room:
+        no_room(contents.path, needed, room)
+        return Ranked()
+    ranked = rank_rows(loader, counted, **how)
+    orders = {n: rows.order for n, rows in ranked.items() if _files_of(contents, n, mine)}
     for is_beside, plan in zip((True, False), plans, strict=True):
         if _all_stay(contents, orders, plan, mine):
             log.info("%s: rows are not put in order, all that are used stay", contents.path)
@@ -229,19 +296,21 @@ def rank_to_copy(
         columns = {f.name: contents.column(f.name) for f in _files_of(contents, name, mine)}
         width = sum(column.row_bytes for column in columns.values())
         if width > 0 and order.numel() > 0:
-            rows = order[: left // (2 * width)].clone()
+            rows = order[: left // (2 * width)]
             left -= 2 * width * rows.numel()
             is_whole = rows.numel() == order.numel()
             parts.append(CopyOf(name, case.graph.node_types[name], rows, columns, is_whole))
     if not any(part.order.numel() for part in parts):
         log.info("%s: rows are not put in order, the disk is full", contents.path)
         return Ranked()
+    taken = _making([(part.num_nodes, part.order.numel(), 0) for part in parts], 0)
+    slab = min(max(int((room - taken) / _BESIDE_SLAB), _LEAST_SLAB), _MOST_SLAB)
     # The first batches have the disk for themselves. Then copying leaves it the less to loaders,
     # the more they gain by what is copied: each second of theirs is worth so many of later ones.
-    return Ranked(parts, wait=_FIRST_BATCHES * now, rest=min(1.0, then / max(now, then)))
+    return Ranked(parts, _FIRST_BATCHES * now, slab, min(1.0, then / max(now, then)))
 
 
-def make_copy(target: Path, ranked: Ranked, slab: int, stop: threading.Event) -> None:
+def make_copy(target: Path, ranked: Ranked, stop: threading.Event) -> None:
     """Copies rows.
 
     Raises:
@@ -251,7 +320,7 @@ def make_copy(target: Path, ranked: Ranked, slab: int, stop: threading.Event) ->
     begun = perf_counter()
     remove_oldest(target.parent, _MOST_COPIES - 1)
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_copy(target, ranked.parts, slab, stop, ranked.rest)
+    write_copy(target, ranked.parts, ranked.slab, stop, ranked.rest)
     rows = sum(part.order.numel() for part in ranked.parts)
     log.info(
         "%s: %s rows in the order of their use, copied in %.0f s",
@@ -315,10 +384,11 @@ def _simulate_ordered(
     """What would be read with rows in these orders, by the plan that there would be for that."""
     graph, names = case.graph, {file.name for file in candidates(files)}
     ordered = [replace(file, is_ranked=file.is_ranked or file.name in names) for file in files]
-    for name, order in orders.items():
-        table = _core.RowOrder.num_bytes(graph.node_types[name], order.numel())
-        ordered.append(FileSize(f"places {name}", table, 1, "indptr"))
+    places = {
+        name: _core.RowOrder(engine_array(order), graph.node_types[name])
+        for name, order in orders.items()
+    }
+    ordered += [places_file(name, order) for name, order in places.items()]
     plan = case.divide(memory, ordered)
-    places = {name: places_of(each, graph.node_types[name]) for name, each in orders.items()}
     few = first_batches(case, plan, _WINDOWS)
     return simulate(few, plan, ordered, ranks_of(places, graph))

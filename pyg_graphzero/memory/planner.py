@@ -7,12 +7,10 @@ size and the disk, and is no constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 from time import perf_counter
-
-from torch import Tensor
 
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import (
@@ -20,7 +18,7 @@ from pyg_graphzero.memory.plan import (
     FileSize,
     MemoryPlan,
 )
-from pyg_graphzero.memory.simulate import Case, Simulation, simulate
+from pyg_graphzero.memory.simulate import Case, Ranks, Simulation, simulate
 
 #: Shares of rows that stay in memory, in the order in which they are tried: upwards from the
 #: default while it gets better; if the first is no better, downwards.
@@ -41,7 +39,7 @@ def choose_plan(
     case: Case,
     memory: int,
     files: Sequence[FileSize],
-    order: Mapping[str | None, Tensor] | None = None,
+    order: Ranks | None = None,
     check: Callable[[], None] = lambda: None,
 ) -> MemoryPlan:
     """Divides a budget the way that takes the disk least time for a batch.

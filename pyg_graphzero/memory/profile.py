@@ -44,8 +44,8 @@ class AccessCounts:
     Rows are those on disk: in an optimized store they are not the user's node ids.
 
     Attributes:
-        counts: By node type: ``int32`` or ``int16 [num_nodes]``, the batches that had the row; in
-            ``int16``, 32,766 at most.
+        counts: By node type: ``int32`` or ``int16 [num_nodes]``, the batches that had the row, or
+            the most that there can be.
         num_batches: How many there were.
         num_nodes: Of all batches together, by node type.
         num_edges: Likewise, by edge type.
@@ -82,11 +82,8 @@ class AccessCounts:
         for (name, total), nodes in zip(self.num_nodes.items(), batch.nodes, strict=True):
             self.num_nodes[name] = total + nodes.numel()
             self.max_nodes[name] = max(self.max_nodes[name], nodes.numel())
-            counts = self.counts.get(name)
-            if counts is not None and counts.dtype == torch.int32:
-                _core.count_rows(engine_array(nodes), engine_array(counts))
-            elif counts is not None:
-                counts[nodes] = (counts[nodes] + 1).clamp_(max=torch.iinfo(counts.dtype).max - 1)
+            if name in self.counts:
+                _core.count_rows(engine_array(nodes), engine_array(self.counts[name]))
         for name, hops in zip(self.max_inner, batch.num_sampled_nodes, strict=True):
             self.max_inner[name] = max(self.max_inner[name], sum(hops[:-1]))
         names = list(self.num_edges)

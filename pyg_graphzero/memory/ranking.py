@@ -9,9 +9,7 @@ itself reaches from the seeds at hand is what will be gathered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,13 +20,17 @@ from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading, Seeds
 from pyg_graphzero.store.columns import engine_array
 
-#: Rows that more batches of two epochs than this use are ordered by how many these are; the others
-#: by what they are used with. See benchmarks/ranking.py.
+#: So many epochs are counted.
+EPOCHS = 2.0
+#: Rows that more batches of these than this use are ordered by how many these are; the others by
+#: what they are used with. See benchmarks/ranking.py.
 HOT = 4
 #: Seeds that lie together are sampled together in batches of this size.
 TOUCH_BATCH = 128
 # What batches that wait to be counted may take.
 _AHEAD_BYTES = 64 << 20
+# Rows that are looked at by one call where all are.
+_PIECE = 1 << 20
 # Keys of batches are other ones than those of the profile, and than each other's: they begin at
 # multiples of this.
 _KEYS = 1 << 41
@@ -43,17 +45,20 @@ def count_accesses(
     seed: int = 0,
     reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
+    found: AccessCounts | None = None,
 ) -> AccessCounts:
     """Samples shuffled batches as a loader would, gathers nothing, and counts which rows they have.
 
     Args:
         source: The loader.
-        epochs: How often to go over its seeds; a part of 1.0 takes that part of them.
+        epochs: How often to go over its seeds, with what was counted before; a part of 1.0 takes
+            that part of them.
         seconds: Stop after that long, however many batches that were (at least one).
         num_threads: Threads that sample; 0 uses as many as torch does.
         seed: Of the shuffle and of sampling; torch's generator is left alone.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         each: Called after each batch.
+        found: What was counted before; these are added.
 
     Raises:
         ValueError: ``epochs`` is not positive.
@@ -68,7 +73,10 @@ def count_accesses(
         [2, 2, 1, 0]
     """
     begin = perf_counter()
-    found = AccessCounts.of(source.graph_sampler.graph, torch.int32)
+    if found is None:
+        found = AccessCounts.of(source.graph_sampler.graph, torch.int32)
+    elif (epochs := epochs - epochs_of(source, found)) <= 0:
+        return found
     positions = _shuffled(len(source.dataset), _batch_size(source), epochs, seed)
     for batch in _sampled(source, positions, 2 * seed + 1, num_threads, reading):
         found.add(batch)
@@ -77,6 +85,55 @@ def count_accesses(
             break
     found.seconds = perf_counter() - begin
     return found
+
+
+class RankedRows:
+    """Rows of a node type that are used, in the order in which they should lie.
+
+    Args:
+        num_nodes: The type's nodes.
+
+    Attributes:
+        used: How many there are.
+    """
+
+    def __init__(self, num_nodes: int) -> None:
+        self.used = 0
+        # Memory that is never written to is not taken.
+        self._list = torch.empty(num_nodes, dtype=_dtype(num_nodes))
+        self._bits = torch.zeros(-(-num_nodes // 8), dtype=torch.uint8)
+
+    @property
+    def order(self) -> Tensor:
+        """The rows: ``int32`` or (of more than 2^31 nodes) ``int64 [used]``."""
+        return self._list[: self.used]
+
+    def add(self, rows: Tensor) -> None:
+        """Puts those of some rows (``int64``) behind the others that are not there yet."""
+        arrays = engine_array(rows), engine_array(self._bits), engine_array(self._list)
+        self.used = _core.add_rows(*arrays, self.used)
+
+    def rank(self, counts: Tensor, hot: int) -> None:
+        """First what is used most, then what is used together.
+
+        Rows that more than ``hot`` batches used come first, by how many these were; equals, and
+        then the others, as they were added; then those that are counted and were not.
+
+        Args:
+            counts: ``int16`` or ``int32 [num_nodes]``, how many batches used each row.
+            hot: Counts above this are told apart.
+        """
+        for begin in range(0, len(counts), _PIECE):
+            self.add(counts[begin : begin + _PIECE].nonzero().view(-1).add_(begin))
+        _core.hottest_first(engine_array(counts), engine_array(self.order), hot)
+
+    def whole(self) -> Tensor:
+        """An order of all rows: those that are not used follow as they lie."""
+        num_nodes, used = len(self._list), self.used
+        for begin in range(0, num_nodes, _PIECE):
+            self.add(torch.arange(begin, min(begin + _PIECE, num_nodes)))
+        self.used = used
+        return self._list
 
 
 def number_by_first_touch(
@@ -88,10 +145,10 @@ def number_by_first_touch(
     seed: int = 0,
     reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
-) -> dict[str | None, Tensor]:
-    """Samples around a loader's seeds as they lie on disk, and numbers rows as they are met.
+) -> dict[str | None, RankedRows]:
+    """Samples around a loader's seeds as they lie on disk, and lists rows as they are met.
 
-    What neighbouring seeds reach lies together by these numbers.
+    What neighbouring seeds reach lies together by that.
 
     Args:
         source: The loader.
@@ -103,88 +160,75 @@ def number_by_first_touch(
         each: Called after each batch.
 
     Returns:
-        By node type, ``int32`` or (of more than 2^31 nodes) ``int64 [num_nodes]``; -1: not met.
+        The rows of every node type.
     """
-    places = {
-        name: torch.full((num_nodes,), -1, dtype=_dtype(num_nodes))
-        for name, num_nodes in source.graph_sampler.graph.node_types.items()
-    }
+    types = source.graph_sampler.graph.node_types
+    found = {name: RankedRows(num_nodes) for name, num_nodes in types.items()}
     at = source.seed_rows()
     pieces = (torch.arange(len(source.dataset)) if at is None else at.argsort()).split(size)
     count = max(1, round(share * len(pieces)))
     some = (pieces[number * len(pieces) // count] for number in range(count))
-    next_number = dict.fromkeys(places, 0)
     for batch in _sampled(source, some, 2 * seed + 2, num_threads, reading):
-        for name, rows in zip(places, batch.nodes, strict=True):
-            next_number[name] = _core.number_rows(
-                engine_array(rows), engine_array(places[name]), next_number[name]
-            )
+        for rows, nodes in zip(found.values(), batch.nodes, strict=True):
+            rows.add(nodes)
         each()
-    return places
-
-
-@dataclass
-class RankedRows:
-    """The rows of a node type as they should lie.
-
-    Attributes:
-        counts: ``int32 [num_nodes]``, how many batches had each row.
-        order: ``int32`` or ``int64 [num_nodes]``, the old row of every new one.
-        used: So many of its first ones are rows that some batch had.
-    """
-
-    counts: Tensor
-    order: Tensor
-    used: int
+    return found
 
 
 def rank_rows(
     source: BatchSource,
+    counted: AccessCounts,
     *,
-    epochs: float = 2.0,
-    seconds: float | None = None,
+    epochs: float = EPOCHS,
     num_threads: int = 0,
     seed: int = 0,
     reading: Reading | None = None,
     each: Callable[[], object] = lambda: None,
-) -> tuple[AccessCounts, Iterator[tuple[str | None, RankedRows]]]:
+) -> dict[str | None, RankedRows]:
     """The order in which rows should lie for a loader's batches.
 
     Args:
         source: The loader. It is sampled from, and no row is read.
-        epochs: How often each seed is sampled from for counting.
-        seconds: When to stop counting; then only as many seeds are looked at.
+        counted: Which rows batches have.
+        epochs: How often each seed was to be sampled from for that. Where it was less, only as many
+            seeds are looked at for what lies together.
         num_threads: Threads that sample; 0 uses as many as torch does.
         seed: Of the sampling.
         reading: As in :func:`count_accesses`.
         each: Called after each batch.
 
     Returns:
-        What was counted, and each node type with its rows: one after the other, because what sorts
-        them takes memory. The counts are gone from the former then.
-
-    Raises:
-        ValueError: ``epochs`` is not positive.
+        The rows of each node type.
     """
-    how: Any = {"num_threads": num_threads, "seed": seed, "reading": reading, "each": each}
-    found = count_accesses(source, epochs=epochs, seconds=seconds, **how)
-    done = found.num_batches * _batch_size(source) / max(1, len(source.dataset))
-    share = 1.0 if seconds is None else min(1.0, done)
-    places = number_by_first_touch(source, share=share, **how)
-    hot = max(1, round(HOT * min(epochs, done) / 2))
-
-    def ranked() -> Iterator[tuple[str | None, RankedRows]]:
-        for name in list(places):
-            counts, order = found.counts.pop(name), places.pop(name)
-            used = order_rows(counts, order, hot)
-            yield name, RankedRows(counts, order, used)
-
-    return found, ranked()
+    share = min(1.0, epochs_of(source, counted) / min(1.0, epochs))
+    ranked = number_by_first_touch(
+        source, share=share, num_threads=num_threads, seed=seed, reading=reading, each=each
+    )
+    for name, rows in ranked.items():
+        rows.rank(counted.counts[name], hot_above(source, counted))
+    return ranked
 
 
-def rank_bytes(num_nodes: int) -> int:
-    """Memory that ranking a type's rows takes: counts; and numbers, or rows in order, twice."""
-    return num_nodes * (torch.int32.itemsize + 2 * _dtype(num_nodes).itemsize)
+def hot_above(source: BatchSource, counted: AccessCounts) -> int:
+    """Rows that more than so many of the counted batches have come first."""
+    return max(1, round(HOT * epochs_of(source, counted) / EPOCHS))
+
+
+def rank_bytes(num_nodes: int, used: int | None = None, hot: int | None = None) -> int:
+    """Memory that ranking a type's rows takes, beside their counts.
+
+    Args:
+        num_nodes: Its nodes.
+        used: How many of them are used; None: at most.
+        hot: How many are put first; None: at most.
+    """
+    used = num_nodes if used is None else used
+    return (used + (used if hot is None else hot)) * _dtype(num_nodes).itemsize + num_nodes // 8
+
+
+def epochs_of(source: BatchSource, found: AccessCounts) -> float:
+    """How many epochs the batches are that were counted."""
+    return found.num_batches / max(1, -(-len(source.dataset) // _batch_size(source)))
 
 
 def _batch_size(source: BatchSource) -> int:
@@ -222,21 +266,3 @@ def _sampled(
 
     recipe, threads = source.graph_sampler.recipe(None, reading), _core.num_threads(num_threads)
     return sampled_batches(recipe, requests(), threads, _AHEAD_BYTES)
-
-
-def order_rows(counts: Tensor, places: Tensor, hot: int) -> int:
-    """The order in which rows should lie: first what is used most, then what is used together.
-
-    Rows that more than ``hot`` batches used come first, by how many these were; equals, and then
-    the other rows that were used, by first touch; then the rest as they lay.
-
-    Args:
-        counts: ``int32 [num_nodes]``, how many batches used each row.
-        places: ``int32`` or ``int64 [num_nodes]``, from ``number_by_first_touch``; becomes the
-            order, the old row of every new one.
-        hot: Counts above this are told apart.
-
-    Returns:
-        How many rows were used: so many of the first ones.
-    """
-    return _core.order_rows(engine_array(counts), engine_array(places), hot)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
@@ -18,10 +19,11 @@ from torch import Tensor
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory.plan import FileSize
+from pyg_graphzero.memory.simulate import Ranks
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array, view_column, write_column
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.rewrite import Order, through_file
+from pyg_graphzero.store.rewrite import through_file
 from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.util.disk import cache_folder
 from pyg_graphzero.util.documents import check_whole, read_document, write_document
@@ -32,12 +34,11 @@ from pyg_graphzero.util.workspace import Workspace
 #: Of a store's directory, or of the user's cache.
 FOLDER = "orders"
 DOCUMENT = "order.json"
-_FORMAT = 1
-# What is read at once, as a part of what waits for its order; of a row of that, its numbers.
-_STEPS = 16
+_FORMAT = 2
+# What is read or written at once, as a part of what waits for its order: it is there twice, for a
+# while, and the more it is, the fewer pieces it falls into. Of a row, its numbers.
+_STEPS = 2
 _INDEX_BYTES = 32
-# Rows that are looked at by one call where all are.
-_PIECE = 1 << 20
 # Left free on the disk, of its size.
 _FREE_SHARE = 0.05
 
@@ -50,16 +51,14 @@ class OwnOrder:
         path: Its directory.
         columns: By the store's file, those of its rows that lie once more, as bytes.
         orders: By the store's file, which rows these are.
-        places: By node type, the same: ``int32 [num_nodes]``, -1 for rows that are not among them.
-        table_bytes: What memory holds of those, each.
+        types: The same by node type.
         used_rows: By the store's file, how many rows batches use, where the copy has all of them.
     """
 
     path: Path
     columns: dict[str, _core.Column]
     orders: dict[str, _core.RowOrder]
-    places: dict[str | None, _core.Column]
-    table_bytes: list[int]
+    types: dict[str | None, _core.RowOrder]
     used_rows: dict[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -75,20 +74,20 @@ class OwnOrder:
         check_whole(body, document)
         if body.get("format") != _FORMAT:
             raise FormatError.of(document, "format", body.get("format"), _FORMAT)
-        found = cls(path, {}, {}, {}, [])
+        found = cls(path, {}, {}, {})
         for number, record in enumerate(body["node_types"]):
-            places = _core.Column.open(str(path / str(number) / "places.gd"))
-            expected = ("int32", [contents.node_type(record["name"]).num_nodes])
-            if (places.dtype, list(places.shape)) != expected:
+            rows = _core.Column.open(str(path / str(number) / "rows.gd"))
+            expected = ("int32", [record["rows"]])
+            if (rows.dtype, list(rows.shape)) != expected:
                 raise FormatError.of(
-                    places.path, "dtype, shape", (places.dtype, list(places.shape)), expected
+                    rows.path, "dtype, shape", (rows.dtype, list(rows.shape)), expected
                 )
+            num_nodes = contents.node_type(record["name"]).num_nodes
             try:
-                order = _core.RowOrder(engine_array(view_column(places).clone()), record["rows"])
+                order = _core.RowOrder(engine_array(view_column(rows).clone()), num_nodes)
             except ValueError as error:
-                raise FormatError.of(places.path, "places", str(error), "rows") from None
-            found.table_bytes.append(_core.RowOrder.num_bytes(places.shape[0], record["rows"]))
-            found.places[record["name"]] = places
+                raise FormatError.of(rows.path, "rows", str(error), "rows") from None
+            found.types[record["name"]] = order
             for each, file in enumerate(record["files"]):
                 column = _core.Column.open(str(path / str(number) / f"{each}.gd"))
                 expected_shape = [record["rows"], contents.column(file).row_bytes]
@@ -101,44 +100,27 @@ class OwnOrder:
 
     def files(self, files: Sequence[FileSize]) -> list[FileSize]:
         """What loaders read from with it: its tables, and files whose rows it has."""
-        tables = [
-            FileSize(f"places {number}", num_bytes, 1, "indptr")
-            for number, num_bytes in enumerate(self.table_bytes)
-        ]
-        return tables + [
+        return [places_file(name, order) for name, order in self.types.items()] + [
             replace(f, is_ranked=True, used_rows=self.used_rows.get(f.name))
             if f.name in self.columns
             else f
             for f in files
         ]
 
-    def ranks(self, graph: SampledGraph) -> dict[str | None, Tensor]:
-        """By node type, where every row would lie if the others followed it."""
-        return ranks_of({name: view_column(each) for name, each in self.places.items()}, graph)
+
+def places_file(name: str | None, order: _core.RowOrder) -> FileSize:
+    """What memory holds of the order of a node type's rows, among what loaders read from."""
+    num_bytes = order.num_bytes(order.num_rows, order.num_again)
+    return FileSize(f"places {name}", num_bytes, 1, "indptr")
 
 
-def places_of(order: Tensor, num_nodes: int) -> Tensor:
-    """Where each of all nodes is in an order of some, or -1 (``int32``)."""
-    places = torch.full((num_nodes,), -1, dtype=torch.int32)
-    for begin in range(0, order.numel(), _PIECE):
-        rows = order[begin : begin + _PIECE].to(torch.int64)
-        places[rows] = torch.arange(begin, begin + rows.numel(), dtype=torch.int32)
-    return places
+def ranks_of(orders: Mapping[str | None, _core.RowOrder], graph: SampledGraph) -> Ranks:
+    """By node type, where rows would lie if those that are not copied followed the others."""
 
+    def ranks(name: str | None, rows: Tensor) -> Tensor:
+        return orders[name].ranks(engine_array(rows)) if name in orders else rows
 
-def ranks_of(places: Mapping[str | None, Tensor], graph: SampledGraph) -> dict[str | None, Tensor]:
-    """By node type, where every row would lie if those without a place followed the others."""
-    ranks = {}
-    for name, num_nodes in graph.node_types.items():
-        if name not in places:
-            ranks[name] = torch.arange(num_nodes, dtype=torch.int32)
-            continue
-        rank = ranks[name] = places[name].clone()
-        last = int(rank.max()) + 1 if num_nodes else 0
-        for begin in range(0, num_nodes, _PIECE):
-            piece = torch.arange(begin, min(begin + _PIECE, num_nodes))
-            last = _core.number_rows(engine_array(piece), engine_array(rank), last)
-    return ranks
+    return {name: partial(ranks, name) for name in graph.node_types}
 
 
 @dataclass
@@ -214,12 +196,11 @@ def write_copy(
         for number, part in enumerate(parts):
             folder = scratch / str(number)
             folder.mkdir()
-            rank = places_of(part.order, part.num_nodes)
-            write_column(folder / "places.gd", rank)
+            write_column(folder / "rows.gd", part.order)
+            order = _core.RowOrder(engine_array(part.order), part.num_nodes)
             with Workspace(folder / "rows") as space:
                 for each, column in enumerate(part.columns.values()):
-                    order = Order(part.order, rank)
-                    _copy_rows(folder / f"{each}.gd", column, order, slab, turns, space)
+                    _copy_rows(folder / f"{each}.gd", column, part.order, order, slab, turns, space)
             record = {"name": part.name, "rows": part.order.numel(), "is_whole": part.is_whole}
             records.append(record | {"files": list(part.columns)})
         write_document({"format": _FORMAT, "node_types": records}, scratch / DOCUMENT)
@@ -236,13 +217,22 @@ def write_copy(
 
 
 def _copy_rows(
-    path: Path, column: _core.Column, order: Order, slab: int, turns: _Turns, space: Workspace
+    path: Path,
+    column: _core.Column,
+    rows: Tensor,
+    order: _core.RowOrder,
+    slab: int,
+    turns: _Turns,
+    space: Workspace,
 ) -> None:
-    width, rows = column.row_bytes, _RowsInTurns(column, turns)
+    def ranks(begin: int, end: int) -> Tensor:
+        return order.ranks(engine_array(torch.arange(begin, end)))
+
+    raw, width = _RowsInTurns(column, turns), column.row_bytes
     most = max(1, slab // (width + _INDEX_BYTES))
-    writer = _core.ColumnWriter(str(path), "uint8", [order.order.numel(), width])
-    step = max(1, slab // _STEPS // column.row_stride)
-    for piece in through_file(rows, width, order, most, step, space):
+    writer = _core.ColumnWriter(str(path), "uint8", [rows.numel(), width])
+    step = max(1, slab // _STEPS // (column.row_stride + _INDEX_BYTES))
+    for piece in through_file(raw, width, rows, ranks, most, step, space):
         writer.append(engine_array(piece.view(-1)))
         turns.take()
     writer.finish()

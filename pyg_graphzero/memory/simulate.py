@@ -7,7 +7,7 @@ The budget is divided, rows are chosen and reads are planned by the same functio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -31,6 +31,9 @@ from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import DiskSpeed
+
+#: By node type, what finds where rows (``int64``) would lie.
+Ranks = Mapping[str | None, Callable[[Tensor], Tensor]]
 
 
 @dataclass
@@ -99,7 +102,7 @@ def simulate(
     case: Case,
     plan: MemoryPlan,
     files: Sequence[FileSize],
-    order: Mapping[str | None, Tensor] | None = None,
+    order: Ranks | None = None,
     with_first: bool = False,
     is_epoch: bool = False,
 ) -> Simulation:
@@ -109,8 +112,8 @@ def simulate(
         case: The batches, and what they are from.
         plan: How a budget is divided.
         files: What loaders read from, and how large rows are, be it not so in the store.
-        order: By node type, where every row would lie (``[num_nodes]``) if the store were ordered
-            by how often rows are used; the first ones then stay in memory.
+        order: Where rows would lie if the store were ordered by how often they are used; the first
+            ones then stay in memory.
         with_first: Rehearse the first epoch, too.
         is_epoch: Windows grow as they do at the beginning of an epoch, if the batches at hand are
             all of one; else they are those in its middle.
@@ -181,12 +184,12 @@ def _list_of(case: Case, file: FileSize) -> int | None:
     raise ValueError(f"{file.name}: found in no node or edge type of the graph")
 
 
-def _reordered(case: Case, order: Mapping[str | None, Tensor] | None) -> list[list[Any]]:
+def _reordered(case: Case, order: Ranks | None) -> list[list[Any]]:
     """The lists of all batches, as the engine takes them."""
     places = [] if order is None else [order[name] for name in case.graph.node_types]
     batches = []
     for lists in case.profile.batches:
-        moved = [place[rows].to(torch.int64) for place, rows in zip(places, lists, strict=False)]
+        moved = [place(rows) for place, rows in zip(places, lists, strict=False)]
         batches.append([engine_array(rows) for rows in (*moved, *lists[len(moved) :])])
     return batches
 

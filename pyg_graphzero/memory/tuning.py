@@ -21,8 +21,8 @@ from pyg_graphzero.memory.own_order import (
     OrderKeeper,
     make_copy,
     making_bytes,
+    no_room,
     rank_to_copy,
-    slab_bytes,
 )
 from pyg_graphzero.memory.plan import (
     BatchSize,
@@ -33,7 +33,7 @@ from pyg_graphzero.memory.plan import (
 )
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import MOST_BATCHES, larger, profile
-from pyg_graphzero.memory.row_copy import OwnOrder, Stopped
+from pyg_graphzero.memory.row_copy import OwnOrder, Stopped, ranks_of
 from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
@@ -46,6 +46,8 @@ log = logging.getLogger("pyg_graphzero")
 _KEEP_SHARE, _KEEP_SECONDS = 0.05, 2.0
 # Bytes of a row's count.
 _COUNT_BYTES = 2
+# Between what is enough to put rows in order and what is not, so many amounts are tried.
+_STEPS = 16
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,36 @@ class Task:
         baseline = self.case.baseline + beside
         return least_memory(self.files, baseline, self.case.batch) <= self.memory
 
+    def leaves(self, num_bytes: int) -> bool:
+        """Whether batches can be made beside that, and no neighbours are read for it."""
+        return self.has_room(num_bytes) and neighbours_are_held(self.plan(num_bytes), self.files)
+
+    def finding_bytes(self, plan: MemoryPlan) -> tuple[int, int]:
+        """Memory to find it out in.
+
+        Args:
+            plan: The budget as it mostly is divided.
+
+        Returns:
+            What batches may take that are kept, and that with all else but putting rows in order.
+        """
+        profile = self.case.profile
+        keep = max(int(_KEEP_SHARE * _room(plan)), sum(rows.nbytes for rows in profile.batches[0]))
+        # A batch is sampled while another waits.
+        num_bytes = keep + 2 * profile.accesses.sampling_bytes
+        return keep, num_bytes + _COUNT_BYTES * sum(self.case.graph.node_types.values())
+
+    def making_bytes(self, plan: MemoryPlan) -> tuple[int, int]:
+        """Memory to put rows in order in: the least that is worth a try, and what there is.
+
+        Args:
+            plan: The budget as it mostly is divided.
+        """
+        least, most = making_bytes(self.case.graph, _room(plan))
+        _, beside = self.finding_bytes(plan)
+        step = max(1, (most - least) // _STEPS)
+        return least, next((n for n in range(most, 0, -step) if self.leaves(beside + n)), 0)
+
     def tuned(self, plan: MemoryPlan) -> Tuned:
         """What was found out."""
         path = None if self.order is None else self.order.path
@@ -128,7 +160,7 @@ class Tuning:
         task: For what.
         num_bytes: Memory that it takes.
         keep: Of it, what batches may take.
-        slab: And rows that wait for their order.
+        making: And what ranking and copying rows may.
 
     Attributes:
         thread: The thread.
@@ -137,12 +169,12 @@ class Tuning:
         is_needless: All rows that are used stay in memory by the division that there is.
     """
 
-    def __init__(self, task: Task, num_bytes: int, keep: int, slab: int) -> None:
+    def __init__(self, task: Task, num_bytes: int, keep: int, making: int = 0) -> None:
         self.num_bytes = num_bytes
         self.result = task.tuned(task.plan())
         self.is_needless = False
         self._keep = keep
-        self._slab = slab
+        self._making = making
         self._stop = threading.Event()
         self._begun = perf_counter()
         # It forgets the task when rows are copied: then the store is its users' alone.
@@ -163,18 +195,17 @@ class Tuning:
         plan = task.plan()
         if not plan.hot or not case.profile.batches or not neighbours_are_held(plan, files):
             return None
-        room = task.memory - plan.baseline - sum(plan.held.values())
-        one = sum(rows.nbytes for rows in case.profile.batches[0])
-        keep, slab = max(int(_KEEP_SHARE * room), one), slab_bytes(room)
-        # A batch is sampled while another waits.
-        num_bytes = keep + 2 * case.profile.accesses.sampling_bytes
-        num_bytes += _COUNT_BYTES * sum(case.graph.node_types.values())
-        copying = num_bytes + making_bytes(case.graph, slab)
-        if task.order is None and _leaves(copying, task):
-            target = orders.target(case, plan, files)
-            if target is not None:
-                return cls(replace(task, target=target), copying, keep, slab)
-        return cls(task, num_bytes, keep, slab) if _leaves(num_bytes, task) else None
+        keep, num_bytes = task.finding_bytes(plan)
+        if task.order is None and orders.is_wanted(case, plan, files):
+            least, making = task.making_bytes(plan)
+            if making < least:
+                no_room(case.contents.path, least, making)
+            else:
+                target = orders.target(case, plan, files)
+                if target is not None:
+                    task = replace(task, target=target)
+                    return cls(task, num_bytes + making, keep, making)
+        return cls(task, num_bytes, keep) if task.leaves(num_bytes) else None
 
     @property
     def is_over(self) -> bool:
@@ -209,8 +240,9 @@ class Tuning:
         if task.target is not None:
             plans = task.plan(self.num_bytes), task.plan()
             ranked = rank_to_copy(
-                task.case, task.files, plans, task.loader, task.reading, task.target, self._check
-            )
+                task.case, task.files, plans, task.loader, task.reading, task.target,
+                self._making, self._check,
+            )  # fmt: skip
             self.is_needless = ranked.all_stay
             if self.is_needless:
                 return
@@ -219,10 +251,11 @@ class Tuning:
                 return_freed_memory()
                 if self._stop.wait(max(0.0, ranked.wait - (perf_counter() - self._begun))):
                     return
-                make_copy(waiting.target, ranked, self._slab, self._stop)
+                make_copy(waiting.target, ranked, self._stop)
                 task = waiting.ordered()
         if task is not None:
-            ranks = None if task.order is None else task.order.ranks(task.case.graph)
+            order = task.order
+            ranks = None if order is None else ranks_of(order.types, task.case.graph)
             plan = choose_plan(task.case, task.memory, task.files, ranks, self._check)
             self.result = task.tuned(plan)
 
@@ -267,6 +300,6 @@ class _Waiting:
         return Task(loader, None, case, memory, order.files(files), order)
 
 
-def _leaves(num_bytes: int, task: Task) -> bool:
-    """Whether batches can be made beside that, and no neighbours are read for it."""
-    return task.has_room(num_bytes) and neighbours_are_held(task.plan(num_bytes), task.files)
+def _room(plan: MemoryPlan) -> int:
+    """What a plan leaves for rows and batches."""
+    return plan.memory - plan.baseline - sum(plan.held.values())

@@ -47,11 +47,11 @@ _INDEX_BYTES = 32
 
 @dataclass
 class Order:
-    """A permutation of the rows of a node type, or of some of them.
+    """A permutation of the rows of a node type.
 
     Attributes:
         order: The old row of every new one, ``int32`` or ``int64 [num_nodes]``.
-        rank: The new row of every old one, likewise; -1 of those that are left out.
+        rank: The new row of every old one, likewise.
     """
 
     order: Tensor
@@ -61,6 +61,10 @@ class Order:
     def of(cls, order: Tensor) -> Order:
         """With the inverse of ``order``."""
         return cls(order, inverse_permutation(order))
+
+    def ranks(self, begin: int, end: int) -> Tensor:
+        """The new rows of the old ones from ``begin`` to ``end``: ``int64``."""
+        return self.rank[begin:end].to(torch.int64)
 
 
 class StoreRewriter(StoreWriter):
@@ -303,7 +307,7 @@ def reordered(column: _core.Column, order: Order | None, space: Workspace) -> It
         yield from _picked(raw.read(0, num_rows)[:, :width], order.order, step)
     else:
         most = max(1, (room // 2) // (width + _INDEX_BYTES))
-        yield from through_file(raw, width, order, most, step, space)
+        yield from through_file(raw, width, order.order, order.ranks, most, step, space)
 
 
 def _picked(rows: Tensor, order: Tensor, step: int) -> Iterator[Tensor]:
@@ -317,22 +321,39 @@ def _picked(rows: Tensor, order: Tensor, step: int) -> Iterator[Tensor]:
 
 
 def through_file(
-    raw: FileRows, width: int, order: Order, most: int, step: int, space: Workspace
+    raw: FileRows,
+    width: int,
+    order: Tensor,
+    ranks: Callable[[int, int], Tensor],
+    most: int,
+    step: int,
+    space: Workspace,
 ) -> Iterator[Tensor]:
     """Rows by way of a temporary file, in which each range of ``most`` new rows lies together.
 
     Within their range they lie as they did before.
+
+    Args:
+        raw: All rows as they lie.
+        width: Bytes of each that are kept.
+        order: The old row of every new one, ``int32`` or ``int64 [n]``; it may leave some out.
+        ranks: Finds the new rows of the old ones in a range: ``int64``, ``n`` or more where there
+            is none.
+        most: Rows that are put in order at once.
+        step: Rows that are read at once.
+        space: Where they wait.
     """
-    num_rows = order.order.numel()
+    num_rows = order.numel()
     path = space.file("rows")
     try:
         with open(path, "xb", buffering=0) as file:
             ends = [begin * width for begin in range(0, num_rows, most)]
             for begin in range(0, len(raw), step):
                 slab = raw.read(begin, min(begin + step, len(raw)))[:, :width]
-                bucket = order.rank[begin : begin + step].to(torch.int64) // most
-                left_out = int((bucket < 0).sum())
-                by_bucket = bucket.argsort(stable=True)[left_out:]
+                rank = ranks(begin, begin + len(slab))
+                bucket = (rank // most).masked_fill_(rank >= num_rows, len(ends))
+                kept = len(slab) - int((rank >= num_rows).sum())
+                by_bucket = bucket.argsort(stable=True)[:kept]
                 (rows,) = _picked(slab, by_bucket, len(slab))
                 counts = torch.bincount(bucket[by_bucket], minlength=len(ends)).tolist()
                 for number, part in enumerate(rows.split(counts)):
@@ -340,7 +361,7 @@ def through_file(
                     ends[number] += part.numel()
         waiting = FileRows(path, 0, (num_rows, width), torch.uint8)
         for begin in range(0, num_rows, most):
-            wanted = order.order[begin : begin + most]
+            wanted = order[begin : begin + most]
             place = torch.empty(wanted.numel(), dtype=torch.int64)
             place[wanted.argsort()] = torch.arange(wanted.numel())
             yield from _picked(waiting.read(begin, begin + wanted.numel()), place, step)

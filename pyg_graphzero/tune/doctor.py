@@ -7,7 +7,7 @@ about. Nothing is written, and no features are read.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates
 from pyg_graphzero.memory.plan import FileSize, neighbours_are_held
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, profile
-from pyg_graphzero.memory.ranking import rank_rows
-from pyg_graphzero.memory.simulate import Case, simulate
+from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
+from pyg_graphzero.memory.simulate import Case, Ranks, simulate
+from pyg_graphzero.memory.tuning import Task
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.store.contents import StoreContents
@@ -210,13 +211,19 @@ class _Examination:
         return notes
 
     def _orders_itself(self, found: Diagnosis) -> bool:
-        """Whether a loader would have rows copied, if there is room for them."""
-        return (
+        """Whether a loader would have rows copied, if the disk has room for them."""
+        is_wanted = (
             found.epoch.read > LEAST_SECONDS
             and self.contents.order_limit != 0
             and bool(candidates(self.files))
             and neighbours_are_held(found.division, self.files)
         )
+        if not is_wanted:
+            return False
+        memory = found.division.memory
+        task = Task(self.loader, None, self.case, memory, self.files, None)
+        least, making = task.making_bytes(task.plan())
+        return least <= making
 
     def _advise(self, memory: int, now: Forecast) -> list[Advice]:
         """The same epoch after every change that could make a difference."""
@@ -226,7 +233,7 @@ class _Examination:
             change: str,
             memory: int = memory,
             files: Sequence[FileSize] = self.files,
-            order: Mapping[str | None, Tensor] | None = None,
+            order: Ranks | None = None,
             num_workers: int = self.num_workers,
         ) -> None:
             division = choose_plan(self.case, memory, files, order)
@@ -252,9 +259,12 @@ class _Examination:
                 try_out("edge_ids=False in the loader, if e_id is not used", files=without)
             if all(t.order is None for t in self.contents.schema.node_types):
                 ranked = [replace(file, is_ranked=True) for file in self.files]
-                _, found = rank_rows(self.loader, seconds=self.seconds / 4)
-                order = {name: inverse_permutation(rows.order).long() for name, rows in found}
-                try_out("graphzero optimize", files=ranked, order=order)
+                counted = count_accesses(self.loader, epochs=EPOCHS, seconds=self.seconds / 4)
+                ranks: Ranks = {
+                    name: inverse_permutation(rows.whole()).long().__getitem__
+                    for name, rows in rank_rows(self.loader, counted).items()
+                }
+                try_out("graphzero optimize", files=ranked, order=ranks)
             for factor in _MORE:
                 try_out(
                     f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)

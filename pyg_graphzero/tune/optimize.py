@@ -23,7 +23,7 @@ from torch import Tensor
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.ranking import rank_bytes, rank_rows
+from pyg_graphzero.memory.ranking import count_accesses, rank_bytes, rank_rows
 from pyg_graphzero.pyg.data import (
     DiskData,
     DiskHeteroData,
@@ -211,7 +211,7 @@ def _plain(num_neighbors: Any) -> Any:
 
 def _table_bytes(contents: StoreContents) -> int:
     """Memory for what has an entry for every node: while rows are ranked, or by their order."""
-    return sum(rank_bytes(t.num_nodes) for t in contents.schema.node_types)
+    return sum(rank_bytes(t.num_nodes) + 4 * t.num_nodes for t in contents.schema.node_types)
 
 
 @dataclass
@@ -351,7 +351,8 @@ class _Sampling:
                 bar.update()
                 self._forget()
 
-            found, ranked = rank_rows(loader, epochs=epochs, seed=seed, each=each)
+            found = count_accesses(loader, epochs=epochs, seed=seed, each=each)
+            ranked = rank_rows(loader, found, epochs=epochs, seed=seed, each=each)
         self._forget(always=True)
         summary = OptimizeSummary(
             target,
@@ -365,12 +366,13 @@ class _Sampling:
             {},
         )
         orders: dict[str | None, Order] = {}
-        for name, rows in ranked:
-            summary.used[name or ""] = int((rows.counts > 0).sum())
-            summary.hottest[name or ""] = _shares(rows.counts, rows.order)
+        for name in list(ranked):
+            counts, order = found.counts.pop(name), ranked.pop(name).whole()
+            summary.used[name or ""] = int((counts > 0).sum())
+            summary.hottest[name or ""] = _shares(counts, order)
             # A type that nothing was sampled of stays as it is.
-            if not _is_identity(rows.order):
-                orders[name] = Order.of(rows.order)
+            if not _is_identity(order):
+                orders[name] = Order.of(order)
         return summary, orders
 
     def _warm(self) -> None:

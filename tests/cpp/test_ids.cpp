@@ -1,6 +1,8 @@
 // Bits and indices of ids, against the definition.
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -93,8 +95,8 @@ TEST(a_row_counts_once_in_a_batch) {
   std::vector<std::int32_t> counts(10'000, 0);
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < 9'000; ++i) rows.push_back(i * 7 % 5'000);  // most of them twice
-  count_rows(rows, counts);
-  count_rows(std::vector<std::int64_t>{3, 3, 3}, counts);
+  count_rows(rows, std::span(counts));
+  count_rows(std::vector<std::int64_t>{3, 3, 3}, std::span(counts));
   bool right = true;
   for (std::size_t row = 0; row < counts.size(); ++row) {
     right = right && counts[row] == (row < 5'000) + (row == 3);
@@ -102,19 +104,44 @@ TEST(a_row_counts_once_in_a_batch) {
   CHECK(right);
 }
 
-TEST(counts_do_not_overflow) {
-  std::vector<std::int32_t> counts{INT32_MAX, INT32_MAX - 1};
-  count_rows(std::vector<std::int64_t>{0, 1}, counts);
-  count_rows(std::vector<std::int64_t>{0, 1}, counts);
-  CHECK(counts[0] == INT32_MAX && counts[1] == INT32_MAX);
+template <class Count>
+void check_most() {
+  const Count most = std::numeric_limits<Count>::max();
+  std::vector<Count> counts{most, static_cast<Count>(most - 1)};
+  count_rows(std::vector<std::int64_t>{0, 1}, std::span(counts));
+  count_rows(std::vector<std::int64_t>{0, 1}, std::span(counts));
+  CHECK(counts[0] == most && counts[1] == most);
 }
 
-TEST(rows_are_numbered_when_they_are_first_met) {
-  std::vector<std::int64_t> places(6, -1);
-  std::int64_t next = number_rows(std::vector<std::int64_t>{4, 1, 4}, std::span(places), 0);
-  next = number_rows(std::vector<std::int64_t>{1, 0}, std::span(places), next);
-  CHECK(next == 3);
-  CHECK((places == std::vector<std::int64_t>{2, 1, -1, -1, 0, -1}));
+TEST(counts_do_not_overflow) {
+  check_most<std::int16_t>();
+  check_most<std::int32_t>();
+}
+
+TEST(rows_are_listed_when_they_are_first_met) {
+  std::vector<std::int64_t> list(6, -1);
+  std::vector<std::byte> bits(1);
+  std::int64_t met =
+      add_rows(std::vector<std::int64_t>{4, 1, 4}, std::span(bits), std::span(list), 0);
+  met = add_rows(std::vector<std::int64_t>{1, 0}, std::span(bits), std::span(list), met);
+  CHECK(met == 3);
+  CHECK((list == std::vector<std::int64_t>{4, 1, 0, -1, -1, -1}));
+  std::vector<std::int64_t> longer(9, -1);
+  const std::vector<std::int64_t> rows{0, 1, 2, 3};
+  CHECK_THROWS(std::invalid_argument, "bits: expected one for each row",
+               add_rows(rows, std::span(bits), std::span(longer), 0));
+  CHECK_THROWS(std::invalid_argument, "bits: expected those of the list's rows",
+               add_rows(rows, std::span(bits), std::span(list), 5));
+}
+
+TEST(hot_rows_come_first) {
+  const std::vector<std::int16_t> counts{2, 9, 2, 3, 1, 9};
+  std::vector<std::int32_t> list{4, 5, 3, 0, 1};
+  hottest_first(std::span(counts), std::span(list), 2);
+  CHECK((list == std::vector<std::int32_t>{5, 1, 3, 4, 0}));
+  list.push_back(6);
+  CHECK_THROWS(std::out_of_range, "rows[5]: found row 6, expected 0 <= row < 6",
+               hottest_first(std::span(counts), std::span(list), 2));
 }
 
 TEST(rows_that_are_not_there_count_nothing) {
@@ -122,8 +149,10 @@ TEST(rows_that_are_not_there_count_nothing) {
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{4}}) {
     const std::vector<std::int64_t> rows{1, bad};
     const std::string words = "rows[1]: found row " + std::to_string(bad);
-    CHECK_THROWS(std::out_of_range, words, count_rows(rows, counts));
-    CHECK_THROWS(std::out_of_range, words, number_rows(rows, std::span(counts), 7));
+    CHECK_THROWS(std::out_of_range, words, count_rows(rows, std::span(counts)));
+    std::vector<std::byte> bits(1);
+    CHECK_THROWS(std::out_of_range, words, add_rows(rows, std::span(bits), std::span(counts), 0));
+    CHECK(bits[0] == std::byte{0});
   }
   CHECK((counts == std::vector<std::int32_t>{0, 0, 0, 0}));
 }

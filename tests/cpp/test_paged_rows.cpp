@@ -1,5 +1,6 @@
 // gather/paged_rows and the pipeline over it: batches whose rows are read for a window of them are
 // those that find every row in memory; a file that is cut short fails only who needs what is lost.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -105,23 +106,21 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
   std::mt19937_64 random(7);
   const Table table(scratch / "rows", 500);
   for (int round = 0; round < 40; ++round) {
-    std::vector<std::int64_t> order(500);
+    std::vector<std::int32_t> order(500);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
     order.resize(random() % 501);
     Table again(scratch / "again", std::ssize(order));
-    std::vector<std::int32_t> places(500, -1);
     std::vector<std::int64_t> numbers;
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      places[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
-      const auto* const row = table.numbers.data() + kRow * order[i];
+    for (const std::int64_t each : order) {
+      const auto* const row = table.numbers.data() + kRow * each;
       numbers.insert(numbers.end(), row, row + kRow);
     }
     std::ofstream(again.path, std::ios::binary)
         .write(reinterpret_cast<const char*>(numbers.data()),
                static_cast<std::streamsize>(numbers.size() * sizeof(std::int64_t)));
     const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-    PagedRows paged(std::make_shared<RowOrder>(places, std::ssize(order)),
+    PagedRows paged(std::make_shared<RowOrder>(order, 500),
                     static_cast<std::int64_t>(random() % 200),
                     static_cast<std::int64_t>(random() % 100), {table.file()}, {again.file()},
                     std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
@@ -187,20 +186,19 @@ TEST(row_orders_have_every_place_in_few_bits) {
       std::vector<std::int64_t> chosen(static_cast<std::size_t>(rows));
       std::iota(chosen.begin(), chosen.end(), 0);
       std::shuffle(chosen.begin(), chosen.end(), random);
-      std::vector<std::int32_t> places(chosen.size(), -1);
-      for (std::int64_t i = 0; i < again; ++i) {
-        places[static_cast<std::size_t>(chosen[static_cast<std::size_t>(i)])] =
-            static_cast<std::int32_t>(i);
-      }
-      const RowOrder order(places, again);
+      const std::vector<std::int32_t> first(chosen.begin(), chosen.begin() + again);
+      std::sort(chosen.begin() + again, chosen.end());
+      const RowOrder order(first, rows);
       CHECK(order.num_places() == rows + again);
-      std::vector<std::int64_t> found(chosen);
-      order.find_places(found);
-      for (std::size_t i = 0; i < chosen.size(); ++i) {
-        const std::int32_t place = places[static_cast<std::size_t>(chosen[i])];
-        const std::int64_t expected = place < 0 ? again + chosen[i] : place;
-        CHECK(found[i] == expected);
-        CHECK(order.place_of(chosen[i]) == expected);
+      std::vector<std::int64_t> places(chosen), ranks(chosen);
+      order.find_places(places);
+      order.find_ranks(ranks);
+      for (std::int64_t i = 0; i < rows; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        const std::int64_t expected = i < again ? i : again + chosen[at];
+        CHECK(places[at] == expected);
+        CHECK(order.place_of(chosen[at]) == expected);
+        CHECK(ranks[at] == i);
       }
     }
   }
@@ -211,10 +209,10 @@ TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
   const Scratch scratch;
   const Table table(scratch / "rows", 500);
   const Table again(scratch / "again", 100);  // the same first rows, in the same order
-  std::vector<std::int32_t> places(500, -1);
-  std::iota(places.begin(), places.begin() + 100, 0);
+  std::vector<std::int32_t> first(100);
+  std::iota(first.begin(), first.end(), 0);
   const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-  const auto order = std::make_shared<RowOrder>(places, 100);
+  const auto order = std::make_shared<RowOrder>(first, 500);
   const auto reader = std::make_shared<DiskGather>(options);
   for (const std::int64_t resident : {0, 100}) {
     PagedRows paged(order, resident, 0, {table.file()}, {again.file()}, reader, {64, 4096});
@@ -243,10 +241,11 @@ TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
   CHECK_THROWS(std::invalid_argument, "found rows of 8 bytes, expected 24", made({narrow}));
 }
 
-TEST(orders_of_rows_that_lie_nowhere_are_refused) {
-  for (const std::int32_t place : {-2, 3}) {
-    const std::vector<std::int32_t> places{0, place};
-    CHECK_THROWS(std::invalid_argument, "places[1]: found", RowOrder(places, 3));
+TEST(orders_of_what_are_no_rows_are_refused) {
+  for (const std::int32_t row : {-1, 3, 2}) {
+    const std::vector<std::int32_t> again{2, row};
+    CHECK_THROWS(std::invalid_argument, "rows[1]: found " + std::to_string(row),
+                 RowOrder(again, 3));
   }
 }
 

@@ -26,7 +26,7 @@ from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.memory import own_order, pager, planner, row_copy, tuning
 from pyg_graphzero.memory.pager import pager_of
-from pyg_graphzero.memory.ranking import rank_rows
+from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
 from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, Stopped, write_copy
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
@@ -311,7 +311,7 @@ def test_nothing_where_it_is_not_worth_it(store, monkeypatch):
     assert not (store / "orders").exists()
 
 
-@pytest.mark.parametrize("damage", ["document", "places", "rows", "gone"])
+@pytest.mark.parametrize("damage", ["document", "order", "rows", "gone"])
 def test_damaged_ones_are_made_anew(store, damage, caplog):
     loader = training(store)
     expected, _ = epoch(loader)
@@ -319,8 +319,8 @@ def test_damaged_ones_are_made_anew(store, damage, caplog):
     (copy,) = (store / "orders").iterdir()
     if damage == "document":
         (copy / "order.json").write_text((copy / "order.json").read_text().replace("rows", "rosw"))
-    elif damage == "places":
-        (copy / "0" / "places.gd").write_bytes((copy / "0" / "places.gd").read_bytes()[:-4096])
+    elif damage == "order":
+        (copy / "0" / "rows.gd").write_bytes((copy / "0" / "rows.gd").read_bytes()[:-4096])
     elif damage == "rows":
         os.truncate(copy / "0" / "0.gd", 4096)
     else:
@@ -476,21 +476,23 @@ def small_copy(path, target):
     return contents
 
 
-@pytest.mark.parametrize("fault", ["format", "places", "dtype", "rows"])
+@pytest.mark.parametrize("fault", ["format", "rows", "twice", "dtype", "width"])
 def test_what_is_no_copy_of_these_rows(tmp_path, fault):
     path, copy = write_store(power_law(2_000, 10_000, 64), tmp_path / "store"), tmp_path / "copy"
     contents = small_copy(path, copy)
     assert OwnOrder.open(copy, contents).columns["node/x.gd"].shape[0] == 10
     body = read_document(copy / "order.json")
-    damaged = copy / "0" / ("0.gd" if fault == "rows" else "places.gd")
+    damaged = copy / "0" / ("0.gd" if fault == "width" else "rows.gd")
     if fault != "format":
         damaged.unlink()
     if fault == "format":
-        write_document(body | {"format": 2}, copy / "order.json")
-    elif fault == "places":
-        write_column(damaged, torch.full((2_000,), 10, dtype=torch.int32))
+        write_document(body | {"format": 1}, copy / "order.json")
+    elif fault == "rows":
+        write_column(damaged, torch.arange(1_991, 2_001, dtype=torch.int32))
+    elif fault == "twice":
+        write_column(damaged, torch.zeros(10, dtype=torch.int32))
     elif fault == "dtype":
-        write_column(damaged, torch.full((2_000,), -1))
+        write_column(damaged, torch.arange(10))
     else:
         write_column(damaged, torch.zeros(9, 256, dtype=torch.uint8))
     with pytest.raises(gz.FormatError, match="expected"):
@@ -506,20 +508,43 @@ def test_who_is_slower_leaves_what_is_there(tmp_path):
     assert not list(tmp_path.glob(".copy*"))
 
 
-def test_no_memory_to_rank_rows_in(store, monkeypatch):
-    monkeypatch.setattr(own_order, "rank_bytes", lambda num_nodes: num_nodes << 20)
-    loader = training(store)
-    epoch(loader)
-    tuned(loader)
+@pytest.mark.parametrize("share", ["_LEAST_USED", "_MORE_USED"])
+def test_no_memory_to_rank_rows_in(store, monkeypatch, caplog, share):
+    """As is known before they are counted, or when they are."""
+    monkeypatch.setattr(own_order, share, 1000)
+    with caplog.at_level(logging.INFO, "pyg_graphzero"):
+        loader = training(store)
+        epoch(loader)
+        tuned(loader)
+    assert "rows are not put in order: that takes" in caplog.text
     assert not (store / "orders").exists()
+
+
+def test_rows_are_ranked_in_what_memory_there_is(store, monkeypatch):
+    rooms = []
+    rank = tuning.rank_to_copy
+
+    def watched(*args):
+        rooms.append(args[-2])
+        return rank(*args)
+
+    monkeypatch.setattr(tuning, "rank_to_copy", watched)
+    # More than the budget has beside batches, if all rows were used a hundred times over.
+    monkeypatch.setattr(own_order, "making_bytes", lambda graph, room: (2_000_000, 2 * room))
+    loader = training(store)
+    expected, _ = epoch(loader)
+    tuned(loader)
+    assert 2_000_000 < rooms[0] < ROOM
+    found, stats = epoch(loader)
+    assert stats.reordered
+    assert_same(found, expected)
 
 
 def test_ranking_that_has_no_time(store):
     loader = training(store, order="off")
     few, all_of_them = (
-        rows.order[: rows.used]
+        rank_rows(loader, count_accesses(loader, epochs=EPOCHS, seconds=seconds))[None].order
         for seconds in (0.0, 60.0)
-        for _, rows in rank_rows(loader, seconds=seconds)[1]
     )
     assert 0 < len(few) < len(all_of_them)
     for rows in (few, all_of_them):
@@ -578,7 +603,7 @@ def test_a_hundred_kills(tmp_path):
 def test_who_copies_keeps_no_store_open(store, monkeypatch):
     copying = threading.Event()
 
-    def copy(target, ranked, slab, stop):
+    def copy(target, ranked, stop):
         copying.set()
         stop.wait(60)
 

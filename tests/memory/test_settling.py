@@ -123,7 +123,7 @@ def second_epoch(loader):
 
 
 def train_after_validation(rank, path):
-    """Of a process of its own: what malloc has free is not as much for one store as for the next."""
+    """Of a process of its own: what malloc has free is not the same for both stores."""
     monkeypatch = pytest.MonkeyPatch()
     count_exactly(monkeypatch)
     decisions = decided(monkeypatch)

@@ -382,12 +382,30 @@ def test_rows_through_a_file(tmp_path: Path, items: int, most: int) -> None:
     order = Order.of(torch.randperm(300).to(torch.int32))
     with Workspace(tmp_path / "out") as space:
         raw = rewrite.raw_rows(column)
-        parts = rewrite.through_file(raw, column.row_bytes, order, most, 11, space)
+        how = column.row_bytes, order.order, order.ranks, most, 11, space
+        parts = rewrite.through_file(raw, *how)
         found = torch.cat(list(parts)).view(torch.float32)
         assert torch.equal(found, x[order.order.long()].float())
         direct = torch.cat(list(reordered(column, order, space))).view(torch.float32)
         assert torch.equal(direct, found)
     assert [p.name for p in tmp_path.iterdir()] == ["x.gd"]
+
+
+@pytest.mark.parametrize("kept", [0, 1, 200, 300])
+@pytest.mark.parametrize("most", [1, 7, 300])
+def test_some_rows_through_a_file(tmp_path: Path, kept: int, most: int) -> None:
+    x = torch.arange(300, dtype=torch.float64)
+    write_column(tmp_path / "x.gd", x)
+    order = torch.randperm(300)[:kept].to(torch.int32)
+    places = _core.RowOrder(order.numpy(), 300)
+
+    def ranks(begin: int, end: int) -> torch.Tensor:
+        return places.ranks(torch.arange(begin, end).numpy())
+
+    with Workspace(tmp_path / "out") as space:
+        raw = rewrite.raw_rows(_core.Column.open(str(tmp_path / "x.gd")))
+        parts = list(rewrite.through_file(raw, 8, order, ranks, most, 11, space))
+    assert [p for part in parts for p in part.view(torch.float64).view(-1)] == order.tolist()
 
 
 def test_slots_in_small_pieces(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

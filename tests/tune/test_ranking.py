@@ -13,11 +13,7 @@ from graphs import heterogeneous, homogeneous
 from pyg_graphzero import _core
 from pyg_graphzero.loader import HGTLoader, NeighborLoader
 from pyg_graphzero.memory.profile import AccessCounts
-from pyg_graphzero.memory.ranking import (
-    count_accesses,
-    order_rows,
-    rank_rows,
-)
+from pyg_graphzero.memory.ranking import RankedRows, count_accesses, rank_rows
 from pyg_graphzero.store.columns import inverse_permutation
 
 
@@ -64,8 +60,7 @@ def test_counts_do_not_depend_on_threads_but_on_the_seed():
 def test_it_leaves_torchs_generator_alone():
     loader = loader_of(homogeneous(), [3], torch.arange(30), 8)
     state = torch.random.get_rng_state()
-    count_accesses(loader)
-    list(rank_rows(loader)[1])
+    rank_rows(loader, count_accesses(loader))
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
@@ -116,18 +111,34 @@ def test_refusals():
 def test_rows_in_the_order_of_their_use(seconds):
     data = heterogeneous()
     loader = loader_of(data, [3, 2], ("paper", torch.arange(40)), 10)
-    found, ranked = rank_rows(loader, seconds=seconds)
-    ranked = dict(ranked)
+    found = count_accesses(loader, epochs=2, seconds=seconds)
+    ranked = rank_rows(loader, found)
     assert found.num_batches == (1 if seconds == 0.0 else 8)
     assert ranked.keys() == {"paper", "author", "venue"}
     for name, rows in ranked.items():
-        assert sorted(rows.order.tolist()) == list(range(data[name].num_nodes))
-        first, rest = rows.order[: rows.used].long(), rows.order[rows.used :].long()
-        assert set(rows.counts.nonzero().view(-1).tolist()) <= set(first.tolist())
-        hot = rows.counts[first] > (1 if seconds == 0.0 else 4)
+        counts, first = found.counts[name], rows.order.long()
+        order = rows.whole()
+        assert sorted(order.tolist()) == list(range(data[name].num_nodes))
+        rest = order[rows.used :].tolist()
+        assert rest == sorted(rest)
+        assert order[: rows.used].tolist() == first.tolist() == rows.order.tolist()
+        assert set(counts.nonzero().view(-1).tolist()) <= set(first.tolist())
+        hot = counts[first] > (1 if seconds == 0.0 else 4)
         assert (hot.int().diff() <= 0).all()
-        assert (rows.counts[first][hot].diff() <= 0).all()
-        assert rest.tolist() == sorted(rest.tolist())
+        assert (counts[first][hot].diff() <= 0).all()
+
+
+def test_what_was_counted_before_is_not_counted_again():
+    loader = loader_of(homogeneous(), [3], torch.arange(40), 10)
+    before = AccessCounts.of(loader.graph_sampler.graph, torch.int16)
+    assert count_accesses(loader, epochs=0.5, found=before) is before
+    assert before.num_batches == 2
+    count_accesses(loader, epochs=2, found=before)
+    assert before.num_batches == 8
+    counts = before.counts[None].clone()
+    count_accesses(loader, epochs=2, found=before)
+    assert before.num_batches == 8
+    assert torch.equal(before.counts[None], counts)
 
 
 @settings(max_examples=50)
@@ -143,17 +154,16 @@ def test_the_hottest(counts, size):
 @given(lists=st.lists(st.lists(st.integers(0, 19), max_size=12), max_size=8))
 def test_kernels_against_their_definition(lists):
     counts = np.zeros(20, np.int32)
-    narrow, wide, next_narrow, next_wide = np.full(20, -1, np.int32), np.full(20, -1), 0, 0
+    narrow, wide = np.full(20, -1, np.int32), np.full(20, -1)
+    met = [(np.zeros(3, np.uint8), narrow, 0), (np.zeros(3, np.uint8), wide, 0)]
     for rows in lists:
         array = np.array(rows, np.int64)
         _core.count_rows(array, counts)
-        next_narrow = _core.number_rows(array, narrow, next_narrow)
-        next_wide = _core.number_rows(array, wide, next_wide)
+        met = [(bits, list_, _core.add_rows(array, bits, list_, n)) for bits, list_, n in met]
     assert counts.tolist() == [sum(row in rows for rows in lists) for row in range(20)]
     order = list(dict.fromkeys(row for rows in lists for row in rows))
-    assert next_narrow == next_wide == len(order)
-    expected = [order.index(row) if row in order else -1 for row in range(20)]
-    assert narrow.tolist() == wide.tolist() == expected
+    assert [n for *_, n in met] == [len(order)] * 2
+    assert narrow.tolist() == wide.tolist() == order + [-1] * (20 - len(order))
 
 
 @chunks.both
@@ -165,38 +175,43 @@ def test_orders_and_their_inverse(dtype):
 
 
 @chunks.both
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
 @settings(max_examples=50)
 @given(
     counts=st.lists(st.integers(0, 5), max_size=30), hot=st.integers(0, 4), seed=st.integers(0, 99)
 )
-def test_rows_by_use_and_touch(counts, hot, seed):
+def test_rows_by_use_and_touch(dtype, counts, hot, seed):
     """What many batches used by how many; what others used by first touch; the rest as it lay."""
     touched = np.random.default_rng(seed).permutation(np.flatnonzero(counts))
     touched = touched[: len(touched) - seed % 3]  # some were not met when touches were noted
-    places = torch.full((len(counts),), -1)
-    places[torch.from_numpy(touched)] = torch.arange(len(touched))
     rows = [*touched, *(row for row in np.flatnonzero(counts) if row not in touched)]
     expected = sorted((r for r in rows if counts[r] > hot), key=lambda r: -counts[r])
     expected += [r for r in rows if counts[r] <= hot]
+    found = RankedRows(len(counts))
+    found.add(torch.from_numpy(touched))
+    found.rank(torch.tensor(counts, dtype=dtype), hot)
+    assert found.order.tolist() == expected
     expected += [row for row, count in enumerate(counts) if count == 0]
-    for order in (places.clone(), places.to(torch.int32)):
-        used = order_rows(torch.tensor(counts, dtype=torch.int32), order, hot)
-        assert order.tolist() == expected
-        assert used == len(rows)
+    assert found.whole().tolist() == expected
+    assert found.used == len(rows)
+    wide = torch.tensor(rows, dtype=torch.int64).numpy()
+    _core.hottest_first(np.array(counts, np.int32), wide, hot)
+    assert wide.tolist() == expected[: len(rows)]
 
 
 @pytest.mark.parametrize(
-    ("places", "message"),
+    ("call", "message"),
     [
-        ([0, 3, -1], r"places\[1\]: found 3, expected"),
-        ([0, 0, -1], r"places\[1\]: found 0, expected"),
-        ([0, 2, -1], r"places\[2\]: found 3, expected"),
-        ([0, 1], "places: found 2, expected one for each of 3 counts"),
+        (lambda: _core.count_rows(np.zeros(1, np.int64), np.zeros(2)), "counts: expected int16 or"),
+        (
+            lambda: _core.hottest_first(np.zeros(2, np.int32), np.zeros(2, np.int16), 0),
+            "list: expected int32 or int64",
+        ),
     ],
 )
-def test_an_order_is_made_of_numbers_that_occur_once(places, message):
+def test_kernels_refuse_other_numbers(call, message):
     with pytest.raises(ValueError, match=message):
-        _core.order_rows(np.zeros(3, np.int32), np.array(places), 0)
+        call()
 
 
 def test_kernels_refuse_rows_that_are_not_there():
@@ -204,7 +219,9 @@ def test_kernels_refuse_rows_that_are_not_there():
         rows = np.array([0, row])
         for call in (
             lambda rows=rows: _core.count_rows(rows, np.zeros(20, np.int32)),
-            lambda rows=rows: _core.number_rows(rows, np.full(20, -1), 0),
+            lambda rows=rows: _core.add_rows(rows, np.zeros(3, np.uint8), np.full(20, -1), 0),
+            lambda rows=rows: _core.RowOrder(np.arange(3, dtype=np.int32), 20).ranks(rows),
+            lambda rows=rows: _core.hottest_first(np.zeros(20, np.int32), rows.copy(), 0),
         ):
             with pytest.raises(IndexError, match=f"found row {row}, expected 0 <= row < 20"):
                 call()
