@@ -72,10 +72,10 @@ _FIRST_BATCHES = 2
 # Counting may take so much of what the disk takes for an epoch, in seconds at most; numbering rows
 # by first touch takes about as long again. One thread does it: the others are the epoch's.
 _RANK_SHARE, _RANK_SECONDS = 0.1, 15.0
-# Rows that wait for their order take this share of the memory that loaders leave.
-_SLAB_SHARE, _LEAST_SLAB, _MOST_SLAB = 1 / 16, 1 << 20, 64 << 20
-# What is on its way to and from them, as a share.
-_BESIDE_SLAB = 1.5
+# Rows that wait for their order take this share of the memory that loaders leave: more is hardly
+# faster. With what is on its way to and from them, and malloc's holes, it is so many times that.
+_SLAB_SHARE, _LEAST_SLAB, _MOST_SLAB = 1 / 64, 1 << 20, 16 << 20
+_WITH_SLAB = 4.5
 # Memory is set aside to rank all rows in, or as much as there is, but for this share of them.
 _LEAST_USED = 0.25
 # Rows that are first met when they are listed, as a share of those that were counted before.
@@ -210,7 +210,7 @@ def making_bytes(graph: SampledGraph, room: int) -> tuple[int, int]:
 
 def _making(types: Iterable[tuple[int, float, float]], slab: int) -> int:
     """The same for types of so many nodes, used rows and hot ones, and so large a slab."""
-    total = int(_BESIDE_SLAB * slab)
+    total = int(_WITH_SLAB * slab)
     for num_nodes, used, hot in types:
         places = _core.RowOrder.num_bytes(num_nodes, int(used))
         listed = rank_bytes(num_nodes, int(used), 0)
@@ -304,7 +304,7 @@ def rank_to_copy(
         log.info("%s: rows are not put in order, the disk is full", contents.path)
         return Ranked()
     taken = _making([(part.num_nodes, part.order.numel(), 0) for part in parts], 0)
-    slab = min(max(int((room - taken) / _BESIDE_SLAB), _LEAST_SLAB), _MOST_SLAB)
+    slab = min(max(int((room - taken) / _WITH_SLAB), _LEAST_SLAB), _MOST_SLAB)
     # The first batches have the disk for themselves. Then copying leaves it the less to loaders,
     # the more they gain by what is copied: each second of theirs is worth so many of later ones.
     return Ranked(parts, _FIRST_BATCHES * now, slab, min(1.0, then / max(now, then)))

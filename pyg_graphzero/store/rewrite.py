@@ -344,6 +344,8 @@ def through_file(
         space: Where they wait.
     """
     num_rows = order.numel()
+    if num_rows == 0:
+        return
     path = space.file("rows")
     try:
         with open(path, "xb", buffering=0) as file:
@@ -359,6 +361,7 @@ def through_file(
                 for number, part in enumerate(rows.split(counts)):
                     _write_all(file, part.reshape(-1), ends[number])
                     ends[number] += part.numel()
+                del slab, rows, part  # they would be there while the next ones are read
         waiting = FileRows(path, 0, (num_rows, width), torch.uint8)
         for begin in range(0, num_rows, most):
             wanted = order[begin : begin + most]

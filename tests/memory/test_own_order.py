@@ -540,6 +540,34 @@ def test_rows_are_ranked_in_what_memory_there_is(store, monkeypatch):
     assert_same(found, expected)
 
 
+def copy_and_watch(rank, path, target):
+    """What copying takes beside its table is what is set aside for it."""
+    contents, slab = StoreContents(path), 4 << 20
+    order = torch.randperm(60_000).to(torch.int32)
+    part = CopyOf(None, 60_000, order, {"node/x.gd": contents.column("node/x.gd")})
+    write_copy(target / "before", [part], slab, threading.Event())  # what libraries take once
+    shutil.rmtree(target / "before")
+    before, most, is_over = private_rss(), 0, threading.Event()
+
+    def watch():
+        nonlocal most
+        while not is_over.wait(0.001):
+            most = max(most, private_rss())
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    write_copy(target / "copy", [part], slab, threading.Event())
+    is_over.set()
+    watching.join()
+    assert most > before
+    assert most - before < own_order._WITH_SLAB * slab + 2_000_000
+
+
+def test_memory_for_copying_is_set_aside(store, tmp_path, monkeypatch):
+    monkeypatch.setenv(*spawned.EXACT_MALLOC)
+    spawned.spawn(copy_and_watch, (store, tmp_path), 1)
+
+
 def test_ranking_that_has_no_time(store):
     loader = training(store, order="off")
     few, all_of_them = (
