@@ -41,6 +41,7 @@ from pyg_graphzero.memory.ranking import (
 )
 from pyg_graphzero.memory.row_copy import (
     DOCUMENT,
+    WITH_SLAB,
     CopyOf,
     OwnOrder,
     copy_folders,
@@ -73,9 +74,8 @@ _FIRST_BATCHES = 2
 # by first touch takes about as long again. One thread does it: the others are the epoch's.
 _RANK_SHARE, _RANK_SECONDS = 0.1, 15.0
 # Rows that wait for their order take this share of the memory that loaders leave: more is hardly
-# faster. With what is on its way to and from them, and malloc's holes, it is so many times that.
+# faster.
 _SLAB_SHARE, _LEAST_SLAB, _MOST_SLAB = 1 / 64, 1 << 20, 16 << 20
-_WITH_SLAB = 4.5
 # Memory is set aside to rank all rows in, or as much as there is, but for this share of them.
 _LEAST_USED = 0.25
 # Rows that are first met when they are listed, as a share of those that were counted before.
@@ -177,11 +177,6 @@ class OrderKeeper:
         return _key_of(self._contents, mine, case)
 
 
-def slab_bytes(room: int) -> int:
-    """What rows may take that wait for their order, of so much that there is for rows."""
-    return min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
-
-
 def no_room(path: Path, expected: int, found: int) -> None:
     """Says that there is no memory to put rows in order in."""
     log.info(
@@ -210,7 +205,7 @@ def making_bytes(graph: SampledGraph, room: int) -> tuple[int, int]:
 
 def _making(types: Iterable[tuple[int, float, float]], slab: int) -> int:
     """The same for types of so many nodes, used rows and hot ones, and so large a slab."""
-    total = int(_WITH_SLAB * slab)
+    total = int(WITH_SLAB * slab)
     for num_nodes, used, hot in types:
         places = _core.RowOrder.num_bytes(num_nodes, int(used))
         listed = rank_bytes(num_nodes, int(used), 0)
@@ -304,7 +299,7 @@ def rank_to_copy(
         log.info("%s: rows are not put in order, the disk is full", contents.path)
         return Ranked()
     taken = _making([(part.num_nodes, part.order.numel(), 0) for part in parts], 0)
-    slab = min(max(int((room - taken) / _WITH_SLAB), _LEAST_SLAB), _MOST_SLAB)
+    slab = min(max(int((room - taken) / WITH_SLAB), _LEAST_SLAB), _MOST_SLAB)
     # The first batches have the disk for themselves. Then copying leaves it the less to loaders,
     # the more they gain by what is copied: each second of theirs is worth so many of later ones.
     return Ranked(parts, _FIRST_BATCHES * now, slab, min(1.0, then / max(now, then)))

@@ -35,6 +35,8 @@ from pyg_graphzero.util.workspace import Workspace
 FOLDER = "orders"
 DOCUMENT = "order.json"
 _FORMAT = 2
+#: Memory that copying takes, in slabs: rows that wait, rows on their way, and malloc's holes.
+WITH_SLAB = 4.5
 # What is read or written at once, as a part of what waits for its order: it is there twice, for a
 # while, and the more it is, the fewer pieces it falls into. Of a row, its numbers.
 _STEPS = 2
@@ -183,7 +185,8 @@ def write_copy(
     Args:
         target: The directory to be.
         parts: The rows.
-        slab: Bytes of rows that wait for their order in memory; the others wait in a file.
+        slab: Bytes of rows that wait for their order in memory; the others wait in a file. All of
+            this takes :data:`WITH_SLAB` times as much.
         stop: Ends it early.
         rest: For how long the disk is left to others, as a share of the time that it is used.
 

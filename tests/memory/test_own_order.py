@@ -27,7 +27,7 @@ from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.memory import own_order, pager, planner, row_copy, tuning
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
-from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, Stopped, write_copy
+from pyg_graphzero.memory.row_copy import WITH_SLAB, CopyOf, OwnOrder, Stopped, write_copy
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import DiskSpeed
@@ -560,7 +560,7 @@ def copy_and_watch(rank, path, target):
     is_over.set()
     watching.join()
     assert most > before
-    assert most - before < own_order._WITH_SLAB * slab + 2_000_000
+    assert most - before < WITH_SLAB * slab + 2_000_000
 
 
 def test_memory_for_copying_is_set_aside(store, tmp_path, monkeypatch):
