@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import multiprocessing.util
 import os
 import shutil
 import tempfile
@@ -123,4 +124,5 @@ def _seed() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def _temporary_files(tmp_path_factory: pytest.TempPathFactory) -> None:
     """PyG leaves a file for each kind of layer; here it goes with the rest."""
+    multiprocessing.util.get_temp_dir()  # removed at exit: by then all of pytest's is gone
     os.environ["TMPDIR"] = tempfile.tempdir = str(tmp_path_factory.mktemp("tmp"))
