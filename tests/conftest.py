@@ -11,6 +11,7 @@ import gc
 import multiprocessing.util
 import os
 import shutil
+import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -25,6 +26,9 @@ from hypothesis import settings
 # Torch multiplies sparse matrices by MKL, whose AVX-512 code for it ends the process on some Intel
 # machines (torch 2.13, two threads; no store is needed for that).
 os.environ.setdefault("MKL_ENABLE_INSTRUCTIONS", "AVX2")
+
+# Ignored where a shell runs the tests behind it, and then by each process that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure: what takes too long is for benchmarks to say.
 settings.register_profile("patient", deadline=None)
