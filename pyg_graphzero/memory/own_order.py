@@ -64,7 +64,7 @@ log = logging.getLogger("pyg_graphzero")
 
 # A copy is worth its making where an epoch reads for longer than this, in seconds, and would for
 # less than this share of the time.
-LEAST_SECONDS = 10.0
+LEAST_SECONDS = 5.0
 WORTH = 0.8
 # Both times are of so many windows: a small difference decides nothing, and the first batch waits.
 _WINDOWS = 2
@@ -157,7 +157,7 @@ class OrderKeeper:
         try:
             folder = next((f for f in copy_folders(path) if is_writable(f)), None)
             if folder is None:
-                log.info("%s: rows are not put in order, nowhere to write them to", path)
+                leave_out(self._contents, "nowhere to write them to")
                 return None
             sweep(folder)
             if any(folder.glob(f".{key}.partial-*")):
@@ -177,12 +177,17 @@ class OrderKeeper:
         return _key_of(self._contents, mine, case)
 
 
-def no_room(path: Path, expected: int, found: int) -> None:
-    """Says that there is no memory to put rows in order in."""
-    log.info(
-        "%s: rows are not put in order: that takes %.0f MB, and there are %.0f beside batches",
-        path, expected / 1e6, max(0, found) / 1e6,
-    )  # fmt: skip
+def leave_out(contents: StoreContents, why: str) -> Ranked:
+    """Says why rows are not put in order."""
+    log.info("%s: rows are not put in order: %s", contents.path, why)
+    return Ranked()
+
+
+def no_room(contents: StoreContents, expected: int, found: int) -> Ranked:
+    """Says that there is no memory to do it in."""
+    found = max(0, found)
+    why = f"that takes {expected / 1e6:.0f} MB, and there are {found / 1e6:.0f} beside batches"
+    return leave_out(contents, why)
 
 
 def making_bytes(graph: SampledGraph, room: int) -> tuple[int, int]:
@@ -258,7 +263,7 @@ def rank_to_copy(
     few = first_batches(case, plans[1], _WINDOWS)
     now = seconds_per_batch(case, simulate(few, plans[1], files))
     if now * case.profile.epoch < LEAST_SECONDS:
-        return Ranked()
+        return leave_out(contents, f"an epoch reads for {now * case.profile.epoch:.2g} s")
     check()
     seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
     how: Any = {"num_threads": 1, "reading": reading, "each": check}
@@ -271,20 +276,17 @@ def rank_to_copy(
     ]
     needed = _making(types, _LEAST_SLAB)
     if needed > room:
-        no_room(contents.path, needed, room)
-        return Ranked()
+        return no_room(contents, needed, room)
     ranked = rank_rows(loader, counted, **how)
     orders = {n: rows.order for n, rows in ranked.items() if _files_of(contents, n, mine)}
     for is_beside, plan in zip((True, False), plans, strict=True):
         if _all_stay(contents, orders, plan, mine):
-            log.info("%s: rows are not put in order, all that are used stay", contents.path)
-            return Ranked(all_stay=is_beside)
+            return replace(leave_out(contents, "all that are used stay"), all_stay=is_beside)
     check()
     memory = plans[0].memory
     then = seconds_per_batch(case, _simulate_ordered(case, memory, files, orders))
     if then > WORTH * now:
-        log.info("%s: rows are not put in order, %.3g s a batch not %.3g", contents.path, then, now)
-        return Ranked()
+        return leave_out(contents, f"a batch would be read in {then:.3g} s, as it is in {now:.3g}")
     parts = []
     left = room_on_disk(target.parent, contents.order_limit)
     for name, order in orders.items():
@@ -296,8 +298,7 @@ def rank_to_copy(
             is_whole = rows.numel() == order.numel()
             parts.append(CopyOf(name, case.graph.node_types[name], rows, columns, is_whole))
     if not any(part.order.numel() for part in parts):
-        log.info("%s: rows are not put in order, the disk is full", contents.path)
-        return Ranked()
+        return leave_out(contents, "the disk is full")
     taken = _making([(part.num_nodes, part.order.numel(), 0) for part in parts], 0)
     slab = min(max(int((room - taken) / WITH_SLAB), _LEAST_SLAB), _MOST_SLAB)
     # The first batches have the disk for themselves. Then copying leaves it the less to loaders,

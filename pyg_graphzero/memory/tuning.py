@@ -199,7 +199,7 @@ class Tuning:
         if task.order is None and orders.is_wanted(case, plan, files):
             least, making = task.making_bytes(plan)
             if making < least:
-                no_room(case.contents.path, least, making)
+                no_room(case.contents, least, making)
             else:
                 target = orders.target(case, plan, files)
                 if target is not None:

@@ -294,12 +294,14 @@ def test_what_it_is_worth_is_seen_by_the_plan_it_would_have(store, monkeypatch):
     assert ordered.held["places None"] > 0
 
 
-def test_nothing_where_it_is_not_worth_it(store, monkeypatch):
+def test_nothing_where_it_is_not_worth_it(store, monkeypatch, caplog):
+    caplog.set_level("INFO", "pyg_graphzero")
     monkeypatch.setattr(own_order, "LEAST_SECONDS", 1e6)
     loader = training(store)
     epoch(loader)
     tuned(loader)
     assert not (store / "orders").exists()
+    assert "rows are not put in order: an epoch reads for" in caplog.text
     monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(own_order, "WORTH", 0.0)
     loader = training(store)
