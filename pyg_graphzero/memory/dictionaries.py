@@ -26,24 +26,23 @@ class Dictionaries:
         made: By file; None where there is none.
     """
 
-    def __init__(self, contents: StoreContents) -> None:
-        self._contents = contents
+    def __init__(self) -> None:
         self.made: dict[str, _core.Dictionary | None] = {}
 
-    def sizes(self, files: Sequence[FileSize]) -> list[FileSize]:
-        """The files, with what each takes that there is a dictionary of."""
-        return [self._size(file) for file in files]
+    def sizes(self, contents: StoreContents, files: Sequence[FileSize]) -> list[FileSize]:
+        """The store's files, with what each takes that there is a dictionary of."""
+        return [self._size(contents, file) for file in files]
 
     def held(self, held: Mapping[str, int]) -> dict[str, _core.Dictionary]:
         """Those of the files that are in memory whole."""
         return {name: made for name in held if (made := self.made.get(name)) is not None}
 
-    def _size(self, file: FileSize) -> FileSize:
+    def _size(self, contents: StoreContents, file: FileSize) -> FileSize:
         is_rows = file.kind in ("node", "edge") and file.row_bytes <= costs.DICTIONARY_ROW
         if not is_rows or file.num_bytes < costs.LEAST_DICTIONARY:
             return file
         if file.name not in self.made:
-            made = _read(self._contents.column(file.name))
+            made = _read(contents.column(file.name))
             is_less = made is not None and made.num_bytes < file.held_bytes
             self.made[file.name] = made if is_less else None
         found = self.made[file.name]

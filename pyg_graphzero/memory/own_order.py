@@ -87,14 +87,9 @@ _MOST_COPIES = 4
 
 
 class OrderKeeper:
-    """Finds a store's copy for a loader, or says where one is to be made.
+    """Finds a store's copy for a loader, or says where one is to be made."""
 
-    Args:
-        contents: The store.
-    """
-
-    def __init__(self, contents: StoreContents) -> None:
-        self._contents = contents
+    def __init__(self) -> None:
         self._tried: set[str] = set()  # copies that were made, or not, once and for all
         self._awaited: Path | None = None  # another process writes it
 
@@ -116,14 +111,14 @@ class OrderKeeper:
             plan: For rows as they lie in the store.
             files: What loaders read from.
         """
-        key = self._key_of(case, plan, files)
+        key = _key_of(case, plan, files)
         if key is None:
             return None
-        for folder in copy_folders(self._contents.path):
+        for folder in copy_folders(case.contents.path):
             if not (folder / key / DOCUMENT).exists():
                 continue
             try:
-                return OwnOrder.open(folder / key, self._contents)
+                return OwnOrder.open(folder / key, case.contents)
             except (FormatError, OSError) as error:
                 log.warning("%s: not used, and made anew: %s", folder / key, error)
                 with suppress(OSError):
@@ -138,7 +133,7 @@ class OrderKeeper:
             plan: For rows as they lie in the store.
             files: What loaders read from.
         """
-        key = self._key_of(case, plan, files)
+        key = _key_of(case, plan, files)
         return key is not None and key not in self._tried
 
     def target(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> Path | None:
@@ -149,15 +144,15 @@ class OrderKeeper:
             plan: For rows as they lie in the store.
             files: What loaders read from.
         """
-        key = self._key_of(case, plan, files)
+        key = _key_of(case, plan, files)
         if key is None or key in self._tried:
             return None
         self._tried.add(key)
-        path = self._contents.path
+        path = case.contents.path
         try:
             folder = next((f for f in copy_folders(path) if is_writable(f)), None)
             if folder is None:
-                leave_out(self._contents, "nowhere to write them to")
+                leave_out(case.contents, "nowhere to write them to")
                 return None
             sweep(folder)
             if any(folder.glob(f".{key}.partial-*")):
@@ -167,14 +162,6 @@ class OrderKeeper:
             log.warning("%s: rows are not put in order: %s", path, error)
             return None
         return folder / key
-
-    def _key_of(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> str | None:
-        """Names the copy of what these batches read; None where there is to be none."""
-        mine = candidates(files)
-        is_read = any(file.name in plan.hot for file in mine)
-        if self._contents.order_limit == 0 or not is_read or not case.profile.batches:
-            return None
-        return _key_of(self._contents, mine, case)
 
 
 def leave_out(contents: StoreContents, why: str) -> Ranked:
@@ -361,8 +348,12 @@ def candidates(files: Sequence[FileSize]) -> list[FileSize]:
     ]
 
 
-def _key_of(contents: StoreContents, mine: Sequence[FileSize], case: Case) -> str:
-    """Names what a copy depends on: files, and how is sampled."""
+def _key_of(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> str | None:
+    """Names the copy of what batches read: by that, and how they are sampled; None: no copy."""
+    contents, mine = case.contents, candidates(files)
+    is_read = any(file.name in plan.hot for file in mine)
+    if contents.order_limit == 0 or not is_read or not case.profile.batches:
+        return None
     found = xxhash.xxh3_128()
     names = [file.name for file in mine] + [t.topology for t in contents.schema.edge_types]
     for name in names:

@@ -9,7 +9,6 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory.files import bounds_of
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.sampling.graph import SampledGraph, Unmapped
-from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.system import drop_pages
 
@@ -21,8 +20,7 @@ class PackedTopologies:
         made: Bounds and neighbours by edge type.
     """
 
-    def __init__(self, contents: StoreContents) -> None:
-        self._contents = contents
+    def __init__(self) -> None:
         self.made: dict[EdgeType | None, Unmapped] = {}
 
     def there(self, graph: SampledGraph) -> dict[EdgeType | None, Unmapped]:
@@ -48,11 +46,12 @@ class PackedTopologies:
             if not graph.on_disk(name):
                 continue
             before = self.made.pop(name, Unmapped())
-            topology = self._contents.topology(name)
+            assert graph.contents is not None
+            topology = graph.contents.topology(name)
             bounds = packed = None
             if bounds_of(i) in wanted:
                 bounds = before.bounds or _core.PackedBounds(topology)
-            if self._contents.edge_type(name).topology in wanted:
+            if graph.contents.edge_type(name).topology in wanted:
                 packed = before.packed or _core.PackedSources(topology)
             if bounds is None and packed is None:
                 continue

@@ -69,7 +69,7 @@ class PagedFiles:
         packed: Mapping[EdgeType | None, Unmapped] | None = None,
         dictionaries: Mapping[str, _core.Dictionary] | None = None,
     ) -> None:
-        self.contents = contents
+        self._contents = weakref.ref(contents)
         self.plan = plan
         self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
@@ -89,6 +89,13 @@ class PagedFiles:
                 sizes = t.num_edges, topology.index_bytes
                 paged = self._page(t.topology, indices, *sizes, self._neighbour_reader)
                 self.topologies[t.name] = paged
+
+    @property
+    def contents(self) -> StoreContents:
+        """The store's files, see :attr:`.pager.Pager.contents`."""
+        contents = self._contents()
+        assert contents is not None
+        return contents
 
     @property
     def is_foreign(self) -> bool:

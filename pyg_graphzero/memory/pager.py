@@ -69,14 +69,14 @@ class Pager:
     """
 
     def __init__(self, contents: StoreContents, memory: int, is_given: bool) -> None:
-        self.contents = contents
+        self._contents = weakref.ref(contents)
         self.memory = memory
         self.is_given = is_given
         self.files: PagedFiles | None = None
-        self.orders = OrderKeeper(contents)
+        self.orders = OrderKeeper()
         self.tuning: Tuning | None = None
         self._tuned: Tuned | None = None
-        self.dictionaries = Dictionaries(contents)
+        self.dictionaries = Dictionaries()
         self._process = os.getpid()
         # What was decided from: how the longest epoch samples, and the largest batches.
         self._baseline = 0
@@ -85,7 +85,18 @@ class Pager:
         self._batch = BatchSize(0, 0)
         self._sizes: weakref.WeakKeyDictionary[BatchSource, BatchSize]
         self._sizes = weakref.WeakKeyDictionary()
-        self.packed = PackedTopologies(contents)
+        self.packed = PackedTopologies()
+
+    @property
+    def contents(self) -> StoreContents:
+        """The store's files.
+
+        They have the pager, it does not have them: when a store's last user is gone, what is in
+        memory of it goes at once, and does not wait for Python's collector.
+        """
+        contents = self._contents()
+        assert contents is not None
+        return contents
 
     @property
     def is_foreign(self) -> bool:
@@ -177,7 +188,7 @@ class Pager:
             graph = loader.graph_sampler.graph
             case = self._look_at(loader, files, disk, least)
             if not case.divide(self.memory, files).is_whole:
-                files = self.dictionaries.sizes(files)
+                files = self.dictionaries.sizes(contents, files)
             plan = case.divide(self.memory, files)
             self._prefetch(plan, files)
             held = {} if plan.is_whole else plan.held

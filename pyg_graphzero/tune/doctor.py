@@ -153,7 +153,7 @@ class _Examination:
             disk,
         )
         if not self.case.divide(contents.memory, self.files).is_whole:
-            self.files = Dictionaries(contents).sizes(self.files)
+            self.files = Dictionaries().sizes(contents, self.files)
 
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""

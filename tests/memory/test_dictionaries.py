@@ -99,7 +99,7 @@ def test_what_takes_more_than_the_column_is_not_kept(tmp_path):
     data = Data(x=torch.zeros(2 << 20, 1), b=bytes_, edge_index=torch.zeros(2, 1).long())
     gz.convert(data, tmp_path / "store", progress=False)
     loader = loader_over(tmp_path / "store")
-    sized = Dictionaries(loader.graph_sampler.graph.contents).sizes(files_of(loader))
+    sized = Dictionaries().sizes(loader.graph_sampler.graph.contents, files_of(loader))
     assert {f.name.rpartition("/")[2]: f.is_packed for f in sized}["b.gd"] is False
 
 
@@ -108,7 +108,7 @@ def test_pages_that_many_processes_share_are_less(path):
     (y,) = (file for file in files_of(loader) if file.name.endswith("y.gd"))
     contents = loader.graph_sampler.graph.contents
     for processes, is_packed in ((1, True), (7, True), (8, False)):  # 2.4 MB, or 0.3
-        (sized,) = Dictionaries(contents).sizes([replace(y, processes=processes)])
+        (sized,) = Dictionaries().sizes(contents, [replace(y, processes=processes)])
         assert sized.is_packed == is_packed
 
 

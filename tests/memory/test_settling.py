@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import gc
 import weakref
+from itertools import islice
 
 import pytest
 import torch
 from torch_geometric.data import Data
+from tuned import tuned
 
 import pyg_graphzero as gz
 from pyg_graphzero.memory.pager import Pager, pager_of
@@ -206,6 +208,27 @@ def release_what_was_resident(rank, path):
 def test_what_was_resident_is_released(path, monkeypatch):
     monkeypatch.setenv(*EXACT_MALLOC)
     spawn(release_what_was_resident, (path,), 1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("most", [3, 1000])
+@pytest.mark.parametrize("budget", [54 * MB, 10_000 * MB])
+def test_all_is_released_with_the_last_user(path, workers, most, budget):
+    """Who opens a store again and again, as in a notebook, has one of them in memory."""
+    store = opened(path, budget)
+    loader = loader_of(store, TRAIN, num_workers=workers)
+    for _ in range(2):
+        for _ in islice(loader, most):
+            pass
+        tuned(loader)
+    gc.disable()
+    try:
+        left = [weakref.ref(each) for each in (store.contents, pager_of(store.contents).files)]
+        assert None not in [each() for each in left]
+        del store, loader
+        assert [each() for each in left] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_a_topology_is_released_and_paged_anew(wide, decisions):
