@@ -71,6 +71,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "util.system": {"_NO_LIMIT"},
     "util.disk": {
         *{"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
+        "_BLOCK",
         "_USUAL_MERGE_GAP",
     },
     "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY"},

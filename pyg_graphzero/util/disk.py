@@ -24,14 +24,17 @@ MIN_MERGE_GAP, MAX_MERGE_GAP = 4 << 10, 1 << 20
 READER_BYTES = 32 << 20
 #: Of a file smaller than this, the caches of the disk itself answer.
 MIN_FILE_BYTES = 64 << 20
+# Of one that takes less of the disk than this share of its size, holes are read as well.
+_LEAST_STORED = 0.9
 
 _FORMAT = 1
 # No gap of a flash disk is larger. Who finds one has measured a spinning disk, or while others used
 # this one: other work can only make it slower, so it is measured again, so many times at most.
 _USUAL_MERGE_GAP = 64 << 10
 _MEASURED_AGAIN = 3
-# Bytes of the reads that random_iops counts.
+# Bytes of the reads that random_iops counts, and of what a file's blocks are counted in.
 _PROBED_READ = 4096
+_BLOCK = 512
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,7 @@ class DiskSpeed:
         direct: Measured past the page cache.
         file_bytes: Size of the file that was read.
         remembered: The figures are those of an earlier call.
+        is_sparse: The file takes less of the disk than its size says.
     """
 
     device: str
@@ -55,12 +59,15 @@ class DiskSpeed:
     direct: bool
     file_bytes: int
     remembered: bool = False
+    is_sparse: bool = False
 
     @property
     def doubt(self) -> str:
         """Why the figures may not be those of the disk; empty where they are."""
         if not self.direct:
             return "the filesystem allows no direct reads, so the page cache may have answered"
+        if self.is_sparse:
+            return "the file has holes, or is compressed, and the disk was not asked for all of it"
         if self.file_bytes < MIN_FILE_BYTES:
             return (
                 f"the file has {self.file_bytes:,} bytes, and of less than {MIN_FILE_BYTES:,} "
@@ -142,7 +149,7 @@ def probe(
 
 
 def _measured(file: Path, device: str, seconds: float, depth: int) -> DiskSpeed:
-    found = _core.probe_disk(str(file), seconds, depth)
+    found, status = _core.probe_disk(str(file), seconds, depth), file.stat()
     return DiskSpeed(
         device=device,
         random_iops=found.random_iops,
@@ -150,6 +157,7 @@ def _measured(file: Path, device: str, seconds: float, depth: int) -> DiskSpeed:
         depth=found.depth,
         direct=found.direct,
         file_bytes=found.file_bytes,
+        is_sparse=_BLOCK * status.st_blocks < _LEAST_STORED * status.st_size,
     )
 
 

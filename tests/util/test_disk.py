@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def test_a_small_file_is_doubted(file: Path, cache: Path) -> None:
     assert speed.doubt in str(speed)
     assert not cache.exists()
     assert [path.name for path in file.parent.iterdir()] == ["f"]
+
+
+def test_a_file_with_holes_is_doubted(file: Path, cache: Path) -> None:
+    """They were read a million times a second, and that remembered of the disk."""
+    with file.open("r+b") as opened:
+        opened.truncate(100 << 20)
+    speed = probe(file, seconds=0.02)
+    assert "the file has holes" in speed.doubt or not speed.direct
+    assert speed.merge_gap == 16_384
+    assert not cache.exists()
+    file.write_bytes(bytes(65 << 20))
+    os.sync()  # so that its blocks are counted
+    assert probe(file, seconds=0.02).doubt == "" or not speed.direct
 
 
 def test_merge_gap() -> None:
