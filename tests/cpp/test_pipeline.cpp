@@ -107,11 +107,12 @@ TEST(batches_ahead_are_bounded_by_bytes) {
   std::atomic<int> begun{0};
   const auto count = [&](std::uint64_t) {
     ++begun;
-    std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(20ms);  // by then all threads are there
   };
   const auto recipe = doing(count, 1000);  // 8000 bytes each
   Pipeline pipeline(8, 25000);
   for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(recipe, batch_request(key));
+  CHECK(comes_to(begun, 3));
   std::this_thread::sleep_for(50ms);
   CHECK(begun.load() == 3);
   for (int i = 0; i < 20; ++i) wait(pipeline);
