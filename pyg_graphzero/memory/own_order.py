@@ -273,7 +273,7 @@ def rank_to_copy(
     memory = plans[0].memory
     then = seconds_per_batch(case, _simulate_ordered(case, memory, files, orders))
     if then > WORTH * now:
-        return leave_out(contents, f"a batch would be read in {then:.3g} s, as it is in {now:.3g}")
+        return leave_out(contents, f"a batch takes {now:.3g} s to read, and would take {then:.3g}")
     parts = []
     left = room_on_disk(target.parent, contents.order_limit)
     for name, order in orders.items():

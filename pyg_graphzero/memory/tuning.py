@@ -19,6 +19,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_batches
 from pyg_graphzero.memory.own_order import (
     OrderKeeper,
+    leave_out,
     make_copy,
     making_bytes,
     no_room,
@@ -193,10 +194,15 @@ class Tuning:
         """
         case, files = task.case, task.files
         plan = task.plan()
-        if not plan.hot or not case.profile.batches or not neighbours_are_held(plan, files):
+        if not plan.hot or not case.profile.batches:
+            return None
+        is_wanted = task.order is None and orders.is_wanted(case, plan, files)
+        if not neighbours_are_held(plan, files):
+            if is_wanted:
+                leave_out(case.contents, "neighbours do not stay in memory")
             return None
         keep, num_bytes = task.finding_bytes(plan)
-        if task.order is None and orders.is_wanted(case, plan, files):
+        if is_wanted:
             least, making = task.making_bytes(plan)
             if making < least:
                 no_room(case.contents, least, making)

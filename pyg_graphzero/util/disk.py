@@ -27,7 +27,7 @@ MIN_FILE_BYTES = 64 << 20
 # Of one that takes less of the disk than this share of its size, holes are read as well.
 _LEAST_STORED = 0.9
 
-_FORMAT = 1
+_FORMAT = 2
 # No gap of a flash disk is larger. Who finds one has measured a spinning disk, or while others used
 # this one: other work can only make it slower, so it is measured again, so many times at most.
 _USUAL_MERGE_GAP = 64 << 10

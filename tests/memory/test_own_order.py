@@ -67,6 +67,13 @@ def store(skewed, tmp_path):
     return Path(shutil.copytree(skewed, tmp_path / "store"))
 
 
+@pytest.fixture
+def info(caplog):
+    """The log, with the reasons why rows are not put in order."""
+    caplog.set_level("INFO", "pyg_graphzero")
+    return caplog
+
+
 def training(path, **options):
     gc.collect()
     data = gz.open(path, memory=private_rss() + ROOM, **options).data()
@@ -129,7 +136,7 @@ def test_an_epoch_goes_on_by_the_copy(store):
 
 
 @pytest.mark.parametrize("beside", [True, False])
-def test_rows_that_all_stay_in_memory_are_not_copied(store, beside, monkeypatch):
+def test_rows_that_all_stay_in_memory_are_not_copied(store, beside, monkeypatch, info):
     """Beside what ranking them takes, or when that is over."""
     stays = iter([beside, True])
     monkeypatch.setattr(own_order, "_all_stay", lambda *args: _all_stay(*args) and next(stays))
@@ -146,6 +153,7 @@ def test_rows_that_all_stay_in_memory_are_not_copied(store, beside, monkeypatch)
     epoch(loader)
     assert epoch(loader)[1].reads == 0
     assert not (store / "orders").exists()
+    assert "rows are not put in order: all that are used stay" in info.text
 
 
 @pytest.mark.parametrize("limit", ["auto", "4MB"])
@@ -296,14 +304,13 @@ def test_what_it_is_worth_is_seen_by_the_plan_it_would_have(store, monkeypatch):
     assert ordered.held["places None"] > 0
 
 
-def test_nothing_where_it_is_not_worth_it(store, monkeypatch, caplog):
-    caplog.set_level("INFO", "pyg_graphzero")
+def test_nothing_where_it_is_not_worth_it(store, monkeypatch, info):
     monkeypatch.setattr(own_order, "LEAST_SECONDS", 1e6)
     loader = training(store)
     epoch(loader)
     tuned(loader)
     assert not (store / "orders").exists()
-    assert "rows are not put in order: an epoch reads for" in caplog.text
+    assert "rows are not put in order: an epoch reads for" in info.text
     monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(own_order, "WORTH", 0.0)
     del loader
@@ -314,6 +321,17 @@ def test_nothing_where_it_is_not_worth_it(store, monkeypatch, caplog):
     assert_same(found, expected)
     assert not stats.reordered
     assert not (store / "orders").exists()
+    assert "rows are not put in order: a batch takes" in info.text
+
+
+def test_nothing_where_neighbours_are_read(store, monkeypatch, info):
+    monkeypatch.setattr("pyg_graphzero.memory.costs.HELD_SHARE", 0.0)
+    loader = training(store)
+    epoch(loader)
+    tuned(loader)
+    assert loader.stats().topology_rows > 0
+    assert not (store / "orders").exists()
+    assert "rows are not put in order: neighbours do not stay in memory" in info.text
 
 
 @pytest.mark.parametrize("damage", ["document", "order", "rows", "gone"])
@@ -419,12 +437,24 @@ def test_a_full_disk(store, monkeypatch, caplog):
     assert list((store / "orders").iterdir()) == []
 
 
-def test_a_disk_that_would_be_full_is_left_alone(store, monkeypatch):
+def test_a_disk_that_would_be_full_is_left_alone(store, monkeypatch, info):
     monkeypatch.setattr("pyg_graphzero.memory.row_copy._FREE_SHARE", 1.0)
     loader = training(store)
     epoch(loader)
     tuned(loader)
     assert not (store / "orders").exists()
+    assert "rows are not put in order: the disk is full" in info.text
+
+
+def test_nowhere_to_write_to(store, monkeypatch, info):
+    monkeypatch.setattr(own_order, "is_writable", lambda folder: False)
+    loader = training(store)
+    expected, _ = epoch(loader)
+    tuned(loader)
+    found, stats = epoch(loader)
+    assert_same(found, expected)
+    assert not stats.reordered
+    assert "rows are not put in order: nowhere to write them to" in info.text
 
 
 def test_a_store_that_cannot_be_written_to(store, monkeypatch):
@@ -514,14 +544,13 @@ def test_who_is_slower_leaves_what_is_there(tmp_path):
 
 
 @pytest.mark.parametrize("share", ["_LEAST_USED", "_MORE_USED"])
-def test_no_memory_to_rank_rows_in(store, monkeypatch, caplog, share):
+def test_no_memory_to_rank_rows_in(store, monkeypatch, info, share):
     """As is known before they are counted, or when they are."""
     monkeypatch.setattr(own_order, share, 1000)
-    with caplog.at_level(logging.INFO, "pyg_graphzero"):
-        loader = training(store)
-        epoch(loader)
-        tuned(loader)
-    assert "rows are not put in order: that takes" in caplog.text
+    loader = training(store)
+    epoch(loader)
+    tuned(loader)
+    assert "rows are not put in order: that takes" in info.text
     assert not (store / "orders").exists()
 
 

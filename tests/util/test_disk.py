@@ -126,7 +126,7 @@ def test_a_damaged_memory_is_forgotten(file: Path, cache: Path, damage: str) -> 
     (memory,) = cache.iterdir()
     memory.write_text(damage)
     assert not probe(file, seconds=0.02).remembered
-    assert json.loads(memory.read_text())["format"] == 1
+    assert json.loads(memory.read_text())["format"] == 2
 
 
 @pytest.mark.usefixtures("trusting")
