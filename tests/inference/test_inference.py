@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 import pythons
 import torch
+from budgets import budget_beside
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv
 
@@ -488,19 +488,14 @@ def wide(tmp_path_factory):
     return data, path
 
 
-def tight(extra):
-    gc.collect()  # or it would have less when the loader begins
-    return private_rss() + extra
-
-
 def keep_within_a_budget(rank, data, path):
     """Of a process of its own: what malloc has free here it gives to whoever asks next."""
     model = GraphSAGE(256, 8, 2, 4)
     # What libraries take once, tens of MB, would be missing below.
-    roomy = gz.open(path, memory=private_rss() + 500 * MB)
+    roomy = gz.open(path, memory=budget_beside(500 * MB))
     gz.inference.layerwise(model, roomy, out="roomy", max_edges=4000)
     roomy.close()
-    memory = tight(80 * MB)
+    memory = budget_beside(80 * MB)
     summary = gz.inference.layerwise(
         model, gz.open(path, memory=memory), out="tight", max_edges=4000
     )
@@ -522,7 +517,7 @@ def read_less_with_more_memory(rank, path):
     layer = stack_of(None, [lambda x, e: x], False, Inputs("x")).layers[0]
     found = []
     for extra in (65 * MB, 100 * MB):
-        memory = tight(extra)
+        memory = budget_beside(extra)
         data = gz.open(path, memory=memory).data()
         step = LayerPass(
             Task(layer, Inputs("x")), data, None, [None], max_edges=4000, num_workers=1

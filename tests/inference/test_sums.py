@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import shutil
 
 import chunks
 import pytest
 import torch
+from budgets import budget_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
@@ -289,10 +289,9 @@ def swept(model, path, memory):
 
 def keep_within_budgets(rank, model, path, expected):
     """Of a process of its own: what tests have freed may go back while memory is looked at."""
-    swept(model, path, private_rss() + 500 * MB)  # what libraries take once
+    swept(model, path, budget_beside(500 * MB))  # what libraries take once
     for extra, least, most_blocks in ((60, 8, 40), (150, 2, 4), (400, 1, 1)):
-        gc.collect()
-        memory = private_rss() + extra * MB
+        memory = budget_beside(extra * MB)
         found, most, stats, blocks = swept(model, path, memory)
         assert torch.allclose(found, expected, atol=1e-4)
         assert most <= memory, f"{most / MB:.0f} of {memory / MB:.0f} MB"
@@ -308,8 +307,7 @@ def test_within_a_budget(wide, monkeypatch):
 
 
 def test_too_little_memory_says_how_much(homo):
-    gc.collect()
-    with gz.open(homo[1].path, memory=private_rss() + 100 * MB) as store:
-        store.contents.memory = private_rss() + MB
+    with gz.open(homo[1].path, memory=budget_beside(100 * MB)) as store:
+        store.contents.memory = budget_beside(MB)
         with pytest.raises(gz.MemoryBudgetError, match="MB or more to add up neighbours"):
             SummedPass(Task(layer_of(GraphSAGE(8, 4, 1, 4)), Inputs("x")), store.contents, 16)

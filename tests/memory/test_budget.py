@@ -1,6 +1,5 @@
 """How budgets are divided, and loaders that keep to one: the same batches, from disk."""
 
-import gc
 import logging
 import mmap
 import pickle
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from budgets import budget_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interrupting import struck_often
@@ -33,6 +33,7 @@ from pyg_graphzero.util.system import free_memory, private_rss
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
+ROOM = 55 * MB
 
 
 @st.composite
@@ -169,12 +170,6 @@ def hetero(tmp_path_factory):
     return path
 
 
-def tight(extra=55 * MB):
-    """A budget that leaves so much beside what this process has already."""
-    gc.collect()  # or it would have less when the loader begins
-    return private_rss() + extra
-
-
 def batches(path, memory, num_workers=0, seeds=None, batch_size=200, **options):
     torch.manual_seed(5)
     store = gz.open(path, memory=memory)
@@ -210,7 +205,7 @@ def test_batches_are_the_same_within_a_budget(request, store, num_workers):
     path = request.getfixturevalue(store)
     expected, loader, _ = batches(path, None, seeds=SEEDS)
     assert loader.stats().rows == 0
-    memory = tight(55 * MB if store == "homogeneous" else 47 * MB)
+    memory = budget_beside(55 * MB if store == "homogeneous" else 47 * MB)
     found, loader, opened = batches(path, memory, num_workers, SEEDS)
     stats = loader.stats()
     assert not opened.division.is_whole
@@ -224,7 +219,7 @@ def test_batches_are_the_same_within_a_budget(request, store, num_workers):
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_interrupted_epochs_and_shared_iterators_within_a_budget(homogeneous, num_workers):
     expected, _, _ = batches(homogeneous, None, seeds=SEEDS, batch_size=40)
-    store = gz.open(homogeneous, memory=tight())
+    store = gz.open(homogeneous, memory=budget_beside(ROOM))
     loader = gz.loader.NeighborLoader(
         store.data(), [5, 4], input_nodes=SEEDS, batch_size=40, shuffle=True,
         num_workers=num_workers,
@@ -253,7 +248,7 @@ def test_batches_of_an_optimized_store(request, kind, tmp_path):
     seeds = SEEDS if kind == "homogeneous" else ("b", torch.arange(2000))
     gz.optimize(path, tmp_path / "ordered", seeds=seeds, num_neighbors=[5, 4], batch_size=200)
     expected, _, _ = batches(path, None, seeds=seeds)
-    found, loader, opened = batches(tmp_path / "ordered", tight(52 * MB), 2, seeds)
+    found, loader, opened = batches(tmp_path / "ordered", budget_beside(52 * MB), 2, seeds)
     assert any(file.endswith("/x.gd") for file in opened.division.hot)
     assert 0 < loader.stats().hits < loader.stats().rows
     assert_same(found, expected)
@@ -262,14 +257,14 @@ def test_batches_of_an_optimized_store(request, kind, tmp_path):
 def test_heterogeneous_batches_are_the_same(hetero):
     seeds = ("b", torch.arange(2000))
     expected, _, _ = batches(hetero, None, seeds=seeds)
-    found, loader, opened = batches(hetero, tight(50 * MB), 2, seeds)
+    found, loader, opened = batches(hetero, budget_beside(50 * MB), 2, seeds)
     assert {"node-a/x.gd", "node-b/x.gd"} <= opened.division.hot.keys()
     assert loader.stats().reads > 0
     assert_same(found, expected)
 
 
 def test_node_types_that_are_in_memory_only(hetero):
-    data = gz.open(hetero, memory=tight(50 * MB)).data()
+    data = gz.open(hetero, memory=budget_beside(50 * MB)).data()
     data["c"].x = torch.arange(20.0).view(10, 2)
     data["c", "to", "b"].edge_index = torch.stack([torch.arange(10), torch.arange(10)])
     loader = gz.loader.NeighborLoader(
@@ -283,7 +278,7 @@ def test_node_types_that_are_in_memory_only(hetero):
 
 def test_topologies_are_packed_where_not_all_fits(homogeneous, hetero):
     for path, seeds in ((homogeneous, SEEDS), (hetero, ("b", SEEDS))):
-        found, loader, store = batches(path, tight(50 * MB), seeds=seeds)
+        found, loader, store = batches(path, budget_beside(50 * MB), seeds=seeds)
         files, topologies = pager_of(store.contents).files, store.contents.schema.edge_types
         assert not files.plan.is_whole
         assert set(files.packed) == {t.name for t in topologies}
@@ -300,7 +295,7 @@ def test_topologies_are_packed_where_not_all_fits(homogeneous, hetero):
 
 def test_edge_ids_can_be_left_out(homogeneous):
     expected, _, _ = batches(homogeneous, None, seeds=SEEDS)
-    found, _, _ = batches(homogeneous, tight(), 0, SEEDS, edge_ids=False)
+    found, _, _ = batches(homogeneous, budget_beside(ROOM), 0, SEEDS, edge_ids=False)
     for a, b in zip(found, expected, strict=True):
         assert "e_id" not in a
         del b.e_id
@@ -311,7 +306,7 @@ def test_all_is_mapped_where_it_fits(homogeneous):
     _, loader, store = batches(homogeneous, "100GB", seeds=SEEDS[:400])
     assert store.division.is_whole
     assert loader.stats().rows == 0
-    _, _, store = batches(homogeneous, tight(200 * MB), seeds=SEEDS[:400])
+    _, _, store = batches(homogeneous, budget_beside(200 * MB), seeds=SEEDS[:400])
     assert store.division.is_whole
 
 
@@ -320,14 +315,14 @@ def test_too_little_is_an_error_with_the_least_that_works(homogeneous):
         gz.open(homogeneous, memory="1MB")
     with pytest.raises(ValueError, match="expected a size such as 4GB"):
         gz.open(homogeneous, memory="much")
-    memory = tight(READER_BYTES + 2 * MB)
+    memory = budget_beside(READER_BYTES + 2 * MB)
     with pytest.raises(
         gz.MemoryBudgetError, match=r"one batch [0-9]+ MB, 2 at a time; smaller"
     ) as info:
         batches(homogeneous, memory, seeds=SEEDS, batch_size=3000)
     least = int(str(info.value).split("expected ")[1].split(" MB")[0].replace(",", ""))
     found, _, _ = batches(
-        homogeneous, max(least * MB + 20 * MB, tight(0)), seeds=SEEDS, batch_size=3000
+        homogeneous, max(least * MB + 20 * MB, budget_beside(0)), seeds=SEEDS, batch_size=3000
     )
     assert len(found) == 1
 
@@ -344,7 +339,7 @@ def keep_the_least_budget(rank, path, num_workers):
             for _ in loader:
                 pass
 
-    memory = tight(READER_BYTES + 9 * MB)
+    memory = budget_beside(READER_BYTES + 9 * MB)
     for _ in range(3):  # what is said to be enough is, but for what the process took meanwhile
         try:
             epochs(memory)
@@ -373,7 +368,7 @@ def test_what_is_decided_by_default_is_said_aloud(homogeneous, monkeypatch, capl
     assert "does not fit in memory that is free here (gz.open(memory=) sets it)" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, "pyg_graphzero"):
-        batches(homogeneous, tight(), seeds=SEEDS)
+        batches(homogeneous, budget_beside(ROOM), seeds=SEEDS)
     assert not caplog.text  # it was asked for
     with caplog.at_level(logging.INFO, "pyg_graphzero"):
         batches(homogeneous, "100GB", seeds=SEEDS[:400])
@@ -382,7 +377,7 @@ def test_what_is_decided_by_default_is_said_aloud(homogeneous, monkeypatch, capl
 
 def test_loaders_of_a_store_share_its_budget(homogeneous):
     expected, _, _ = batches(homogeneous, None, seeds=SEEDS)
-    store = gz.open(homogeneous, memory=tight())
+    store = gz.open(homogeneous, memory=budget_beside(ROOM))
     loaders = []
     for _ in range(3):
         torch.manual_seed(5)
@@ -405,7 +400,7 @@ def test_loaders_of_a_store_share_its_budget(homogeneous):
 
 
 def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
-    store = gz.open(homogeneous, memory=tight())
+    store = gz.open(homogeneous, memory=budget_beside(ROOM))
     loader = gz.loader.NeighborLoader(store.data(), [5, 4], input_nodes=SEEDS, batch_size=200)
     for _ in range(4):
         next(iter(loader))
@@ -414,7 +409,7 @@ def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
 
 @pytest.mark.parametrize("between_epochs", [False, True])
 def test_a_changed_attribute_is_gathered_as_it_is_now(homogeneous, between_epochs):
-    store = gz.open(homogeneous, memory=tight())
+    store = gz.open(homogeneous, memory=budget_beside(ROOM))
     data = store.data()
     loader = gz.loader.NeighborLoader(data, [5], input_nodes=torch.arange(50), batch_size=50)
     if between_epochs:
@@ -451,7 +446,7 @@ def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
         gz.open(homogeneous, processes=0)
     with pytest.raises(gz.MemoryBudgetError, match="found 1 MB for each of 3 processes"):
         gz.open(homogeneous, memory="3MB", processes=3)
-    memory = 2 * tight(READER_BYTES + 2 * MB)
+    memory = 2 * budget_beside(READER_BYTES + 2 * MB)
     data = gz.open(homogeneous, memory=memory, processes=2).data()
     loader = gz.loader.NeighborLoader(data, [5, 4], batch_size=3000)
     with pytest.raises(gz.MemoryBudgetError, match=r"for each of 2 processes, expected .* one"):
@@ -476,7 +471,7 @@ def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers)
     options = {"num_neighbors": [9, 7], "edge_ids": False}
     seeds = torch.arange(0, 30_000, 8)
     expected, _, _ = batches(wide, None, 0, seeds, **options)
-    found, loader, store = batches(wide, tight(60 * MB), num_workers, seeds, **options)
+    found, loader, store = batches(wide, budget_beside(60 * MB), num_workers, seeds, **options)
     assert "edge/topology.gl" in store.division.hot
     stats = loader.stats()
     assert stats.topology_reads > 0
@@ -493,7 +488,7 @@ def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers)
 
 def test_labor_needs_the_topology_in_memory(wide):
     with pytest.raises(ValueError, match="method='labor': found a topology that is not all in"):
-        batches(wide, tight(60 * MB), 0, SEEDS, method="labor")
+        batches(wide, budget_beside(60 * MB), 0, SEEDS, method="labor")
 
 
 def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
@@ -501,7 +496,7 @@ def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
 
     path = tmp_path / "store"
     shutil.copytree(homogeneous, path)
-    store = gz.open(path, memory=tight())
+    store = gz.open(path, memory=budget_beside(ROOM))
     data = store.data()
     list(gz.loader.NeighborLoader(data, [2], input_nodes=torch.tensor([10, 20])))
     loader = gz.loader.NeighborLoader(
@@ -574,7 +569,7 @@ def test_free_memory_is_that_of_the_machine_at_most():
 )
 @pytest.mark.long
 def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop, window):
-    store = gz.open(homogeneous, memory=tight(extra * MB))
+    store = gz.open(homogeneous, memory=budget_beside(extra * MB))
     loader = gz.loader.NeighborLoader(
         store.data(), [4, 3], input_nodes=SEEDS, batch_size=batch_size, num_workers=num_workers,
         shuffle=True,

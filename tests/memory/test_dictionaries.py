@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from budgets import budget_beside
 from torch_geometric.data import Data
 from tuned import tuned
 
@@ -14,7 +15,6 @@ from pyg_graphzero.memory.dictionaries import Dictionaries
 from pyg_graphzero.memory.files import files_of
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.store.columns import row_table
-from pyg_graphzero.util.system import private_rss
 
 NUM_NODES = 300_000
 MB = 10**6
@@ -42,7 +42,7 @@ def path(graph, tmp_path_factory):
 
 
 def loader_over(path, budget=40 * MB):
-    data = gz.open(path, memory=private_rss() + budget).data()
+    data = gz.open(path, memory=budget_beside(budget)).data()
     return gz.loader.NeighborLoader(data, [4], torch.arange(3000), batch_size=100)
 
 
@@ -117,7 +117,7 @@ def test_doctor_counts_them(path):
     next(iter(loader))
     tuned(loader)
     next(iter(loader))
-    memory = private_rss() + 40 * MB
+    memory = budget_beside(40 * MB)
     found = gz.doctor(path, num_neighbors=[4], batch_size=100, memory=memory, seconds=0.2)
     held = {name: size for name, size in plan_of(loader).held.items() if ".gd" in name}
     assert {name: found.division.held[name] for name in held} == held

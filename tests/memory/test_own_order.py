@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from budgets import budget_beside
 from click.testing import CliRunner
 from interrupting import At, Struck
 from tuned import tuned
@@ -75,8 +76,7 @@ def info(caplog):
 
 
 def training(path, **options):
-    gc.collect()
-    data = gz.open(path, memory=private_rss() + ROOM, **options).data()
+    data = gz.open(path, memory=budget_beside(ROOM), **options).data()
     return gz.loader.NeighborLoader(
         data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED
     )
@@ -140,7 +140,7 @@ def test_rows_that_all_stay_in_memory_are_not_copied(store, beside, monkeypatch,
     """Beside what ranking them takes, or when that is over."""
     stays = iter([beside, True])
     monkeypatch.setattr(own_order, "_all_stay", lambda *args: _all_stay(*args) and next(stays))
-    data = gz.open(store, memory=private_rss() + ROOM).data()
+    data = gz.open(store, memory=budget_beside(ROOM)).data()
     few = data.train_mask.nonzero().view(-1)[:512]
     loader = gz.loader.NeighborLoader(data, input_nodes=few, **SAMPLED | {"num_neighbors": [4]})
     batches = iter(loader)
@@ -247,7 +247,7 @@ def test_rows_of_several_types(tmp_path):
     gz.convert(power_law_hetero(60_000, 600_000, 256, num_edge_types=3), tmp_path / "store")
 
     def of(order):
-        data = gz.open(tmp_path / "store", memory=private_rss() + ROOM, order=order).data()
+        data = gz.open(tmp_path / "store", memory=budget_beside(ROOM), order=order).data()
         name = next(t for t in data.node_types if "train_mask" in data[t])
         nodes = (name, data[name].train_mask)
         return gz.loader.NeighborLoader(
@@ -380,7 +380,7 @@ def test_other_seeds_have_another(store):
     epoch(loader)
     tuned(loader)
     (store / "orders" / ".killed.partial-00").mkdir()
-    data = gz.open(store, memory=private_rss() + ROOM).data()
+    data = gz.open(store, memory=budget_beside(ROOM)).data()
     other = gz.loader.NeighborLoader(
         data, input_nodes=data.train_mask, shuffle=True, num_workers=1, num_neighbors=[9, 3],
         batch_size=128,
@@ -392,7 +392,7 @@ def test_other_seeds_have_another(store):
 
 
 def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
-    data = gz.open(store, memory=private_rss() + ROOM).data()
+    data = gz.open(store, memory=budget_beside(ROOM)).data()
     seeds = data.train_mask.nonzero().view(-1)
     short, long = (
         gz.loader.NeighborLoader(data, input_nodes=nodes, shuffle=True, num_workers=1, **SAMPLED)

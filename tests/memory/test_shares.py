@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from budgets import budget_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,6 @@ from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.memory.quota import EpochQuotas
 from pyg_graphzero.memory.simulate import Case, simulate
 from pyg_graphzero.util.disk import DiskSpeed
-from pyg_graphzero.util.system import private_rss
 
 DISK = DiskSpeed("a disk", 75_000, 1.2e9, 128, True, 1 << 30)
 X = "node/x.gd"
@@ -188,7 +188,7 @@ def test_epochs_never_have_more_samples_than_there_is_room_for(window, ready, st
 
 def test_windows_of_several_epochs_are_shorter(loader):
     path = loader.graph_sampler.graph.contents.path
-    store = gz.open(path, memory=private_rss() + 56_000_000)
+    store = gz.open(path, memory=budget_beside(56_000_000))
     options = {"num_neighbors": [8, 4], "batch_size": 64, "edge_ids": False}
     data = store.data()
     one = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import threading
 
 import pytest
 import torch
+from budgets import budget_beside
 from tuned import tuned
 
 import pyg_graphzero as gz
@@ -17,7 +17,6 @@ from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory import tuning
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.tuning import Task, Tuning
-from pyg_graphzero.util.system import private_rss
 
 # More than a loader needs, less than the rows are.
 ROOM = 60_000_000
@@ -29,8 +28,7 @@ def path(built_once):
 
 
 def training(path):
-    gc.collect()
-    data = gz.open(path, memory=private_rss() + ROOM, order="off").data()
+    data = gz.open(path, memory=budget_beside(ROOM), order="off").data()
     return gz.loader.NeighborLoader(
         data, [8, 4], input_nodes=data.train_mask, shuffle=True, batch_size=128
     )

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import pythons
 import torch
+from budgets import budget_beside
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,6 @@ from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.store import column_writer
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.util.documents import write_document
-from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
 N = 300  # nodes of homogeneous()
@@ -94,7 +94,7 @@ def test_under_a_budget(tmp_path: Path) -> None:
     torch.manual_seed(1)
     some = {"input_nodes": torch.arange(2000), "batch_size": 500}
     whole = [batch.h for batch in NeighborLoader(gz.open(path), [3], **some)]
-    small = gz.open(path, memory=private_rss() + (80 << 20))
+    small = gz.open(path, memory=budget_beside(80 << 20))
     torch.manual_seed(1)
     parts = [batch.h for batch in NeighborLoader(small, [3], **some)]
     assert all(torch.equal(a, b) for a, b in zip(whole, parts, strict=True))
@@ -733,7 +733,7 @@ def test_kills(tmp_path: Path) -> None:
 def test_a_budget_that_is_used_up_meanwhile_does_not_stop_publishing(tmp_path):
     edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
     path = write_store(Data(x=torch.eye(3), edge_index=edge_index), tmp_path / "s")
-    with gz.open(path, "r+", memory=private_rss() + (60 << 20)) as store:
+    with gz.open(path, "r+", memory=budget_beside(60 << 20)) as store:
         column = store.create_column("h", 2)
         column.write(0, torch.ones(3, 2))
         with mmap.mmap(-1, 120 << 20, mmap.MAP_PRIVATE) as other:

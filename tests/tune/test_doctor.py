@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import gc
 import html
 import json
 import sys
 from dataclasses import replace
 from functools import partial
 
+import budgets
 import numpy as np
 import pytest
 import torch
+from budgets import budget_beside
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +29,6 @@ from pyg_graphzero.memory.profile import AccessCounts, profile
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS
 from pyg_graphzero.util.disk import READER_BYTES, DiskSpeed
-from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
 COUNTS = ("nodes", "edges", "rows", "hits", "reads", "read_bytes", "useful_bytes")
@@ -63,11 +63,10 @@ def steady(monkeypatch):
         self.windows = getattr(self, "windows", 0) + 1
 
     monkeypatch.setattr(LoaderStats, "add_read", counting)
-    gc.collect()
-    held = private_rss()
+    held = budget_beside(0)
     for module in ("store.contents", "tune.doctor", "memory.pager"):
         monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "private_rss", lambda: held)
-    monkeypatch.setitem(globals(), "private_rss", lambda: held)
+    monkeypatch.setattr(budgets, "private_rss", lambda: held)
 
 
 def epochs(path, memory, count=2, **options):
@@ -112,7 +111,7 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered, monkeypatch
         skewed = tmp_path / "ordered"
 
     def examined():
-        memory = private_rss() + ROOM
+        memory = budget_beside(ROOM)
         return gz.doctor(
             skewed, memory=memory, num_workers=1, edge_ids=edge_ids, seconds=60, **SAMPLED
         )
@@ -123,7 +122,7 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered, monkeypatch
     assert not is_ordered or all("optimize" not in each.change for each in found.advice)
     # A process that has grown meanwhile leaves as much for a loader as this one did.
     spare = found.division.memory - found.division.baseline
-    facts = epochs(skewed, private_rss() + spare, edge_ids=edge_ids)
+    facts = epochs(skewed, budget_beside(spare), edge_ids=edge_ids)
     for which, fact in zip(("first_epoch", "epoch"), facts, strict=True):
         predicted = getattr(found, which)
         window = found.division.window_of(fact.batches)
@@ -149,12 +148,12 @@ def test_prediction_and_fact(skewed, tmp_path, edge_ids, is_ordered, monkeypatch
 def test_an_epoch_of_which_a_part_was_sampled(skewed):
     """With no time to sample, what one batch shows is all there is; nothing is made up."""
     found = gz.doctor(
-        skewed, memory=private_rss() + ROOM, num_workers=1, edge_ids=False, seconds=1e-6,
+        skewed, memory=budget_beside(ROOM), num_workers=1, edge_ids=False, seconds=1e-6,
         **SAMPLED,
     )  # fmt: skip
     assert found.sampled_batches < found.epoch.batches
     whole = gz.doctor(
-        skewed, memory=private_rss() + ROOM, num_workers=1, edge_ids=False, seconds=60,
+        skewed, memory=budget_beside(ROOM), num_workers=1, edge_ids=False, seconds=60,
         **SAMPLED,
     )  # fmt: skip
     assert whole.sampled_batches == whole.epoch.batches
@@ -167,7 +166,7 @@ def test_an_epoch_of_which_a_part_was_sampled(skewed):
 
 def test_advice_is_what_it_would_be(skewed, tmp_path):
     found = gz.doctor(
-        skewed, memory=private_rss() + 60_000_000, num_workers=1, edge_ids=False, seconds=60,
+        skewed, memory=budget_beside(60_000_000), num_workers=1, edge_ids=False, seconds=60,
         **SAMPLED,
     )  # fmt: skip
     speedups = [each.speedup for each in found.advice]
@@ -191,7 +190,7 @@ def test_advice_is_what_it_would_be(skewed, tmp_path):
     spare = found.division.memory - found.division.baseline
     gz.convert(power_law(100_000, 1_000_000, 256), tmp_path / "half", features="float16")
     half = gz.doctor(
-        tmp_path / "half", memory=private_rss() + spare, num_workers=1, edge_ids=False, seconds=60,
+        tmp_path / "half", memory=budget_beside(spare), num_workers=1, edge_ids=False, seconds=60,
         **SAMPLED,
     )  # fmt: skip
     assert not any("float16" in each.change for each in half.advice)
@@ -216,12 +215,12 @@ def test_what_does_not_fit_may_be_anything(tmp_path, is_ordered):
     if is_ordered:
         gz.optimize(path, seeds="train_idx", progress=False, **sampled)
         names += ["node/order.gd", "node/rank.gd"]
-    memory = private_rss() + READER_BYTES + 3_000_000
+    memory = budget_beside(READER_BYTES + 3_000_000)
     found = gz.doctor(path, memory=memory, num_workers=1, seconds=60, **sampled)
     assert set(names) < set(found.division.hot)
     assert found.first_epoch.hits < found.epoch.hits
     assert "does not fit" in str(found)
-    store = gz.open(path, memory=private_rss() + memory - found.division.baseline)
+    store = gz.open(path, memory=budget_beside(memory - found.division.baseline))
     data = store.data()
     loader = gz.loader.NeighborLoader(
         data, input_nodes=data.train_idx, shuffle=True, num_workers=1, **sampled
@@ -296,13 +295,13 @@ def test_typed_nodes_without_a_training_set(tmp_path):
 
 def test_a_budget_that_is_too_small(skewed):
     with pytest.raises(gz.MemoryBudgetError, match=r"expected (more than )?[\d,]+ MB"):
-        gz.doctor(skewed, memory=private_rss() + READER_BYTES + 1_500_000, **SAMPLED)
+        gz.doctor(skewed, memory=budget_beside(READER_BYTES + 1_500_000), **SAMPLED)
 
 
 def test_command(skewed):
     arguments = ["doctor", str(skewed), "--num-neighbors", "8,4", "--batch-size", "128"]
     arguments += ["--no-edge-ids", "--seconds", "1", "--workers", "1"]
-    shown = CliRunner().invoke(main, [*arguments, "--memory", str(private_rss() + ROOM)])
+    shown = CliRunner().invoke(main, [*arguments, "--memory", str(budget_beside(ROOM))])
     assert shown.exit_code == 0, shown.output
     for part in (
         "machine: ",
@@ -412,7 +411,7 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
         data[name] = torch.arange(num_nodes) * (i + 1)
     path = write_store(data, tmp_path / "s")
     del data
-    store = gz.open(path, memory=private_rss() + READER_BYTES + 5_500_000)
+    store = gz.open(path, memory=budget_beside(READER_BYTES + 5_500_000))
     loader = gz.loader.NeighborLoader(
         store.data(), [20], input_nodes=torch.arange(0, num_nodes, 999), batch_size=100
     )
