@@ -20,7 +20,7 @@
 namespace gz {
 namespace {
 
-// Windows of batches that are sampled at the same time: one computes while the other reads.
+// Windows of batches that are sampled at the same time, at most: one computes while the other reads.
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
@@ -33,7 +33,13 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 struct Pipeline::State : Lender {
-  explicit State(std::int64_t limit) : max_bytes(std::max<std::int64_t>(limit, 1)) {}
+  State(int num_threads, std::int64_t limit)
+      : sampled_at_once(std::min(num_threads, kSampledAtOnce)),
+        max_bytes(std::max<std::int64_t>(limit, 1)) {}
+
+  void begin_thread() {
+    threads.emplace_back([this] { work(); });
+  }
 
   bool orphaned() const noexcept { return home != fork_depth(); }
 
@@ -84,16 +90,12 @@ struct Pipeline::State : Lender {
     lock.lock();
     --sampling;
     if (closing) return;
-    double reading = 0;
     for (std::size_t k = 0; k < window.size(); ++k) {
       Entry& entry = *window[k];
       entry.running = false;
-      reading += entry.batch.topology_read.seconds;
       if (errors[k]) entry.fail(errors[k]);
       advance(entry);
     }
-    const std::chrono::duration<double> each(reading / static_cast<double>(window.size()));
-    pace.sampled(std::chrono::duration_cast<Clock::duration>(each));
     to_do.notify_all();
   }
 
@@ -104,7 +106,7 @@ struct Pipeline::State : Lender {
   std::vector<Entry*> oldest_to_do() {
     std::int64_t begun = 0;  // and not done, so that what it takes is a guess
     bool all_begun = true;   // of those before, or done
-    bool may_sample = sampling < kSampledAtOnce;
+    bool may_sample = sampling < sampled_at_once;
     for (std::size_t i = 0; i < entries.size(); ++i) {
       Entry* const entry = entries[i].get();
       if (entry->stage == Stage::kDone) continue;
@@ -302,6 +304,7 @@ struct Pipeline::State : Lender {
   std::deque<std::unique_ptr<Entry>> entries;  // the oldest first
   std::vector<std::thread> threads;
   const int home = fork_depth();
+  const int sampled_at_once;
   const std::int64_t max_bytes;
   std::int64_t lent_bytes = 0;       // of batches that the consumer has
   std::int64_t held_bytes = 0;       // of those that are done
@@ -311,6 +314,7 @@ struct Pipeline::State : Lender {
   bool gives_up = false;             // what is being read is not to be kept
   bool waits_for_more = false;       // some thread found too few entries to sample together
   int sampling = 0;                  // windows that are being sampled
+  bool has_spare = false;            // there is a thread beside those that may sample windows
   std::int64_t longest_sampled = 1;  // batches that may be sampled together so far
   std::size_t longest_read = 1;      // the same of those that are read for together
   bool awaited = false;              // the consumer waits
@@ -324,15 +328,13 @@ struct Pipeline::State : Lender {
 };
 
 Pipeline::Pipeline(int threads, std::int64_t max_bytes)
-    : state_(std::make_shared<State>(max_bytes)) {
+    : state_(std::make_shared<State>(threads, max_bytes)) {
   if (threads < 1) {
     throw std::invalid_argument("pipeline: found " + std::to_string(threads) +
                                 " threads, expected 1 or more");
   }
   try {
-    for (int i = 0; i < threads; ++i) {
-      state_->threads.emplace_back([state = state_.get()] { state->work(); });
-    }
+    for (int i = 0; i < threads; ++i) state_->begin_thread();
   } catch (...) {
     close();
     throw;
@@ -389,6 +391,10 @@ void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request
     }
     if (entry->recipe->reads() && !state->reader.joinable()) {
       state->reader = std::thread([own = state.get()] { own->read(); });
+    }
+    if (entry->recipe->samples_together() && entry->recipe->waits() && !state->has_spare) {
+      state->begin_thread();
+      state->has_spare = true;
     }
     state->entries.push_back(std::move(entry));
     state->newest = state->entries.back()->ticket;

@@ -22,7 +22,8 @@ namespace gz {
 // busy with the other.
 //
 // Batches whose topology is not all in memory are sampled so many together (Recipe::sampled), by
-// the same rules; two such windows at a time, one of which computes while the other reads.
+// the same rules; two such windows at a time, one of which computes while the other reads. That
+// takes seconds, for which one thread more than was asked for gathers what is sampled already.
 //
 // Thread safety: submit() and next() are one consumer's; close() and give_up_windows() may come
 // from other threads, several at once.

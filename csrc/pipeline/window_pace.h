@@ -9,7 +9,7 @@
 namespace gz {
 
 // One window, as long as it can be, reads least for a batch; of two, one is read while the other is
-// consumed. Times are for one batch.
+// consumed. Times are for one batch, by the clock: who else has the disk meanwhile is part of them.
 //
 // Thread safety: none.
 class WindowPace {
@@ -21,8 +21,6 @@ class WindowPace {
 
   // What the consumer had to do itself.
   void consumed(Duration took) noexcept { own_ += (took - own_) / kSmooth; }
-  // What the disk took for neighbours.
-  void sampled(Duration took) noexcept { neighbours_ = took; }
   // What it took for the rows of a window as long as it can be, of which there were `at_once`.
   void read(int at_once, Duration took) noexcept {
     rows_[static_cast<std::size_t>(at_once - 1)] = took;
@@ -40,16 +38,13 @@ class WindowPace {
     if (one == one.zero() && two == two.zero()) return 1;
     if (two == two.zero()) two = one;      // at least: they are shorter
     if (one == one.zero()) one = two / 2;  // at least: two halves read no more than twice as much
-    const Duration disk = two + neighbours_;
-    const bool is_faster = 10 * disk < 9 * (one + std::max(own_, neighbours_));
-    return disk <= own_ || is_faster ? 2 : 1;
+    return two <= own_ || 10 * two < 9 * (one + own_) ? 2 : 1;
   }
 
  private:
   static constexpr int kSmooth = 4;  // of the consumer's time, how much one more batch says
 
   Duration own_{0};
-  Duration neighbours_{0};
   // Of one window at a time, and of two. Zero: not known, or too long ago.
   std::array<Duration, 2> rows_{};
   int last_ = 0;

@@ -443,6 +443,31 @@ TEST(the_next_batch_is_made_as_soon_as_there_is_room) {
   }
 }
 
+TEST(batches_are_gathered_while_all_windows_are_sampled_that_may_be) {
+  const PagedLoading loading(4);
+  std::atomic<int> sampling{0};
+  std::atomic<bool> goes_on{false};
+  auto slow = std::make_shared<Recipe>(*loading.windowed);
+  slow->begin = [&](std::vector<Seeds> seeds, std::uint64_t key, int threads) {
+    if (key >= 5) ++sampling;
+    while (key >= 5 && !goes_on) std::this_thread::sleep_for(1ms);
+    return loading.windowed->begin(std::move(seeds), key, threads);
+  };
+  const std::int64_t size = loading.inline_batch(0).bytes();
+  Pipeline pipeline(2, 3 * size);  // so that not all of them are gathered before
+  for (std::uint64_t key = 0; key < 13; ++key) pipeline.submit(slow, batch_request(key));
+  std::unique_ptr<Batch> last = wait(pipeline);
+  CHECK(comes_to(sampling, 2));
+  for (std::uint64_t key = 1; key < 5; ++key) {
+    last = pipeline.next(10s);
+    CHECK(last != nullptr && test::same(*last, loading.inline_batch(key)));
+  }
+  goes_on = true;
+  for (std::uint64_t key = 5; key < 13; ++key) {
+    CHECK(test::same(*wait(pipeline), loading.inline_batch(key)));
+  }
+}
+
 TEST(closing_stops_what_a_window_reads) {
   for (int round = 0; round < 6; ++round) {
     const PagedLoading loading(8, true, 200'000);
