@@ -249,7 +249,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
             epoch = _Epoch(self)
             hooks = Hooks(
                 epoch.quota, epoch.is_outdated, self._take_pipeline, self._return_pipeline,
-                self._may_ask, self._may_prepare, epoch.is_current, epoch.request, self._finish,
+                self._may_ask, self._may_prepare, epoch.is_current, epoch.request, epoch.finish,
             )  # fmt: skip
             iterator = BatchIterator(self, hooks)
             self._stats, is_ready = iterator.stats, iterator.is_ready
@@ -338,6 +338,12 @@ class _Epoch:
     def request(self, index: Any, key: int) -> Request:
         """How the batch of some positions is made."""
         return self._loader._request(self._plan(), index, key)
+
+    def finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
+        """What the consumer gets of it."""
+        if self._files is not None and self._files.watch is not None:
+            self._files.watch.add(self._loader, batch)
+        return self._loader._finish(batch, context)
 
     def is_current(self, request: Request) -> bool:
         """Whether that would be the same now."""

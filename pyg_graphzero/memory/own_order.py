@@ -4,7 +4,8 @@ Where rows do not fit into memory, where they lie decides how often the disk is 
 puts those first that training uses most, and together those it uses together. Who trains on a store
 as it was converted gets the same from a copy of the rows that training uses. While the first epoch
 runs, a thread ranks them, from the topology alone, and copies them; the epoch goes on by the copy,
-and later ones and later runs read there what is there. The batches are the same.
+and later ones and later runs read there what is there. The batches are the same. Where neighbours are
+read, too, the first epoch's own batches say how rows are used, and they are copied behind it.
 
 A copy is a directory named by all that it depends on: the files that it is of, and what a batch of
 fixed seeds is. So it is found again by later runs that sample likewise, and by nobody else. It
@@ -21,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import xxhash
 from torch import Tensor
@@ -32,8 +33,10 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan
 from pyg_graphzero.memory.planner import first_batches, seconds_per_batch
+from pyg_graphzero.memory.profile import AccessCounts
 from pyg_graphzero.memory.ranking import (
     EPOCHS,
+    RankedRows,
     count_accesses,
     hot_above,
     rank_bytes,
@@ -177,20 +180,21 @@ def no_room(contents: StoreContents, expected: int, found: int) -> Ranked:
     return leave_out(contents, why)
 
 
-def making_bytes(graph: SampledGraph, room: int) -> tuple[int, int]:
+def making_bytes(graph: SampledGraph, room: int, most_used: float = 1.0) -> tuple[int, int]:
     """Memory that ranking and copying rows takes, beside the batches of the case and their counts.
 
     Args:
         graph: The graph.
         room: What loaders leave for rows.
+        most_used: Share of the rows that batches may use.
 
     Returns:
-        The least that is worth a try, and what is enough for all rows.
+        The least that is worth a try, and what is enough for so many rows.
     """
     slab = min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
     few, most = (
         [(n, share * n, share * n) for n in graph.node_types.values()]
-        for share in (_LEAST_USED, 1.0)
+        for share in (_LEAST_USED, most_used)
     )
     return _making(few, _LEAST_SLAB), _making(most, slab)
 
@@ -224,12 +228,58 @@ class Ranked:
     all_stay: bool = False
 
 
+class Ranking(Protocol):
+    """Finds out how rows are used: by more batches, or by those of an epoch.
+
+    :class:`Sampling` and :class:`~pyg_graphzero.memory.watch.Watch` do.
+    """
+
+    def count(self, case: Case, seconds: float) -> tuple[AccessCounts, int]:
+        """How many batches have each row, and above how many it is hot.
+
+        Args:
+            case: Some batches.
+            seconds: What it may take.
+        """
+
+    def rank(self, counted: AccessCounts) -> Mapping[str | None, RankedRows]:
+        """The order of the rows of each node type, by these counts."""
+
+
+@dataclass
+class Sampling:
+    """Samples as a loader does, to find out how rows are used.
+
+    Attributes:
+        loader: The loader.
+        reading: Where it finds neighbours, see ``GraphSampler.recipe``.
+        check: Called now and then; raises what is to end this.
+    """
+
+    loader: BatchSource
+    reading: Reading | None
+    check: Callable[[], None]
+
+    def count(self, case: Case, seconds: float) -> tuple[AccessCounts, int]:
+        """See :class:`Ranking`."""
+        counted = case.profile.accesses
+        count_accesses(self.loader, epochs=EPOCHS, seconds=seconds, found=counted, **self._how)
+        return counted, hot_above(self.loader, counted)
+
+    def rank(self, counted: AccessCounts) -> Mapping[str | None, RankedRows]:
+        """See :class:`Ranking`."""
+        return rank_rows(self.loader, counted, **self._how)
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"num_threads": 1, "reading": self.reading, "each": self.check}
+
+
 def rank_to_copy(
     case: Case,
     files: Sequence[FileSize],
     plans: tuple[MemoryPlan, MemoryPlan],
-    loader: BatchSource,
-    reading: Reading | None,
+    ranking: Ranking,
     target: Path,
     room: int,
     check: Callable[[], None],
@@ -237,11 +287,10 @@ def rank_to_copy(
     """Ranks rows for a loader, if that may be worth it, and says which to copy.
 
     Args:
-        case: Some of its batches; more are counted.
+        case: Some of its batches.
         files: What it reads from.
         plans: For rows as they lie: beside the ranking, and without.
-        loader: The loader.
-        reading: Where it finds neighbours.
+        ranking: Of its batches.
         target: The directory of the copy.
         room: Bytes that this and copying may take.
         check: Called now and then; raises what is to end this.
@@ -253,10 +302,7 @@ def rank_to_copy(
         return leave_out(contents, f"an epoch reads for {now * case.profile.epoch:.2g} s")
     check()
     seconds = min(_RANK_SHARE * now * case.profile.epoch, _RANK_SECONDS)
-    how: Any = {"num_threads": 1, "reading": reading, "each": check}
-    counted = case.profile.accesses
-    count_accesses(loader, epochs=EPOCHS, seconds=seconds, found=counted, **how)
-    hot = hot_above(loader, counted)
+    counted, hot = ranking.count(case, seconds)
     types = [
         (len(counts), (1 + _MORE_USED) * int((counts > 0).sum()), int((counts > hot).sum()))
         for counts in counted.counts.values()
@@ -264,7 +310,7 @@ def rank_to_copy(
     needed = _making(types, _LEAST_SLAB)
     if needed > room:
         return no_room(contents, needed, room)
-    ranked = rank_rows(loader, counted, **how)
+    ranked = ranking.rank(counted)
     orders = {n: rows.order for n, rows in ranked.items() if _files_of(contents, n, mine)}
     for is_beside, plan in zip((True, False), plans, strict=True):
         if _all_stay(contents, orders, plan, mine):

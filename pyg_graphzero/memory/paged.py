@@ -18,6 +18,7 @@ from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.quota import EpochQuotas
 from pyg_graphzero.memory.row_copy import OwnOrder
+from pyg_graphzero.memory.watch import Watch
 from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
@@ -55,6 +56,7 @@ class PagedFiles:
             what is in memory goes when this goes.
         topologies: Neighbours that are read.
         quotas: Of the epochs under way; None if all is in memory.
+        watch: Where batches that are delivered are to be noted, or None.
     """
 
     is_loaded = False  # rows are read for windows of batches
@@ -74,6 +76,7 @@ class PagedFiles:
         self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
         self.quotas = None if plan.is_whole else EpochQuotas(plan)
+        self.watch: Watch | None = None
         self.kept = kept
         self.merge_gap = merge_gap
         self.order = order

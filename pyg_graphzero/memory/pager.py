@@ -26,8 +26,8 @@ from pyg_graphzero.memory.plan import (
     MemoryPlan,
     divide,
     is_ample,
-    neighbours_are_held,
 )
+from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
 from pyg_graphzero.memory.profile import larger, profile
 from pyg_graphzero.memory.simulate import Case
@@ -193,8 +193,7 @@ class Pager:
             self._prefetch(plan, files)
             held = {} if plan.is_whole else plan.held
             reading = _reading_of(loader, self.packed.hold(graph, files, held))
-            if neighbours_are_held(plan, files):
-                order = self.orders.find(case, plan, files)
+            order = self.orders.find(case, plan, files)
             files = files if order is None else order.files(files)
             self._batch = case.batch
             plan = self._tune(Task(loader, reading, case, self.memory, files, order))
@@ -206,6 +205,8 @@ class Pager:
         dictionaries = self.dictionaries.held(held)
         kept = groups_kept(files, plan)
         self.files = PagedFiles(contents, plan, kept, merge_gap, order, packed, dictionaries)
+        if self.tuning is not None:
+            self.files.watch = self.tuning.watch
         if not plan.is_whole:
             self.files.preload()
             self._say(plan, files)
@@ -226,7 +227,7 @@ class Pager:
                 return task.plan(self.tuning.num_bytes)
             self.tuning.end()
             self.tuning = None
-        return task.plan()
+        return choose_plan(task.case, task.memory, task.files)
 
     def _look_at(
         self, loader: BatchSource, files: Sequence[FileSize], disk: DiskSpeed, least: BatchSize

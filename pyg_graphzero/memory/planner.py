@@ -27,6 +27,8 @@ UP, DOWN = (0.6, 0.75, 0.9), (0.2,)
 SECONDS = 3.0
 # Batches that are simulated: so many windows of the default, and no fewer than these.
 _WINDOWS, _LEAST = 4, 8
+# Fewer batches than these say nothing.
+_FEWEST = 2
 # Another share is taken if it needs less than this part of the time: the batches at hand are not
 # those to come, so that a small gain says nothing.
 _WORTH = 0.98
@@ -61,12 +63,13 @@ def choose_plan(
     begun = perf_counter()
     split = DEFAULT_SPLIT
     best = case.divide(memory, files, split)
-    reads_rows = any(f.kind != "indices" and f.name in best.hot for f in files)
-    if not reads_rows or len(case.profile.batches) < best.window_of(case.profile.epoch):
+    if not any(f.kind != "indices" and f.name in best.hot for f in files):
         return best
     whole = _share_of_all(case, best, files)
     if whole is not None and whole <= UP[-1]:
         return case.divide(memory, files, replace(split, hot=max(split.hot, whole)))
+    if len(case.profile.batches) < max(_FEWEST, best.window_of(case.profile.epoch)):
+        return best
     few = first_batches(case, best)
 
     def try_out(share: float) -> tuple[float, MemoryPlan]:

@@ -211,7 +211,12 @@ def rank_rows(
 
 def hot_above(source: BatchSource, counted: AccessCounts) -> int:
     """Rows that more than so many of the counted batches have come first."""
-    return max(1, round(HOT * epochs_of(source, counted) / EPOCHS))
+    return hot_in(epochs_of(source, counted))
+
+
+def hot_in(epochs: float) -> int:
+    """The same of so many epochs."""
+    return max(1, round(HOT * epochs / EPOCHS))
 
 
 def rank_bytes(num_nodes: int, used: int | None = None, hot: int | None = None) -> int:

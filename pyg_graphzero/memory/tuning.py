@@ -19,7 +19,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_batches
 from pyg_graphzero.memory.own_order import (
     OrderKeeper,
-    leave_out,
+    Sampling,
     make_copy,
     making_bytes,
     no_room,
@@ -37,6 +37,7 @@ from pyg_graphzero.memory.profile import MOST_BATCHES, larger, profile
 from pyg_graphzero.memory.row_copy import OwnOrder, Stopped, ranks_of
 from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.memory.watch import Watch
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.util.system import return_freed_memory
 
@@ -47,6 +48,8 @@ log = logging.getLogger("pyg_graphzero")
 _KEEP_SHARE, _KEEP_SECONDS = 0.05, 2.0
 # Bytes of a row's count.
 _COUNT_BYTES = 2
+# The share of batches that are kept while an epoch is watched; and of the rows that it may use.
+_WATCH_KEEP, _WATCH_USED = 0.02, 0.5
 # Between what is enough to put rows in order and what is not, so many amounts are tried.
 _STEPS = 16
 
@@ -117,9 +120,15 @@ class Task:
         baseline = self.case.baseline + beside
         return least_memory(self.files, baseline, self.case.batch) <= self.memory
 
+    def reads_neighbours(self, beside: int = 0) -> bool:
+        """Whether batches wait for neighbours that are read, with so many bytes less."""
+        return not neighbours_are_held(self.plan(beside), self.files)
+
     def leaves(self, num_bytes: int) -> bool:
         """Whether batches can be made beside that, and no neighbours are read for it."""
-        return self.has_room(num_bytes) and neighbours_are_held(self.plan(num_bytes), self.files)
+        if not self.has_room(num_bytes):
+            return False
+        return not self.reads_neighbours(num_bytes) or self.reads_neighbours()
 
     def finding_bytes(self, plan: MemoryPlan) -> tuple[int, int]:
         """Memory to find it out in.
@@ -130,11 +139,12 @@ class Task:
         Returns:
             What batches may take that are kept, and that with all else but putting rows in order.
         """
-        profile = self.case.profile
-        keep = max(int(_KEEP_SHARE * _room(plan)), sum(rows.nbytes for rows in profile.batches[0]))
+        profile, is_watched = self.case.profile, self.reads_neighbours()
+        share = _WATCH_KEEP if is_watched else _KEEP_SHARE
+        keep = max(int(share * _room(plan)), sum(rows.nbytes for rows in profile.batches[0]))
         # A batch is sampled while another waits.
-        num_bytes = keep + 2 * profile.accesses.sampling_bytes
-        return keep, num_bytes + _COUNT_BYTES * sum(self.case.graph.node_types.values())
+        sampling = 0 if is_watched else 2 * profile.accesses.sampling_bytes
+        return keep, keep + sampling + _COUNT_BYTES * sum(self.case.graph.node_types.values())
 
     def making_bytes(self, plan: MemoryPlan) -> tuple[int, int]:
         """Memory to put rows in order in: the least that is worth a try, and what there is.
@@ -142,7 +152,8 @@ class Task:
         Args:
             plan: The budget as it mostly is divided.
         """
-        least, most = making_bytes(self.case.graph, _room(plan))
+        used = _WATCH_USED if self.reads_neighbours() else 1.0
+        least, most = making_bytes(self.case.graph, _room(plan), used)
         _, beside = self.finding_bytes(plan)
         step = max(1, (most - least) // _STEPS)
         return least, next((n for n in range(most, 0, -step) if self.leaves(beside + n)), 0)
@@ -165,6 +176,7 @@ class Tuning:
 
     Attributes:
         thread: The thread.
+        watch: Where an epoch's own batches are to be noted; None: more are sampled.
         num_bytes: As given.
         result: What it found; until then, and if it fails, what is known without.
         is_needless: All rows that are used stay in memory by the division that there is.
@@ -176,6 +188,10 @@ class Tuning:
         self.is_needless = False
         self._keep = keep
         self._making = making
+        self.watch = None
+        if task.reads_neighbours():
+            has_edges = any(file.kind == "edge" for file in task.files)
+            self.watch = Watch(task.loader, keep, has_edges)
         self._stop = threading.Event()
         self._begun = perf_counter()
         # It forgets the task when rows are copied: then the store is its users' alone.
@@ -197,9 +213,8 @@ class Tuning:
         if not plan.hot or not case.profile.batches:
             return None
         is_wanted = task.order is None and orders.is_wanted(case, plan, files)
-        if not neighbours_are_held(plan, files):
-            if is_wanted:
-                leave_out(case.contents, "neighbours do not stay in memory")
+        is_watched = task.reads_neighbours()
+        if is_watched and not is_wanted:
             return None
         keep, num_bytes = task.finding_bytes(plan)
         if is_wanted:
@@ -211,7 +226,7 @@ class Tuning:
                 if target is not None:
                     task = replace(task, target=target)
                     return cls(task, num_bytes + making, keep, making)
-        return cls(task, num_bytes, keep) if task.leaves(num_bytes) else None
+        return cls(task, num_bytes, keep) if task.leaves(num_bytes) and not is_watched else None
 
     @property
     def is_over(self) -> bool:
@@ -221,6 +236,8 @@ class Tuning:
     def end(self) -> None:
         """Stops it, and waits for that."""
         self._stop.set()
+        if self.watch is not None:
+            self.watch.done.set()
         if self.thread is not threading.current_thread():  # which may be the last to know the store
             self.thread.join()
 
@@ -241,19 +258,24 @@ class Tuning:
         return_freed_memory()
 
     def _find(self, tasks: list[Task]) -> None:
-        task: Task | None = self._sampled(tasks.pop())
-        assert task is not None
-        if task.target is not None:
+        task = self._watched(tasks) if self.watch is not None else self._sampled(tasks.pop())
+        if task is not None and task.target is not None:
             plans = task.plan(self.num_bytes), task.plan()
+            ranking = self.watch or Sampling(task.loader, task.reading, self._check)
             ranked = rank_to_copy(
-                task.case, task.files, plans, task.loader, task.reading, task.target,
-                self._making, self._check,
-            )  # fmt: skip
-            self.is_needless = ranked.all_stay
+                task.case, task.files, plans, ranking, task.target, self._making, self._check
+            )
+            # To change what memory is used for, neighbours that it has would be read anew.
+            self.is_needless = ranked.all_stay or (self.watch is not None and not ranked.parts)
             if self.is_needless:
+                if self.watch is not None:
+                    self.watch.end()
                 return
             if ranked.parts:
                 waiting, task = _Waiting(task), None
+                del ranking
+                if self.watch is not None:
+                    self.watch.end()
                 return_freed_memory()
                 if self._stop.wait(max(0.0, ranked.wait - (perf_counter() - self._begun))):
                     return
@@ -264,6 +286,18 @@ class Tuning:
             ranks = None if order is None else ranks_of(order.types, task.case.graph)
             plan = choose_plan(task.case, task.memory, task.files, ranks, self._check)
             self.result = task.tuned(plan)
+
+    def _watched(self, tasks: list[Task]) -> Task | None:
+        """The same with an epoch's own batches; None if nobody trains any more."""
+        assert self.watch is not None
+        waiting = _Waiting(tasks.pop())
+        self.watch.done.wait()
+        self._check()
+        task = waiting.task()
+        if task is not None:
+            self._begun = perf_counter()
+            task.case.profile = self.watch.profile()
+        return task
 
     def _sampled(self, task: Task) -> Task:
         """The same with more batches; which rows are used is counted unless that is known."""
@@ -284,7 +318,7 @@ class Tuning:
 
 
 class _Waiting:
-    """A task while rows are copied: it keeps nobody's loader and store alive."""
+    """A task while rows are watched or copied: it keeps nobody's loader and store alive."""
 
     def __init__(self, task: Task) -> None:
         assert task.target is not None
@@ -295,15 +329,21 @@ class _Waiting:
         self._case = case.profile, case.batch, case.baseline, case.disk
         self._task = task.memory, task.files
 
-    def ordered(self) -> Task | None:
-        """The task with the copy that there is now; None if nobody waits for it."""
+    def task(self) -> Task | None:
+        """The task; None if nobody waits for it."""
         loader, contents, graph = self._loader(), self._contents(), self._graph()
         if loader is None or contents is None or graph is None:
             return None
-        order = OwnOrder.open(self.target, contents)
-        memory, files = self._task
         case = Case(contents, graph, *self._case)
-        return Task(loader, None, case, memory, order.files(files), order)
+        return Task(loader, None, case, *self._task, order=None, target=self.target)
+
+    def ordered(self) -> Task | None:
+        """The same with the copy that there is now."""
+        task = self.task()
+        if task is None:
+            return None
+        order = OwnOrder.open(self.target, task.case.contents)
+        return replace(task, files=order.files(task.files), order=order, target=None)
 
 
 def _room(plan: MemoryPlan) -> int:

@@ -21,7 +21,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.dictionaries import Dictionaries
 from pyg_graphzero.memory.files import bytes_of_batches, bytes_of_rows, files_of
 from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates
-from pyg_graphzero.memory.plan import FileSize, neighbours_are_held
+from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, profile
 from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
@@ -216,7 +216,6 @@ class _Examination:
             found.epoch.read > LEAST_SECONDS
             and self.contents.order_limit != 0
             and bool(candidates(self.files))
-            and neighbours_are_held(found.division, self.files)
         )
         if not is_wanted:
             return False

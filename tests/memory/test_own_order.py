@@ -12,6 +12,7 @@ import shutil
 import threading
 import weakref
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -324,14 +325,82 @@ def test_nothing_where_it_is_not_worth_it(store, monkeypatch, info):
     assert "rows are not put in order: a batch takes" in info.text
 
 
-def test_nothing_where_neighbours_are_read(store, monkeypatch, info):
+@pytest.fixture
+def neighbours_are_read(monkeypatch):
     monkeypatch.setattr("pyg_graphzero.memory.costs.HELD_SHARE", 0.0)
+
+
+def test_the_first_epoch_ranks_rows_where_neighbours_are_read(store, neighbours_are_read):
     loader = training(store)
-    epoch(loader)
+    expected = [epoch(loader, seed)[0] for seed in range(2)]
+    first = loader.stats()
+    assert first.topology_rows > 0
+    assert not first.reordered
     tuned(loader)
-    assert loader.stats().topology_rows > 0
+    for seed in range(2):
+        found, stats = epoch(loader, seed)
+        assert_same(found, expected[seed])
+        assert stats.reordered
+        assert stats.topology_rows > 0
+        assert stats.reads < 0.7 * first.reads
+    # And another run finds it.
+    del loader
+    loader = training(store)
+    found, stats = epoch(loader, 0)
+    assert_same(found, expected[0])
+    assert stats.reordered
+    assert stats.topology_rows > 0
+    assert len(list((store / "orders").iterdir())) == 1
+
+
+def test_epochs_that_are_broken_off_are_watched_until_they_are_one(store, neighbours_are_read):
+    loader = training(store)
+    watch = pager_of(loader.graph_sampler.graph.contents).files_for(loader).watch
+    other = gz.loader.NeighborLoader(loader.data, input_nodes=torch.arange(600), **SAMPLED)
+    few = len(loader) // 3
+    for _ in range(3):
+        for _ in islice(loader, few):
+            pass
+        for _ in other:  # says nothing of the loader
+            pass
+        assert not watch.done.is_set()
+    for _ in islice(loader, len(loader) - 3 * few):
+        pass
+    assert watch.done.is_set()
+    tuned(loader)
+    assert epoch(loader)[1].reordered
+
+
+def test_who_stops_training_is_not_waited_for(store, neighbours_are_read):
+    loader = training(store)
+    for _ in islice(loader, 5):
+        pass
+    contents = weakref.ref(loader.graph_sampler.graph.contents)
+    thread = pager_of(contents()).tuning.thread
+    assert thread.is_alive()
+    gc.disable()
+    try:
+        del loader
+        assert contents() is None
+    finally:
+        gc.enable()
+    thread.join(10)
+    assert not thread.is_alive()
     assert not (store / "orders").exists()
-    assert "rows are not put in order: neighbours do not stay in memory" in info.text
+
+
+def test_no_copy_of_what_stays_where_neighbours_are_read(
+    store, neighbours_are_read, monkeypatch, info
+):
+    monkeypatch.setattr(own_order, "_all_stay", lambda *args: True)
+    loader = training(store)
+    expected, _ = epoch(loader)
+    files = pager_of(loader.graph_sampler.graph.contents).files
+    tuned(loader)
+    assert "rows are not put in order: all that are used stay" in info.text
+    found, _ = epoch(loader)
+    assert_same(found, expected)
+    assert pager_of(loader.graph_sampler.graph.contents).files is files  # with all that it has
 
 
 @pytest.mark.parametrize("damage", ["document", "order", "rows", "gone"])
