@@ -20,7 +20,8 @@
 namespace gz {
 namespace {
 
-// Windows of batches that are sampled at the same time, at most: one computes while the other reads.
+// Windows of batches that are sampled at the same time, at most: one computes while the other
+// reads.
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;

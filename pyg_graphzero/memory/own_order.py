@@ -4,8 +4,8 @@ Where rows do not fit into memory, where they lie decides how often the disk is 
 puts those first that training uses most, and together those it uses together. Who trains on a store
 as it was converted gets the same from a copy of the rows that training uses. While the first epoch
 runs, a thread ranks them, from the topology alone, and copies them; the epoch goes on by the copy,
-and later ones and later runs read there what is there. The batches are the same. Where neighbours are
-read, too, the first epoch's own batches say how rows are used, and they are copied behind it.
+and later ones and later runs read there what is there. The batches are the same. Where neighbours
+are read, too, the first epoch's own batches say how rows are used, and they are copied behind it.
 
 A copy is a directory named by all that it depends on: the files that it is of, and what a batch of
 fixed seeds is. So it is found again by later runs that sample likewise, and by nobody else. It
