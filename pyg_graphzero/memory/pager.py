@@ -174,6 +174,10 @@ class Pager:
     def decide(self, loader: BatchSource, least: BatchSize) -> PagedFiles:
         """Decides from how this loader samples; there is to be room for ``least``, too."""
         contents, baseline, files = self.contents, self._baseline, files_of(loader)
+        watch = None if self.tuning is None else self.tuning.watch
+        if self.tuning is not None and watch is not None and not watch.is_of(loader):
+            self.tuning.end()  # what was to be found out for another's batches
+            self.tuning = None
         if self.tuning is not None and self.tuning.is_over:
             self._tuned, self.tuning = self.tuning.result, None
         self.orders.settle()

@@ -46,6 +46,10 @@ class Watch:
         self._accesses = AccessCounts.of(graph, torch.int16)
         self._ranked = {name: RankedRows(num) for name, num in graph.node_types.items()}
 
+    def is_of(self, loader: BatchSource) -> bool:
+        """Whether it is a loader's, or has seen all that it is to see."""
+        return self.done.is_set() or loader is self._loader()
+
     def add(self, loader: BatchSource, batch: _core.Batch) -> None:
         """Notes a batch that a loader delivers.
 

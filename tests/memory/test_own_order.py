@@ -371,6 +371,21 @@ def test_epochs_that_are_broken_off_are_watched_until_they_are_one(store, neighb
     assert epoch(loader)[1].reordered
 
 
+def test_the_loader_that_decides_is_the_one_that_is_watched(store, neighbours_are_read):
+    loader = training(store)
+    short = gz.loader.NeighborLoader(loader.data, input_nodes=torch.arange(600), **SAMPLED)
+    next(iter(short))
+    contents = loader.graph_sampler.graph.contents
+    first = pager_of(contents).tuning
+    expected, _ = epoch(loader)
+    assert first.is_over
+    assert pager_of(contents).tuning is not first
+    tuned(loader)
+    found, stats = epoch(loader)
+    assert_same(found, expected)
+    assert stats.reordered
+
+
 def test_who_stops_training_is_not_waited_for(store, neighbours_are_read):
     loader = training(store)
     for _ in islice(loader, 5):
