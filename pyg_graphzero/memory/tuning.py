@@ -267,15 +267,13 @@ class Tuning:
             )
             # To change what memory is used for, neighbours that it has would be read anew.
             self.is_needless = ranked.all_stay or (self.watch is not None and not ranked.parts)
+            if self.watch is not None:
+                self.watch.end()
             if self.is_needless:
-                if self.watch is not None:
-                    self.watch.end()
                 return
             if ranked.parts:
                 waiting, task = _Waiting(task), None
                 del ranking
-                if self.watch is not None:
-                    self.watch.end()
                 return_freed_memory()
                 if self._stop.wait(max(0.0, ranked.wait - (perf_counter() - self._begun))):
                     return
