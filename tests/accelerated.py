@@ -128,6 +128,20 @@ def with_attr(model, batch):
     return model(batch.x, batch.edge_index, edge_attr=batch.edge_attr)
 
 
+def typed(model, batch):
+    return model(batch.x_dict, batch.edge_index_dict)
+
+
+def hetero_batches(**options):
+    return loader(PAPERS, (3, 2, 2), input_nodes="paper", **options)
+
+
+def initialized(model, call):
+    with torch.no_grad():
+        call(model, stock(next(iter(hetero_batches()))))
+    return model
+
+
 class Stack(nn.Module):
     """Two convolutions of a kind."""
 

@@ -8,34 +8,33 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import JumpingKnowledge, MessagePassing
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn import convs
+from pyg_graphzero.nn.learn import Refused, learn
 from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
 from pyg_graphzero.nn.small import (
     AmbiguousError,
-    SmallGraph,
     hops_in,
+    is_cuda,
     map_tensors,
     plain,
     space_of,
     tensors_in,
 )
+from pyg_graphzero.nn.state import Before, fingerprint
 from pyg_graphzero.sampling.ahead import InnerRows
-from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, want_hops
+from pyg_graphzero.sampling.hops import Hops, want_hops
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
-# Two computations of the same rows differ by no more than this, relatively.
-_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
-_ROUNDED = 5e-2  # to half precision on the way
+# Ways through a model that are learned, before it is run as it is.
+_MOST_WAYS = 64
 _running = threading.local()
 
 
@@ -50,19 +49,6 @@ class Options:
 
     may_cut_norms: bool
     local: tuple[type, ...]
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A forward pass that runs as it is.
-
-    Attributes:
-        reason: Why.
-        ahead: What its batches were loaded with, which it cannot do at all with; None: nothing.
-    """
-
-    reason: str
-    ahead: str | None = None
 
 
 class Forward:
@@ -97,7 +83,7 @@ class Forward:
         """Runs the model."""
         hops = hops_in((args, kwargs)) if _watching() is None else None
         if hops is None:
-            return self._body(args, kwargs)
+            return self.body(args, kwargs)
         if any(map(torch.nn.parameter.is_lazy, self.module.parameters())):
             if any(isinstance(tensor, InnerRows) for _, tensor in tensors_in((args, kwargs))):
                 raise UnsupportedError(
@@ -105,11 +91,12 @@ class Forward:
                     "once on a batch of a loader without ahead, which makes their parameters"
                 )
             return self._as_it_is(args, kwargs)
+        if _is_transformed():
+            return self._as_it_is(args, kwargs)
+        facts, modules = fingerprint(self.module)
         try:
-            key = self._key(args, kwargs, hops)
-            learned = self.learned.get(key)
-            if learned is None:
-                learned = self.learned[key] = self._learn(args, kwargs, hops)
+            key = (facts, self._key(args, kwargs, hops))
+            learned = self._learned(key, args, kwargs, hops)
         except AmbiguousError:
             return self._as_it_is(args, kwargs)
         if isinstance(learned, Refused):
@@ -119,23 +106,76 @@ class Forward:
                     "otherwise load batches for this model without ahead"
                 )
             return self._as_it_is(args, kwargs)
-        states = _random_states(args, kwargs)
+        before = Before(modules, is_cuda((args, kwargs)))
+        given = map_tensors((args, kwargs), lambda tensor, _: tensor)
         try:
-            return _run(self, learned, args, kwargs, hops)
+            return self.run(learned, args, kwargs, hops, modules)
         except DivergedError:
             self.learned[key] = Refused("forward does not do the same for every batch")
-            _set_random_states(states)
-            return self._as_it_is(args, kwargs)
+            before.restore()
+            return self._as_it_is(*given)
+
+    def _learned(self, key: Any, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
+        found = self.learned.get(key)
+        tries = found.tries if isinstance(found, Refused) else 0
+        if found is not None and not tries:
+            return found
+        if found is None and len(self.learned) >= _MOST_WAYS:
+            return Refused("it is changed again and again, or called in ever new ways")
+        found = learn(self, args, kwargs, hops, tries)
+        self.learned.pop(key, None)  # explain() tells of the last one
+        self.learned[key] = found
+        return found
 
     def _as_it_is(self, args: Any, kwargs: Any) -> Any:
         self.num_stock += 1
-        return self._body(plain(args), plain(kwargs))
+        return self.body(plain(args), plain(kwargs))
 
-    def _body(self, args: Any, kwargs: Any) -> Any:
+    def body(self, args: Any, kwargs: Any) -> Any:
         """The model's own forward pass."""
         if isinstance(self.module, MessagePassing) and self.own is None:
             return ConvForward(self.module)(*args, **kwargs)
         return self._stock(*args, **kwargs)
+
+    @contextmanager
+    def watched_by(self, watching: Recorder | Runner) -> Iterator[None]:
+        """Within it, this thread's functions and convolutions are steps of a program."""
+        _running.forward, _running.watching = self, watching
+        try:
+            with watching:
+                yield
+        finally:
+            _running.forward = _running.watching = None
+
+    def run(
+        self, program: Program, args: Any, kwargs: Any, hops: Hops,
+        modules: list[torch.nn.Module] | None = None,
+    ) -> Any:  # fmt: skip
+        """The model's forward pass with no more rows than it needs.
+
+        Raises:
+            DivergedError: It is another one than the program's.
+        """
+        modules = fingerprint(self.module)[1] if modules is None else modules
+        runner = Runner(modules, program, hops, self.options.may_cut_norms)
+        with self.watched_by(runner):
+            out = self.body(args, kwargs)
+        runner.finish([tensor for _, tensor in tensors_in(out)])
+        values = iter(program.outputs)
+        idle: list[torch.nn.Parameter] = []
+        if program.idle and torch.is_grad_enabled():
+            parameters = list(self.module.parameters())
+            idle = [parameters[number] for number in program.idle]
+
+        def cut(tensor: Tensor, key: Any) -> Tensor:
+            value = next(values, None)
+            if value is not None and tensor.dim() > value.dim:
+                tensor = runner.cut(tensor, value, value.need if value.space.of_edges else 0)
+            if idle and tensor.requires_grad:
+                tensor = _Idle.apply(tensor, *idle)
+            return tensor
+
+        return map_tensors(out, cut)
 
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
         """What tells one way through the model from another, before it is gone."""
@@ -155,116 +195,34 @@ class Forward:
             tuple(kinds),
             tuple(_flags(args)),
             tuple((name, *_flags(value)) for name, value in kwargs.items()),
-            tuple(module.training for module in self.module.modules()),
             hops.depth,
             tuple(name for name, counts in hops.nodes.items() if counts[0]),
             torch.is_grad_enabled(),
             any(torch.is_autocast_enabled(name) for name in {t.device.type for _, t in tensors}),
         )
 
-    def _learn(self, args: Any, kwargs: Any, hops: Hops) -> Program | Refused:
-        """Watches the model on a small graph, and tries what was learned there."""
-        module = self.module
-        taken = {
-            size
-            for tensor in (
-                *module.parameters(),
-                *module.buffers(),
-                *(tensor for _, tensor in tensors_in((args, kwargs))),
-            )
-            for size in tensor.shape
-        }
-        device = next(
-            tensor.device
-            for _, tensor in tensors_in((args, kwargs))
-            if isinstance(tensor, SampledEdgeIndex)
-        )
-        small = SmallGraph(hops, taken, device)
-        (small_args, small_kwargs), rows = small.arguments((args, kwargs), hops)
-        both = zip(tensors_in((small_args, small_kwargs)), tensors_in((args, kwargs)), strict=True)
-        summed = [(each, given) for (_, each), (_, given) in both if isinstance(given, InnerRows)]
-        ahead = summed[0][1].reduction if summed else None
-        fewer_args, fewer_kwargs = small.taken_ahead((small_args, small_kwargs), summed)
-        states = _random_states(args, kwargs)
-        buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
 
-        def restored(run: Any) -> Any:
-            try:
-                return run()
-            finally:
-                _set_random_states(states)
-                # torch 2.4 would give what was cast here, without gradients, to runs with them.
-                torch.clear_autocast_cache()
-                with torch.no_grad():
-                    for buffer, value in buffers:
-                        buffer.copy_(value)
+class _Idle(torch.autograd.Function):
+    """A result, and parameters that it does not depend on: their gradient is zero, not missing."""
 
-        recorder = Recorder(small.num_rows, self.options.may_cut_norms)
-        for tensor, space in rows:
-            recorder.track(tensor, space, False, 0)
+    @staticmethod
+    def forward(out: Tensor, *parameters: Tensor) -> Tensor:
+        return out.view_as(out)
 
-        def watch() -> tuple[Any, Program]:
-            with _watched(self, recorder), recorder:
-                out = self._body(small_args, small_kwargs)
-            return out, recorder.finish([tensor for _, tensor in tensors_in(out)])
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
 
-        try:
-            with torch.no_grad():
-                _, program = restored(watch)
-        except Exception as error:  # whatever a model does with a graph that is none of its own
-            return Refused(f"on a small graph it raises {type(error).__name__}: {error}", ahead)
-        if ahead is not None:
-            values = [(recorder.value_of(small), given.reduction) for small, given in summed]
-            names = {module: name or "model" for name, module in module.named_modules()}
-            reason = convs.why_not_ahead(program, values, hops.depth, names)
-            if reason is not None:
-                return Refused(reason, ahead)
-        if not any(step.about is not None and step.about.is_trimmed for step in program.steps):
-            return program
-        try:
-            with torch.no_grad(), _Comparable(self.options.may_cut_norms):
-                expected = restored(lambda: self._body(plain(small_args), plain(small_kwargs)))
-                found = restored(lambda: _run(self, program, fewer_args, fewer_kwargs, small.hops))
-        except Exception as error:
-            return Refused(
-                f"with fewer rows it raises {type(error).__name__}: {str(error) or 'diverged'}",
-                ahead,
-            )
-        pairs = list(zip_longest(tensors_in(expected), tensors_in(found), fillvalue=(None, None)))
-        is_rounded = torch.is_autocast_enabled(device.type)
-        if not all(_agree(whole, cut, is_rounded) for (_, whole), (_, cut) in pairs):
-            return Refused("with fewer rows its outputs are others", ahead)
-        return program
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        return grad, *map(torch.zeros_like, ctx.saved_tensors)
 
 
-def _agree(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> bool:
-    """Whether one output is the first rows of the other; or would be, but for rounding."""
-    if whole is None or cut is None or whole.dim() != cut.dim() or whole.dtype != cut.dtype:
-        return False
-    for dim, size in enumerate(cut.shape):
-        if size > whole.size(dim):
-            return False
-        whole = whole.narrow(dim, 0, size)
-    if not whole.is_floating_point():
-        return torch.equal(whole, cut)
-    error = _ROUNDED if is_rounded else _TOLERANCE.get(whole.dtype, _ROUNDED)
-    return torch.allclose(whole, cut, rtol=error, atol=error, equal_nan=True)
-
-
-def _run(forward: Forward, program: Program, args: Any, kwargs: Any, hops: Hops) -> Any:
-    runner = Runner(program, hops)
-    with _watched(forward, runner), runner:
-        out = forward._body(args, kwargs)
-    runner.finish()
-    values = iter(program.outputs)
-
-    def cut(tensor: Tensor, key: Any) -> Tensor:
-        value = next(values, None)
-        if value is None or tensor.dim() <= value.dim:
-            return tensor
-        return runner.cut(tensor, value, value.need if value.space.of_edges else 0)
-
-    return map_tensors(out, cut)
+def _is_transformed() -> bool:
+    """Whether torch.func, or differentiation forward, has its own view of tensors."""
+    return (
+        torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+    )
 
 
 class ConvForward:
@@ -384,35 +342,6 @@ def _watching() -> Recorder | Runner | None:
     return getattr(_running, "watching", None)
 
 
-@contextmanager
-def _watched(forward: Forward, watching: Recorder | Runner) -> Iterator[None]:
-    _running.forward, _running.watching = forward, watching
-    try:
-        yield
-    finally:
-        _running.forward = _running.watching = None
-
-
-class _Comparable(torch.overrides.TorchFunctionMode):
-    """Nothing is dropped in this thread, so that runs over fewer rows can be compared.
-
-    Args:
-        skips_norms: Nor is anything normalised over a batch.
-    """
-
-    def __init__(self, skips_norms: bool) -> None:
-        super().__init__()
-        own = torch.ops.pyg_graphzero.dropout.default
-        drops = (F.dropout, own, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout)
-        self._skipped = (*drops, F.batch_norm) if skips_norms else drops
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in self._skipped:
-            rows: Tensor = args[0] if args else (kwargs or {})["input"]
-            return rows.clone()
-        return func(*args, **(kwargs or {}))
-
-
 def _flags(obj: Any) -> Iterator[Any]:
     if isinstance(obj, dict):
         for key, value in obj.items():
@@ -425,16 +354,3 @@ def _flags(obj: Any) -> Iterator[Any]:
         yield obj
     else:
         yield type(obj)
-
-
-def _random_states(args: Any, kwargs: Any) -> list[Tensor]:
-    states = [torch.get_rng_state()]
-    if any(tensor.is_cuda for _, tensor in tensors_in((args, kwargs))):
-        states.append(torch.cuda.get_rng_state())
-    return states
-
-
-def _set_random_states(states: list[Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if len(states) > 1:
-        torch.cuda.set_rng_state(states[1])

@@ -162,7 +162,9 @@ def _with_loops(edge_index: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
 
 
 def made_once(edges: SampledEdgeIndex, key: Any, make: Callable[[], Any]) -> Any:
-    """What is computed of a batch's edges once, however many layers ask for it."""
-    if key not in edges.made:
-        edges.made[key] = make()
-    return edges.made[key]
+    """Result computed from a batch's edges once, however many layers ask for it."""
+    found = edges.made.get(key)
+    if found is None:
+        with torch.inference_mode(False), torch.no_grad():  # a batch may be trained on next
+            found = edges.made[key] = make()
+    return found

@@ -14,13 +14,13 @@ from torch_geometric.nn import HGTConv, JumpingKnowledge, MessagePassing
 
 from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
-from pyg_graphzero.nn.hgt import hgt
+from pyg_graphzero.nn.hgt import are_products, hgt
 from pyg_graphzero.nn.layers import LAYERS, Layer, messages, propagated
 from pyg_graphzero.nn.program import DivergedError, Program, Recorder, Runner
 from pyg_graphzero.nn.rules import Space, Use, Value
-from pyg_graphzero.nn.small import plain
+from pyg_graphzero.nn.small import plain, tensors_in
 from pyg_graphzero.sampling.ahead import InnerRows
-from pyg_graphzero.sampling.hops import SampledEdgeIndex
+from pyg_graphzero.sampling.hops import SampledEdgeIndex, known_hops
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Plan:
         layer: Computes it over that.
         reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
         is_ahead: The loader did that.
+        edge_type: Type of its edges; None in a homogeneous graph.
     """
 
     what: str
@@ -40,6 +41,11 @@ class Plan:
     layer: Layer = messages
     reduction: str | None = None
     is_ahead: bool = False
+    edge_type: Any = None
+
+    def as_whole(self, reason: str) -> Plan:
+        """The convolution as PyG computes it, over all nodes."""
+        return Plan(f"whole batch: {reason}", False) if self.is_trimmed else self
 
 
 @cache
@@ -81,7 +87,7 @@ def plan_of(
     if kinds.is_plain(conv) and not kinds.is_changed(conv):
         return Plan(propagated.what, True, propagated, _reduction(propagated, conv, given))
     if why is None:
-        why = "hooks, or steps of its own" if kinds.is_changed(conv) else "messages of its own"
+        why = "steps of its own" if kinds.is_changed(conv) else "messages of its own"
     return Plan(f"{messages.what} ({why})", True)
 
 
@@ -92,7 +98,7 @@ def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:
 
 
 def why_not_ahead(
-    program: Program, ahead: list[tuple[Value | None, str]], depth: int, names: dict[Any, str]
+    program: Program, ahead: list[tuple[Value | None, str]], depth: int, names: list[str]
 ) -> str | None:
     """Why a forward pass cannot do with rows that were added up ahead; None: it can.
 
@@ -100,12 +106,12 @@ def why_not_ahead(
         program: What it does.
         ahead: Its arguments of that kind, and how they were added up.
         depth: How many hops batches have.
-        names: Of modules.
+        names: Names of modules, by their numbers.
     """
     reductions = {id(value): reduction for value, reduction in ahead}
     for step in program.steps:
         plan = step.about if isinstance(step.about, Plan) else None
-        name = names.get(step.func, getattr(step.func, "__name__", str(step.func)))
+        name = step.name(names)
         for number, (path, value) in enumerate(step.inputs):
             reduction = reductions.get(id(value))
             if reduction is None:
@@ -130,7 +136,7 @@ def _why_whole(
     may_cut_norms: bool, knows_degrees: bool,
 ) -> str | None:  # fmt: skip
     name = type(conv).__name__
-    if not isinstance(given.get("edge_index"), SampledEdgeIndex):
+    if known_hops(given.get("edge_index")) is None:
         return "its edges are not those of the batch"
     if given.get("size") is not None:
         return "size= is given"
@@ -166,6 +172,11 @@ def _why_whole(
     return None
 
 
+def _called(recorder: Recorder, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    recorder.enter([tensor for _, tensor in tensors_in((args, kwargs))])
+    return call(*args, **kwargs)
+
+
 def record(
     recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
     local: tuple[type, ...], may_cut_norms: bool,
@@ -175,7 +186,7 @@ def record(
     x, edge_index = given.get("x"), given.get("edge_index")
     if edge_index is None and isinstance(given.get("edge_index_dict"), dict):
         return _record_hgt(recorder, conv, call, args, kwargs, given)
-    out = call(*plain(args), **plain(kwargs))
+    out = _called(recorder, call, plain(args), plain(kwargs))
     pair = x if isinstance(x, tuple | list) and len(x) == 2 else (x, x)
     src, dst = (recorder.value_of(rows) for rows in pair)
     inputs: list[tuple[Any, Value, int]] = []
@@ -190,6 +201,7 @@ def record(
         and not dst.space.of_edges
         and src.dim == dst.dim == 0
         and isinstance(edge_index, SampledEdgeIndex)
+        and edge_index.hops is not None
         and (edge_index.edge_type or (None, None, None))[::2] == (src.space.name, dst.space.name)
         and out.dim()
         and out.size(0) == recorder.num_rows[dst.space]
@@ -198,6 +210,8 @@ def record(
         assert src is not None
         assert dst is not None
         plan = plan_of(conv, given, src.space == dst.space, local, may_cut_norms)
+        assert isinstance(edge_index, SampledEdgeIndex)
+        plan = replace(plan, edge_type=edge_index.edge_type)
     else:
         plan = Plan("whole batch: rows of its input are not known to be those of nodes", False)
     for name, value in given.items():
@@ -209,9 +223,16 @@ def record(
     return out
 
 
+def _are_of(runner: Runner, edge_index: Any, edge_type: Any) -> bool:
+    """Whether edges are those of a type of the batch."""
+    if not isinstance(edge_index, SampledEdgeIndex) or edge_index.hops is None:
+        return False
+    return edge_index.hops == runner.hops and edge_index.edge_type == edge_type
+
+
 def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """Computes a convolution for the rows that are needed of it."""
-    step = runner.next_step(conv)
+    step = runner.next_module(conv)
     plan: Plan = step.about
     if not plan.is_trimmed:
         return call(*plain(args), **plain(kwargs))
@@ -219,42 +240,48 @@ def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: 
     if "edge_index_dict" in given:
         return _run_hgt(runner, conv, given, step)
     edge_index = given.pop("edge_index")
-    if not isinstance(edge_index, SampledEdgeIndex):
+    if not _are_of(runner, edge_index, plan.edge_type):
         raise DivergedError
     x = given.pop("x")
     is_pair = isinstance(x, tuple | list)
     src, dst = x if is_pair else (x, x)
     block = Block(edge_index, runner.hops, step.need)
+    for ((name, place), value), reach in zip(step.inputs, step.reach, strict=True):
+        if place is not None:
+            runner.expect((src, dst)[place], value)
+        elif name in given:
+            runner.expect(given[name], value)
+            given[name] = runner.cut(given[name], value, step.need + reach)
     if isinstance(src, InnerRows) and not plan.is_ahead:
         src = src.rows
     if is_pair or plan.is_ahead or not plan.layer.only_sums(conv):
         src, dst = block.sources(src), block.destinations(dst)
     else:
         src, dst = block.both(src)
-    for ((name, place), value), reach in zip(step.inputs, step.reach, strict=True):
-        if place is None and name in given:
-            given[name] = runner.cut(given[name], value, step.need + reach)
     layer = plan.layer
-    return layer.compute(conv, src, dst, block, given, is_pair)
+    out = layer.compute(conv, src, dst, block, given, is_pair)
+    runner.made([out], step.outputs)
+    return out
 
 
 def _record_hgt(
     recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
     given: dict[str, Any],
 ) -> Any:  # fmt: skip
-    out = call(*plain(args), **plain(kwargs))
+    out = _called(recorder, call, plain(args), plain(kwargs))
     values = {name: recorder.value_of(rows) for name, rows in given["x_dict"].items()}
     fits = (
         type(conv) is HGTConv
         and conv.flow == "source_to_target"
         and not conv.explain
         and not kinds.is_changed(conv)
+        and are_products(conv)
         and all(
             value is not None and value.dim == 0 and value.space == Space(False, name)
             for name, value in values.items()
         )
         and all(
-            isinstance(edge_index, SampledEdgeIndex) and edge_index.edge_type == name
+            known_hops(edge_index) is not None and edge_index.edge_type == name
             for name, edge_index in given["edge_index_dict"].items()
         )
     )
@@ -272,13 +299,22 @@ def _record_hgt(
 
 def _run_hgt(runner: Runner, conv: Any, given: Any, step: Any) -> Any:
     x = {}
+    if len(given["x_dict"]) != len(step.inputs):
+        raise DivergedError
     for (_, name), value in step.inputs:
-        x[name] = runner.cut(given["x_dict"][name], value, step.need + 1)
+        rows = given["x_dict"].get(name)
+        runner.expect(rows, value)
+        x[name] = runner.cut(rows, value, step.need + 1)
+    if not all(_are_of(runner, each, name) for name, each in given["edge_index_dict"].items()):
+        raise DivergedError
     blocks = {
         name: Block(edge_index, runner.hops, step.need)
         for name, edge_index in given["edge_index_dict"].items()
     }
-    return hgt(conv, x, blocks)
+    out = hgt(conv, x, blocks)
+    values = {value.space.name: value for value in step.outputs}
+    runner.made([out[name] for name in values], list(values.values()))
+    return out
 
 
 def is_whole_module(module: torch.nn.Module) -> bool:
@@ -292,13 +328,18 @@ def whole(
 ) -> Any:  # fmt: skip
     """A module that treats each row by itself, called as one step."""
     if isinstance(watching, Runner):
-        step = watching.next_step(module)
+        step = watching.next_module(module)
+        if step.use == Use.ALL:
+            return call(*args, **kwargs)
         xs = args[0] if args else kwargs["xs"]
-        cut = [
-            watching.cut(x, value, step.need) for x, (_, value) in zip(xs, step.inputs, strict=True)
-        ]
-        return call(cut)
-    out = call(*args, **kwargs)
+        cut = []
+        for x, (_, value) in zip(xs, step.inputs, strict=True):
+            watching.expect(x, value)
+            cut.append(watching.cut(x, value, step.need))
+        out = call(cut)
+        watching.made([out], step.outputs)
+        return out
+    out = _called(watching, call, args, kwargs)
     xs = args[0] if args else kwargs["xs"]
     values = [watching.value_of(x) for x in xs]
     known = [value for value in values if value is not None]

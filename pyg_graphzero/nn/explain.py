@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch_geometric.nn import MessagePassing
 
-from pyg_graphzero.nn.accelerate import Forward, Refused
+from pyg_graphzero.nn.accelerate import Forward
+from pyg_graphzero.nn.learn import Refused, names_of
 from pyg_graphzero.nn.program import Program
 from pyg_graphzero.nn.rules import Use
+from pyg_graphzero.nn.state import fingerprint
 from pyg_graphzero.sampling.hops import ALL
 
 
@@ -100,27 +101,25 @@ def explain(model: torch.nn.Module) -> Explanation:
 
 
 def _explained(model: torch.nn.Module, program: Program) -> Explanation:
-    names = {module: name or "model" for name, module in model.named_modules()}
+    names, modules = names_of(model), fingerprint(model)[1]
     layers, whole = [], []
     for step in program.steps:
-        if isinstance(step.func, MessagePassing):
+        module = modules[step.func] if isinstance(step.func, int) else None
+        name = step.name(names)
+        if isinstance(module, MessagePassing):
             hops = step.need if step.about.is_trimmed and step.need < ALL else None
             how = step.about.what
             if hops is None and step.about.is_trimmed:
                 how = "whole batch: a later step looks at all rows; " + how.removeprefix(
                     "trimmed; "
                 )
-            layers.append(LayerExplanation(names[step.func], type(step.func).__name__, hops, how))
-        elif step.use == Use.ALL:
-            whole.append(_named(step.func, names))
+            layers.append(LayerExplanation(name, type(module).__name__, hops, how))
+            continue
+        if module is not None:
+            name = f"{name} ({type(module).__name__})"
+        if step.use == Use.ALL:
+            allowed = " (norms='trimmed' allows it to see fewer)" if name == "batch_norm" else ""
+            whole.append(name + allowed)
+        if any(value in program.kept for value in step.outputs):
+            whole.append(f"{name}, whose result is kept")
     return Explanation(layers, list(dict.fromkeys(whole)))
-
-
-def _named(func: Any, names: dict[torch.nn.Module, str]) -> str:
-    if isinstance(func, torch.nn.Module):
-        return f"{names[func]} ({type(func).__name__})"
-    name = getattr(func, "__name__", str(func))
-    if name == "batch_norm":
-        return "batch_norm (norms='trimmed' allows it to see fewer)"
-    owner = getattr(getattr(func, "__self__", None), "__name__", None)
-    return f"{owner} of a tensor" if name == "__get__" and owner else name

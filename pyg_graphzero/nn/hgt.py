@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch_geometric.nn import HeteroDictLinear
+from torch_geometric.nn.dense import HeteroLinear
 
+from pyg_graphzero.nn import kinds
 from pyg_graphzero.nn.block import Block
 from pyg_graphzero.nn.layers import spread, sums_first
 from pyg_graphzero.nn.ops import neighbor_dot, neighbor_softmax, neighbor_sum
@@ -96,6 +99,19 @@ class _Unmade(NamedTuple):
 def _products(rows: Iterable[Tensor], weight: Tensor) -> list[Tensor]:
     """By head, rows of ``[num_rows, ins]`` times a matrix of ``[heads, outs, ins]``."""
     return [F.linear(each, part) for each, part in zip(rows, weight, strict=True)]
+
+
+def are_products(conv: Any) -> bool:
+    """Whether layers of a convolution multiply with their weights, and do nothing else."""
+    return (
+        kinds.is_own(conv.kqv_lin, HeteroDictLinear)
+        and kinds.is_own(conv.out_lin, HeteroDictLinear)
+        and all(map(kinds.is_product, conv.kqv_lin.lins.values()))
+        and all(
+            kinds.is_product(lin, HeteroLinear) and lin.bias is None
+            for lin in (conv.k_rel, conv.v_rel)
+        )
+    )
 
 
 def hgt(conv: Any, x: dict[str, Tensor], blocks: dict[EdgeType, Block]) -> dict[str, Tensor]:

@@ -114,13 +114,40 @@ def looks_at_all_nodes(module: torch.nn.Module) -> bool:
     )
 
 
-_STEPS = (
+# Modules that are a product with a matrix, and a bias.
+_PRODUCTS = (torch.nn.Linear, torch_geometric.nn.Linear)
+_WATCHED = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def is_own(module: Any, *kinds: type) -> bool:
+    """Whether a module is exactly of one of these classes, without hooks or another ``forward``."""
+    own = vars(module)
+    return (
+        type(module) in kinds and "forward" not in own and not any(own[hooks] for hooks in _WATCHED)
+    )
+
+
+def is_product(module: Any, *kinds: type) -> bool:
+    """Whether a module is a product with its ``weight``, so that this may stand for a call of it.
+
+    Subclasses, adapters and modules with hooks, parametrizations, or a ``forward`` or weight that
+    one object has of its own do more than that: these are to be called.
+
+    Args:
+        module: The module.
+        kinds: Classes of products; torch's and PyG's ``Linear`` where there are none.
+    """
+    return is_own(module, *(kinds or _PRODUCTS)) and "weight" in vars(module)["_parameters"]
+
+
+#: Steps of a convolution that can be hooked into.
+STEPS = (
     "propagate", "message", "aggregate", "message_and_aggregate", "edge_update", "update",
 )  # fmt: skip
 
 
-def is_changed(module: MessagePassing, steps: tuple[str, ...] = _STEPS) -> bool:
-    """Whether somebody hooked into a convolution's steps, or gave this one steps of its own."""
+def is_changed(module: MessagePassing, steps: tuple[str, ...] = STEPS) -> bool:
+    """Whether a convolution has hooks at its steps, or steps that are not its class's."""
     return any(
         step in vars(module) or getattr(module, f"_{step}_forward{kind}_hooks", None)
         for step in steps

@@ -26,6 +26,12 @@ from torch_geometric.nn import (
     SAGEConv,
     TransformerConv,
 )
+from torch_geometric.nn.aggr import (
+    MaxAggregation,
+    MeanAggregation,
+    MinAggregation,
+    SumAggregation,
+)
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils.sparse import index2ptr
 
@@ -84,20 +90,44 @@ def _propagated(
         out = block.sum(rows, weight, mean=conv.aggr == "mean")
         return F.pad(out, (0, 0, 0, len(rows) - len(out))) if is_square else out
 
-    conv.__dict__["propagate"] = propagate
-    try:
-        return as_pyg_does(conv, src, dst, block, given, apart)
-    finally:
-        del conv.__dict__["propagate"]
+    return as_pyg_does(conv, src, dst, block, given, apart, _Summing(conv, propagate))
+
+
+class _Summing:
+    """A convolution with another ``propagate``, for one call of its ``forward``.
+
+    Everything else is looked up in the convolution, and kept there.
+    """
+
+    def __init__(self, conv: Any, propagate: Callable[..., Tensor]) -> None:
+        vars(self).update(_conv=conv, propagate=propagate)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._conv, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._conv, name, value)
 
 
 def as_pyg_does(
-    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
-) -> Tensor:
-    """What the convolution computes of the nodes and edges of a block."""
+    conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool,
+    called: Any = None,
+) -> Tensor:  # fmt: skip
+    """Rows that the convolution computes of the nodes and edges of a block.
+
+    Args:
+        conv: The convolution.
+        src: Rows of sources.
+        dst: Rows of destinations.
+        block: Its edges.
+        given: Other arguments.
+        apart: Whether rows of both were given apart.
+        called: What stands for the convolution in its ``forward``.
+    """
     is_square = not apart and type(conv) not in kinds.BIPARTITE
     x = src if is_square else (src, dst)
-    out: Tensor = type(conv).forward(conv, x=x, edge_index=block.edge_index(), **given)
+    called = conv if called is None else called
+    out: Tensor = type(conv).forward(called, x=x, edge_index=block.edge_index(), **given)
     return out[: block.num_dst] if is_square else out
 
 
@@ -130,14 +160,18 @@ def _sage(
         out = block.sum(src, mean=conv.aggr == "mean")
     out = conv.lin_l(out)
     if conv.root_weight:
-        out = _add_product(out, conv.lin_r, dst)
+        if kinds.is_product(conv.lin_l):  # its result is new, and nothing else refers to it
+            out = _add_product(out, conv.lin_r, dst)
+        else:
+            out = out + conv.lin_r(dst)
     return F.normalize(out, p=2.0, dim=-1) if conv.normalize else out
 
 
 def _add_product(out: Tensor, lin: Any, rows: Tensor) -> Tensor:
     """``out + lin(rows)``, in the memory of ``out`` where nothing else has to happen."""
-    hooks = lin._forward_hooks or lin._forward_pre_hooks
-    if hooks or lin.bias is not None or not (out.dtype == rows.dtype == lin.weight.dtype):
+    if not kinds.is_product(lin) or lin.bias is not None:
+        return out + lin(rows)
+    if not out.dtype == rows.dtype == lin.weight.dtype:
         return out + lin(rows)
     return out.addmm_(rows, lin.weight.t())
 
@@ -154,7 +188,8 @@ def _gcn(
     weight, loops = _normalized(conv, given.get("edge_weight"), block, src.dtype)
     if weight is not None:
         weight = weight[: block.num_edges]
-    first = sums_first(src, [block], conv.out_channels)
+    is_product = kinds.is_product(conv.lin) and conv.lin.bias is None
+    first = is_product and sums_first(src, [block], conv.out_channels)
     rows = src if first else conv.lin(src)
     out = neighbor_sum(rows, block.src, block.bounds, weight)
     if loops is not None:
@@ -199,13 +234,19 @@ def _gat(
     edges = block.with_loops() if conv.add_self_loops else block
     lin_src = conv.lin if conv.lin is not None else conv.lin_src
     lin_dst = conv.lin if conv.lin is not None else conv.lin_dst
-    first = lin_src.bias is None and sums_first(src, [block], heads * width, heads)
+    are_products = all(kinds.is_product(lin) and lin.bias is None for lin in (lin_src, lin_dst))
+    first = are_products and sums_first(src, [block], heads * width, heads)
     if first:
         from_src = src @ _folded(lin_src.weight, conv.att_src).t()
     else:
         rows = lin_src(src).view(-1, heads, width)
         from_src = (rows * conv.att_src).sum(-1)
-    from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
+    if are_products:
+        from_dst = dst @ _folded(lin_dst.weight, conv.att_dst).t()
+    else:
+        is_same = lin_dst is lin_src and not apart
+        own = rows[: block.num_dst] if is_same else lin_dst(dst).view(-1, heads, width)
+        from_dst = (own * conv.att_dst).sum(-1)
     scores = from_src[edges.src] + spread(from_dst, edges.bounds, len(edges.src))
     scores = F.leaky_relu(scores, conv.negative_slope)
     share = _shares(conv, scores, edges.bounds)
@@ -249,9 +290,20 @@ def _why_not_sum(conv: Any) -> str | None:
     return _why_not_steps(conv)
 
 
+_AGGREGATIONS = {
+    "add": SumAggregation,
+    "sum": SumAggregation,
+    "mean": MeanAggregation,
+    "max": MaxAggregation,
+    "min": MinAggregation,
+}
+
+
 def _why_not_steps(conv: Any) -> str | None:
     if kinds.is_changed(conv):
-        return "hooks, or steps of its own"
+        return "steps of its own"
+    if type(conv.aggr_module) is not _AGGREGATIONS.get(conv.aggr):
+        return f"aggr_module is a {type(conv.aggr_module).__name__}"
     if conv.node_dim not in (0, -2):
         return f"node_dim={conv.node_dim}"
     return None

@@ -1,15 +1,20 @@
 """What a model's forward pass does with rows, learned from one run and repeated with fewer.
 
-The run is one of the model itself on a small graph, watched through torch's function modes: every
-call of a function, and of a convolution, is a step. From the last step back to the first it is then
-known how many hops of rows each step has to make for the seeds. Later runs are again of the model
+The run is one of a copy of the model on a small graph, watched through torch's function modes:
+every call of a function, and of a convolution, is a step. From the last step back to the first it
+is then known how many hops of rows each step has to make for the seeds. Later runs are of the model
 itself; its tensors are cut to that before each step.
+
+Rows that a forward pass leaves elsewhere than in its result are found by what is still alive when
+the result is gone: they are made for all nodes.
 """
 
 from __future__ import annotations
 
+import gc
+import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +30,8 @@ from pyg_graphzero.nn.rules import (
     Value,
     is_prefix_of,
     is_reshape,
+    keeps_order,
+    looks_at_arguments,
     row_dim,
     same_before,
     use_of,
@@ -32,6 +39,7 @@ from pyg_graphzero.nn.rules import (
 from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
 
+_NO_SIZE = -2
 # Where a tensor lies in the arguments of a call: position or name, and place within a list or dict.
 Path = tuple[Any, Any]
 
@@ -47,7 +55,6 @@ class Cut:
     path: Path
     value: Value
     hop: int
-    is_picked: bool
 
 
 @dataclass
@@ -55,12 +62,14 @@ class Step:
     """One call.
 
     Attributes:
-        func: The function; a module where it is called whole.
+        func: The function; the number of a module that is called whole.
         inputs: Tensors with rows among its arguments.
         use: What it makes of their rows.
-        outputs: Of them, those that have rows.
+        outputs: Results that have rows.
         reach: How many hops further than its outputs it looks, by input; of modules.
         about: What a module is to do.
+        paths: Places of all tensors among the arguments of a function.
+        shape: Arguments of a function that changes dimensions.
         cuts: What is cut before it, known when all steps are.
     """
 
@@ -70,7 +79,31 @@ class Step:
     outputs: list[Value]
     reach: list[int] = field(default_factory=list)
     about: Any = None
+    paths: tuple[Path, ...] = ()
+    shape: Any = None
     cuts: list[Cut] = field(default_factory=list)
+
+    def name(self, names: list[str]) -> str:
+        """Name of the function, or of the module.
+
+        Args:
+            names: Names of modules, by their numbers.
+        """
+        if isinstance(self.func, int):
+            return names[self.func]
+        name = getattr(self.func, "__name__", str(self.func))
+        owner = getattr(getattr(self.func, "__self__", None), "__name__", None)
+        return f"{owner} of a tensor" if name == "__get__" and owner else name
+
+    def keeps(self) -> None:
+        """Has a module that keeps what it computes do so for all rows."""
+        self.use = Use.ALL
+        for value in self.outputs:
+            value.is_made = False
+        self.outputs = []
+        self.about = (
+            None if self.about is None else self.about.as_whole("it keeps what it computes")
+        )
 
     @property
     def need(self) -> int:
@@ -78,7 +111,7 @@ class Step:
         return max((value.need for value in self.outputs), default=0)
 
     def wanted(self, number: int) -> int:
-        """How many hops of an input are."""
+        """Hops of input ``number`` that this step needs."""
         if self.use == Use.ALL:
             return ALL
         if self.use == Use.ROWS:
@@ -93,13 +126,20 @@ class Program:
     Attributes:
         steps: In order.
         outputs: What the model returns, ``None`` for what has no rows.
+        kept: Rows that it leaves elsewhere.
+        idle: Numbers of parameters that only rows of other nodes depend on: their gradient is
+            zero.
     """
 
     steps: list[Step]
     outputs: list[Value | None]
+    kept: list[Value] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)
 
     def settle(self) -> None:
         """Finds out how much of every step is used."""
+        for kept in self.kept:
+            kept.need = ALL
         for value in self.outputs:
             if value is not None:
                 value.need = ALL if value.space.of_edges else value.need
@@ -115,7 +155,7 @@ class Program:
                 has = value.need if value.is_made else ALL
                 wanted = step.wanted(number)
                 if step.use != Use.FREE and wanted < has:
-                    step.cuts.append(Cut(path, value, wanted, step.use == Use.PICK))
+                    step.cuts.append(Cut(path, value, wanted))
 
 
 def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Path, Tensor]]:
@@ -156,9 +196,10 @@ def replace(
 class Watching(TorchFunctionMode, ABC):
     """Sees every function of torch that a forward pass calls, and modules that are called whole."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: list[torch.nn.Module]) -> None:
         super().__init__()
         self._paused = 0
+        self._numbers = {id(module): number for number, module in enumerate(modules)}
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -192,17 +233,22 @@ class Recorder(Watching):
     """Writes down the steps of a forward pass.
 
     Args:
+        modules: All of the model's.
         num_rows: How many rows each space has in this run; no other dimension has that size.
         may_cut_norms: Whether norms over a batch may see fewer rows.
     """
 
-    def __init__(self, num_rows: dict[Space, int], may_cut_norms: bool) -> None:
-        super().__init__()
+    def __init__(
+        self, modules: list[torch.nn.Module], num_rows: dict[Space, int], may_cut_norms: bool
+    ) -> None:
+        super().__init__(modules)
         self.num_rows = num_rows
         self.spaces = {count: space for space, count in num_rows.items()}
         self.steps: list[Step] = []
         self._values: dict[int, Value] = {}
         self._alive: list[Any] = []  # so that no two tensors have one id()
+        self._inner: list[tuple[int, weakref.ref[Tensor]]] = []
+        self._from_rows: dict[int, weakref.ref[Tensor]] = {}
         self._may_cut_norms = may_cut_norms
 
     def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
@@ -226,11 +272,37 @@ class Recorder(Watching):
                     return self.track(tensor, space, False)
         return found
 
+    def enter(self, args: Any) -> None:
+        """Follows what a module makes of its arguments, though its functions are no steps."""
+        for tensor in args:
+            self._from_rows[id(tensor)] = weakref.ref(tensor)
+
+    def paused_function(self, func: Any) -> Any:
+        """Notes which step makes tensors of rows."""
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            given = [tensor for _, tensor in tensors_of(args, kwargs)]
+            out = func(*args, **kwargs)
+            if any(map(self._is_from_rows, given)):
+                for item in out if isinstance(out, tuple | list) else (out,):
+                    if isinstance(item, Tensor) and all(item is not arg for arg in given):
+                        self._from_rows[id(item)] = weakref.ref(item)
+                        self._inner.append((len(self.steps), weakref.ref(item)))
+            return out
+
+        return noted
+
+    def _is_from_rows(self, tensor: Tensor) -> bool:
+        ref = self._from_rows.get(id(tensor))
+        return (ref is not None and ref() is tensor) or id(tensor) in self._values
+
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function and writes it down."""
         inputs = []
         others = []
-        for path, tensor in tensors_of(args, kwargs):
+        given = list(tensors_of(args, kwargs))
+        paths = tuple(path for path, _ in given)
+        for path, tensor in given:
             value = self.value_of(tensor)
             if value is None:
                 others.append(tensor)
@@ -239,7 +311,7 @@ class Recorder(Watching):
         if not inputs:
             out = func(*args, **kwargs)
             self._alive.append(out)
-            self.steps.append(Step(func, [], Use.FREE, []))
+            self.steps.append(Step(func, [], Use.FREE, [], paths=paths))
             return out
         space = inputs[0][2].space
         call = Call(
@@ -252,7 +324,9 @@ class Recorder(Watching):
         if outputs is None:
             use, outputs = Use.ALL, []
         self._alive.append(out)
-        self.steps.append(Step(func, [(path, value) for path, _, value in inputs], use, outputs))
+        rows = [(path, value) for path, _, value in inputs]
+        shape = (args[1:], kwargs) if keeps_order(func) else None
+        self.steps.append(Step(func, rows, use, outputs, paths=paths, shape=shape))
         return out
 
     def _outputs(self, out: Any, call: Call) -> list[Value] | None:
@@ -297,7 +371,7 @@ class Recorder(Watching):
         made = [self.track(tensor, space, True) for tensor, space in outputs]
         self.steps.append(
             Step(
-                module,
+                self._numbers.get(id(module)),
                 [(path, value) for path, value, _ in inputs],
                 use,
                 made if use == Use.ROWS else [],
@@ -309,9 +383,32 @@ class Recorder(Watching):
             for value in made:
                 value.is_made = False
 
-    def finish(self, outputs: list[Any]) -> Program:
-        """The program, given what the model returned."""
-        program = Program(self.steps, [self.value_of(tensor) for tensor in outputs])
+    def finish(self, outputs: list[Any]) -> list[Value | None]:
+        """What is known of the tensors that the model returned."""
+        return [self.value_of(tensor) for tensor in outputs]
+
+    def program(self, outputs: list[Value | None]) -> Program:
+        """The program. Whoever ran the model has let go of its result.
+
+        Args:
+            outputs: From ``finish``.
+        """
+        made = [
+            (weakref.ref(tensor), self._values[id(tensor)])
+            for tensor in self._alive
+            if isinstance(tensor, Tensor) and id(tensor) in self._values
+        ]
+        self._alive.clear()
+        self._values.clear()
+        if any(ref() is not None for _, ref in self._inner) or any(
+            ref() is not None and value.is_made for ref, value in made
+        ):
+            gc.collect()  # garbage that refers to itself keeps nothing
+        for number, ref in self._inner:
+            if ref() is not None:
+                self.steps[number].keeps()
+        kept = [value for ref, value in made if ref() is not None and value.is_made]
+        program = Program(self.steps, outputs, kept)
         program.settle()
         return program
 
@@ -320,26 +417,52 @@ class Runner(Watching):
     """Has a forward pass make only what is needed.
 
     Args:
+        modules: All of the model's.
         program: What was learned of it.
-        hops: Of the batch at hand.
+        hops: Hops of the batch at hand.
+        may_cut_norms: Whether norms over a batch may see fewer rows.
     """
 
-    def __init__(self, program: Program, hops: Hops) -> None:
-        super().__init__()
+    def __init__(
+        self, modules: list[torch.nn.Module], program: Program, hops: Hops, may_cut_norms: bool
+    ) -> None:
+        super().__init__(modules)
+        self._program = program
         self._steps = program.steps
+        self._may_cut_norms = may_cut_norms
+        self._made: dict[int, Value] = {}
         self._at = 0
         self.hops = hops
 
-    def next_step(self, func: Any) -> Step:
-        """The next step.
-
-        Raises:
-            DivergedError: It is another one.
-        """
+    def _next(self, func: Any) -> Step:
         if self._at == len(self._steps) or self._steps[self._at].func != func:
             raise DivergedError
         self._at += 1
         return self._steps[self._at - 1]
+
+    def next_module(self, module: torch.nn.Module) -> Step:
+        """The next step, which calls a module.
+
+        Raises:
+            DivergedError: It is another one.
+        """
+        return self._next(self._numbers.get(id(module)))
+
+    def expect(self, tensor: Any, value: Value) -> None:
+        """Raises where a tensor is not the one that a step before has made.
+
+        Raises:
+            DivergedError: It is another one.
+        """
+        if value.is_made and self._made.get(id(tensor)) is not value:
+            raise DivergedError
+
+    def made(self, tensors: Sequence[Any], values: Sequence[Value]) -> None:
+        """Notes the results of a step."""
+        if len(tensors) != len(values):
+            raise DivergedError
+        for tensor, value in zip(tensors, values, strict=True):
+            self._made[id(tensor)] = value
 
     def count(self, value: Value, hop: int) -> int:
         """Rows of what is at most ``hop`` hops away."""
@@ -359,31 +482,57 @@ class Runner(Watching):
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Calls a function with no more rows than it needs."""
-        step = self.next_step(func)
-        ahead = [(p, t.rows) for p, t in tensors_of(args, kwargs) if isinstance(t, InnerRows)]
+        step = self._next(func)
+        found = list(tensors_of(args, kwargs))
+        if step.paths != tuple(path for path, _ in found):
+            raise DivergedError
+        if step.inputs:
+            tensors = dict(found)
+            for path, value in step.inputs:
+                self.expect(tensors[path], value)
+        ahead = [(path, each.rows) for path, each in found if isinstance(each, InnerRows)]
         if ahead:
             args, kwargs = replace(args, kwargs, ahead)
+            tensors.update(ahead)
+        if step.use != Use.ALL and step.inputs and looks_at_arguments(func):
+            self._check(step, func, args, kwargs, tensors)
         if step.cuts:
-            found = dict(tensors_of(args, kwargs))
-            cut = []
-            for item in step.cuts:
-                if item.path not in found:
-                    raise DivergedError
-                tensor = self.cut(found[item.path], item.value, item.hop)
-                if item.is_picked:
-                    self._check_picked(tensor.size(item.value.dim), item.path, found)
-                cut.append((item.path, tensor))
+            cut = [(c.path, self.cut(tensors[c.path], c.value, c.hop)) for c in step.cuts]
             args, kwargs = replace(args, kwargs, cut)
-        return FASTER.get(func, func)(*args, **kwargs)
+        out = FASTER.get(func, func)(*args, **kwargs)
+        if step.outputs:
+            self.made(out if isinstance(out, tuple | list) else (out,), step.outputs)
+        return out
 
-    def _check_picked(self, count: int, path: Path, found: dict[Path, Tensor]) -> None:
-        for other, index in found.items():
-            if other != path and index.numel():
-                least, most = index.aminmax()
-                if int(least) < 0 or int(most) >= count:
-                    raise DivergedError  # not of a seed
-
-    def finish(self) -> None:
-        """Checks that the forward pass is over."""
-        if self._at != len(self._steps):
+    def _check(
+        self, step: Step, func: Any, args: Any, kwargs: Any, tensors: dict[Path, Tensor]
+    ) -> None:
+        """Raises where arguments make another use of rows than those of the small graph did."""
+        rows = dict(step.inputs)
+        others = [tensor for path, tensor in tensors.items() if path not in rows]
+        tracked = [(tensors[path], value) for path, value in step.inputs]
+        # A size that is asked for is no number of rows: on the small graph it was none.
+        call = Call(func, args, kwargs, tracked, others, _NO_SIZE, self._may_cut_norms)
+        if use_of(call) != step.use:
             raise DivergedError
+        if step.shape is not None and step.shape != (args[1:], kwargs):
+            raise DivergedError
+        if step.use == Use.PICK:
+            _, value = step.inputs[0]
+            for index in others:
+                if index.numel():
+                    least, most = index.aminmax()
+                    if int(least) < 0 or int(most) >= self.count(value, 0):
+                        raise DivergedError  # not of a seed
+
+    def finish(self, outputs: list[Tensor]) -> None:
+        """Checks that the forward pass is over, and returned what it did before.
+
+        Raises:
+            DivergedError: It is not, or returned something else.
+        """
+        if self._at != len(self._steps) or len(outputs) != len(self._program.outputs):
+            raise DivergedError
+        for tensor, value in zip(outputs, self._program.outputs, strict=True):
+            if value is not None:
+                self.expect(tensor, value)

@@ -94,8 +94,12 @@ class Use:
 Rule = Callable[[Call], str]
 
 
-def _always(use: str) -> Rule:
-    return lambda call: use
+def _free(call: Call) -> str:
+    return Use.FREE
+
+
+def _move(call: Call) -> str:
+    return Use.ROWS
 
 
 def _elementwise(call: Call) -> str:
@@ -285,18 +289,18 @@ def _rules() -> dict[Any, Rule]:
     add(["layer_norm", "rms_norm"], _layer_norm)
     add(["batch_norm"], _batch_norm, F)
     add(_RESHAPES, _reshape)
-    add(_MOVES, _always(Use.ROWS))
+    add(_MOVES, _move)
     add(["__getitem__"], _getitem, Tensor)
     add(["index_select"], _index_select)
     add(["embedding"], lambda call: Use.ROWS if call.is_first() else Use.ALL, F)
     add(["one_hot"], _one_hot, F)
     add(["size"], _size, Tensor)
-    add(_FREE.split(), _always(Use.FREE), Tensor)
+    add(_FREE.split(), _free, Tensor)
     add(_ELEMENTWISE.split(), _elementwise)
     for name in _FREE_PROPERTIES.split():
         getter = getattr(getattr(Tensor, name, None), "__get__", None)
         if getter is not None:
-            found[getter] = _always(Use.FREE)
+            found[getter] = _free
     return found
 
 
@@ -313,6 +317,16 @@ def row_dim(tensor: Tensor, num_rows: int) -> int | None:
     """The one dimension of a given size; None where there is none, or several."""
     dims = [dim for dim, size in enumerate(tensor.shape) if size == num_rows]
     return dims[0] if len(dims) == 1 else None
+
+
+def looks_at_arguments(func: Any) -> bool:
+    """Whether its rule depends on arguments that shapes of tensors do not tell."""
+    return RULES.get(func) not in (None, _elementwise, _free)
+
+
+def keeps_order(func: Any) -> bool:
+    """Whether it divides a tensor into other dimensions, or puts these in another order."""
+    return RULES.get(func) in (_reshape, _move)
 
 
 def is_reshape(func: Any) -> bool:

@@ -71,6 +71,11 @@ def hops_in(obj: Any) -> Hops | None:
     return None
 
 
+def is_cuda(obj: Any) -> bool:
+    """Whether there is a tensor of a GPU among nested arguments."""
+    return any(tensor.is_cuda for _, tensor in tensors_in(obj))
+
+
 def plain(obj: Any) -> Any:
     """Arguments whose edges know nothing of hops."""
     return map_tensors(obj, lambda tensor, _: known_no_hops(tensor))

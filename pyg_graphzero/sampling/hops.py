@@ -22,7 +22,7 @@ from pyg_graphzero.store.schema import EdgeType
 #: Of nodes or edges that are not as far as hop ``h``, all are within hop ``ALL``.
 ALL = 1 << 20
 
-#: Functions that return the same numbers, in other memory.
+#: Functions that return the same numbers, most of them in other memory.
 KEEPING = frozenset(
     (
         Tensor.to,
@@ -35,6 +35,13 @@ KEEPING = frozenset(
         Tensor.share_memory_,
     )
 )
+
+
+_data: Any = Tensor.data
+#: Function that torch calls for ``tensor.data``.
+DATA_OF = _data.__get__
+# Functions that hand out memory whose writes torch does not count.
+_UNCOUNTED = frozenset((Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, DATA_OF, _data.__set__))
 
 
 @dataclass(frozen=True)
@@ -70,24 +77,35 @@ class SampledEdgeIndex(Tensor):
     """``edge_index`` of a sampled batch, ``int64 [2, num_edges]``, that knows its hops.
 
     A copy elsewhere (``to``, ``pin_memory``, ``share_memory_``, ``clone``) knows them too; whatever
-    else is made of it is a plain tensor. It is pickled and saved as one.
+    else is made of it is a plain tensor. It is pickled and saved as one. Edges that were written
+    to, through this tensor or a view of it, have no hops any more; nor have edges whose memory was
+    handed out (``numpy()``, ``.data``), where torch counts no writes.
 
     Attributes:
-        hops: Of the batch.
-        edge_type: Which of its edges these are; None in a homogeneous graph.
-        made: What was computed of these edges, by name, for as long as they live.
+        edge_type: Type of these edges; None in a homogeneous graph.
+        made: Results computed from these edges, by name; they live as long as the edges.
     """
 
-    hops: Hops
     edge_type: EdgeType | None
     made: dict[Any, Any]
+    _hops: Hops
+    _counted: int  # writes when the hops were known
 
     @staticmethod
     def of(edge_index: Tensor, hops: Hops, edge_type: EdgeType | None) -> SampledEdgeIndex:
         """The same edges, that know their hops."""
-        out = edge_index.as_subclass(SampledEdgeIndex)
-        out.hops, out.edge_type, out.made = hops, edge_type, {}
+        with torch.inference_mode(False):
+            if edge_index.is_inference():  # writes to such tensors are not counted
+                edge_index = edge_index.clone()
+            out = edge_index.as_subclass(SampledEdgeIndex)
+        out._hops, out.edge_type, out.made, out._counted = hops, edge_type, {}, out._version
         return out
+
+    @property
+    def hops(self) -> Hops | None:
+        """Hops of the batch; None once the edges were written to."""
+        with torch._C.DisableTorchFunction():
+            return self._hops if self._counted == self._version else None
 
     def plain(self) -> Tensor:
         """The same edges, that know nothing."""
@@ -97,8 +115,11 @@ class SampledEdgeIndex(Tensor):
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with torch._C.DisableTorchFunctionSubclass():
             out = func(*args, **(kwargs or {}))
-        if func in KEEPING and type(out) is Tensor and out.dtype == torch.int64:
-            return cls.of(out, args[0].hops, args[0].edge_type)
+            if func in _UNCOUNTED and isinstance(args[0], cls):
+                args[0]._counted = -1
+            if func in KEEPING and type(out) is Tensor and out.dtype == torch.int64:
+                hops = args[0].hops
+                return out if hops is None else cls.of(out, hops, args[0].edge_type)
         return out
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -107,6 +128,11 @@ class SampledEdgeIndex(Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.plain().__reduce_ex__(protocol)
+
+
+def known_hops(edge_index: Any) -> Hops | None:
+    """Hops that a tensor knows; None for anything else."""
+    return edge_index.hops if isinstance(edge_index, SampledEdgeIndex) else None
 
 
 def known_no_hops(tensor: Tensor) -> Tensor:

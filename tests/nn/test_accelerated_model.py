@@ -63,18 +63,6 @@ def test_it_is_the_same_model():
     assert type(again.edge_index) is torch.Tensor
 
 
-def test_learning_leaves_no_trace():
-    """Neither random numbers nor running statistics."""
-    model = gz.nn.accelerate(Skips(nn.BatchNorm1d))
-    expected = copy.deepcopy(model)
-    batch = next(iter(loader()))
-    state = torch.get_rng_state()
-    model.forward._learn((batch.x, batch.edge_index), {}, batch.edge_index.hops)
-    assert torch.equal(torch.get_rng_state(), state)
-    for one, other in zip(model.buffers(), expected.buffers(), strict=True):
-        assert torch.equal(one, other)
-
-
 def test_lazy_layers_are_made_by_the_first_batch():
     model = pyg.GraphSAGE(-1, 16, 2, 7)
     fast = gz.nn.accelerate(copy.deepcopy(model))
@@ -98,15 +86,14 @@ class Fickle(nn.Module):
         self.calls += 1
         x = self.net(x, edge_index)
         x = F.dropout(x, 0.5, self.training)
-        return x.sin() if self.calls % 6 else x.cos()
+        return x.sin() if self.calls % 3 else x.cos()
 
 
 def test_a_forward_pass_that_differs_from_batch_to_batch_runs_as_it_is():
     fast = gz.nn.accelerate(Fickle())
     reference = Fickle()
     reference.load_state_dict(fast.state_dict())
-    batches = loader()
-    for batch, _ in zip(batches, range(3), strict=False):
+    for batch, _ in zip(loader(), range(3), strict=False):
         torch.manual_seed(3)
         out = plain(fast, batch)
         torch.manual_seed(3)
@@ -142,11 +129,9 @@ class Checkpointed(Stack):
         return self.second(x, edge_index)
 
 
-def test_checkpointing_within_the_model_is_refused():
-    fast = gz.nn.accelerate(Checkpointed(SAGEConv))
-    out = plain(fast, next(iter(loader())))
-    with pytest.raises(gz.UnsupportedError, match="the whole of it"):
-        out.sum().backward()
+def test_checkpointing_within_the_model():
+    fast = compare(Checkpointed(SAGEConv), plain)
+    assert "the whole of it" in gz.nn.explain(fast).as_it_is
 
 
 @pytest.mark.parametrize("kind", [pyg.GraphSAGE, pyg.GCN, pyg.GIN, pyg.GAT, pyg.PNA, pyg.EdgeCNN])
@@ -229,13 +214,18 @@ def test_functions_that_are_computed_in_another_way():
     assert "runs as it is" not in str(gz.nn.explain(fast))
 
 
-def test_dropout_leaves_out_as_much():
+def test_dropout_leaves_out_as_much(monkeypatch):
     torch.manual_seed(0)
     model = pyg.GraphSAGE(WIDTH, 64, 2, 7, dropout=0.75)
     fast = gz.nn.accelerate(copy.deepcopy(model))
     batch = next(iter(loader()))
-    seen = []
-    fast.dropout.register_forward_hook(lambda module, given, out: seen.append((given[0], out)))
+    seen, draw = [], torch.nn.Dropout.forward
+
+    def watched(module, given):
+        seen.append((given, draw(module, given)))
+        return seen[-1][1]
+
+    monkeypatch.setattr(torch.nn.Dropout, "forward", watched)
     plain(fast, batch)
     given, out = seen[-1]  # those before are of the small graph
     assert torch.equal(out[out != 0], (given * 4)[out != 0])
@@ -357,10 +347,7 @@ def test_hooks_into_a_convolution_are_called(make, hook):
     model = Stack(make)
     getattr(model.first, f"register_{hook}")(doubled)
     fast = compare(model, plain)
-    # of nodes that are left out, degrees are not known
-    assert hops(fast) == ([None, 0] if make is pyg.GCNConv else [1, 0])
-    said = "degrees" if make is pyg.GCNConv else "hooks"
-    assert said in gz.nn.explain(fast).layers[0].how
+    assert "first has a hook, doubled" in gz.nn.explain(fast).as_it_is
 
 
 def test_steps_of_one_convolution_are_its_own():
@@ -369,7 +356,8 @@ def test_steps_of_one_convolution_are_its_own():
     for each in (model, fast):
         each.first.message = lambda x_j: x_j.sin()
     batch = next(iter(loader()))
-    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch))[:SEEDS])
+    torch.testing.assert_close(plain(fast, batch), plain(model, stock(batch)))
+    assert "first has a message of its own" in gz.nn.explain(fast).as_it_is
 
 
 def test_convolutions_divided_by_channels():
@@ -393,7 +381,7 @@ def test_a_forward_of_one_object_is_kept():
         return model
 
     fast = compare(changed(Stack(SAGEConv), Stack(SAGEConv).state_dict()), plain)
-    assert hops(fast)[-1] == 0
+    assert "has a forward of its own" in gz.nn.explain(fast).as_it_is
 
 
 def test_weights_written_to_between_two_layers_are_seen():
@@ -422,8 +410,9 @@ def test_outputs_whose_number_differs_run_as_they_are(norms):
             return (out, out) if self.calls == 3 else (out,)
 
     fast = gz.nn.accelerate(Two(SAGEConv), norms=norms)
-    assert len(plain(fast, next(iter(loader())))) == 1
-    assert "outputs are others" in gz.nn.explain(fast).as_it_is
+    found = [plain(fast, batch) for batch, _ in zip(loader(), range(4), strict=False)]
+    assert [len(out) for out in found] == [1, 1, 2, 1]
+    assert "same for every batch" in gz.nn.explain(fast).as_it_is
 
 
 def test_looking_at_all_nodes_is_found_though_norms_are_trimmed():

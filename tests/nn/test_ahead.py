@@ -258,7 +258,7 @@ class Weighted(nn.Module):
             "convs.0 makes rows of the last hop: batches need",
         ),
         (Dropped, "dropout looks at rows of the last hop"),
-        (Rectified, "relu_ looks at rows of the last hop"),
+        (Rectified, "it writes to its arguments"),
         (Weighted, "conv looks at rows of the last hop"),
     ],
 )

@@ -1,0 +1,296 @@
+"""Learning a forward pass: on copies of a model and a small graph, and then put to the test.
+
+A copy is watched once. Two more are run on the small graph, one as it is and one by the program:
+their outputs for the seeds agree, and so do the gradients of these, or the model runs as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pyg_graphzero.errors import UnsupportedError
+from pyg_graphzero.nn import convs
+from pyg_graphzero.nn.program import Program, Recorder
+from pyg_graphzero.nn.small import SmallGraph, is_cuda, map_tensors, plain, tensors_in
+from pyg_graphzero.nn.state import (
+    LARGE,
+    RandomState,
+    Sharing,
+    WritesError,
+    fingerprint,
+    why_untouched,
+)
+from pyg_graphzero.sampling.ahead import InnerRows
+from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
+
+if TYPE_CHECKING:
+    from pyg_graphzero.nn.accelerate import Forward
+
+# Two computations of the same rows differ by no more than this, relatively.
+_TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
+_ROUNDED = 5e-2  # to half precision on the way
+# Of a gradient's length; and of the longest one's, below which a gradient is rounding.
+_GRADIENT, _NOISE = 5e-2, 1e-4
+# Batches that try to learn what raised an error.
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A forward pass that runs as it is.
+
+    Attributes:
+        reason: Why.
+        ahead: The loader's ``ahead``, which the model cannot do with; None where there is none.
+        tries: More batches that may try to learn it.
+    """
+
+    reason: str
+    ahead: str | None = None
+    tries: int = 0
+
+
+class _RefusedError(Exception):
+    """Learning ended in a refusal."""
+
+
+def learn(
+    forward: Forward, args: Any, kwargs: Any, hops: Hops, tries: int = 0
+) -> Program | Refused:
+    """Learns what a model's forward pass does with rows.
+
+    Args:
+        forward: The model's.
+        args: Arguments of a batch.
+        kwargs: Named arguments of the batch.
+        hops: Hops of the batch.
+        tries: More batches that may try, where one did; 0 for the first.
+
+    Raises:
+        AmbiguousError: Sizes of this batch do not tell nodes from edges.
+    """
+    summed = [t for _, t in tensors_in((args, kwargs)) if isinstance(t, InnerRows)]
+    ahead = summed[0].reduction if summed else None
+    reason = why_untouched(forward.module)
+    if reason is not None:
+        return Refused(reason, ahead)
+    before = RandomState(is_cuda((args, kwargs)))
+    try:
+        # checkpoint() would have what is saved for gradients here computed again.
+        saved = torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged)
+        with torch.inference_mode(False), saved:
+            return _Lesson(forward, args, kwargs, hops).program()
+    except (_RefusedError, WritesError, UnsupportedError) as error:
+        return Refused(str(error), ahead)
+    except Exception as error:
+        # A model may do anything with a graph that is none of its own; or memory is short just now.
+        left = (tries or _TRIES) - 1
+        said = f"{type(error).__name__}: {str(error) or 'diverged'}"
+        return Refused(f"on a small graph it raises {said}", ahead, left)
+    finally:
+        before.restore()
+        # torch 2.4 would give what was cast here, without gradients, to runs with them.
+        torch.clear_autocast_cache()
+
+
+class _Lesson:
+    """One forward pass, on a small graph.
+
+    Args:
+        forward: The model's.
+        args: Arguments of a batch.
+        kwargs: Named arguments of the batch.
+        hops: Hops of the batch.
+    """
+
+    def __init__(self, forward: Forward, args: Any, kwargs: Any, hops: Hops) -> None:
+        given = args, kwargs
+        tensors = [tensor for _, tensor in tensors_in(given)]
+        weights = [*forward.module.parameters(), *forward.module.buffers()]
+        taken = {size for tensor in (*weights, *tensors) for size in tensor.shape}
+        edges = next(tensor for tensor in tensors if isinstance(tensor, SampledEdgeIndex))
+        self._forward = forward
+        self._random = RandomState(is_cuda(given))
+        self._may_cut_norms = forward.options.may_cut_norms
+        self._needs_gradients = torch.is_grad_enabled()
+        self._is_rounded = torch.is_autocast_enabled(edges.device.type)
+        self._small = SmallGraph(hops, taken, edges.device)
+        self._given, self._rows = self._small.arguments(given, hops)
+        pairs = zip(tensors_in(self._given), tensors, strict=True)
+        self._summed = [(each, rows) for (_, each), rows in pairs if isinstance(rows, InnerRows)]
+        self._depth = hops.depth
+
+    def program(self) -> Program:
+        """The program.
+
+        Raises:
+            _RefusedError: It does not do.
+        """
+        program = self._watched()
+        comparable = _Comparable(self._may_cut_norms)
+        with torch.set_grad_enabled(self._needs_gradients), comparable:
+            expected = self._run(lambda copy, given: copy.body(*plain(given)))
+            given = self._small.taken_ahead(self._given, self._summed)
+            found = self._run(
+                lambda copy, given: copy.run(program, given[0], given[1], self._small.hops), given
+            )
+        self._compare(program, expected, found)
+        return program
+
+    def _run(self, run: Callable[[Forward, Any], Any], given: Any = None) -> tuple[Any, Any]:
+        """Runs a copy of the model on arguments of its own.
+
+        Returns:
+            The result and the copy.
+        """
+        sharing = Sharing()
+        try:
+            copy = sharing.copied(self._forward, self._forward.module)
+        except Exception as error:
+            raise _RefusedError(
+                f"it cannot be copied, and is learned on a copy: {type(error).__name__}: {error}"
+            ) from error
+        self._random.restore()
+        with sharing:
+            return run(copy, map_tensors(self._given if given is None else given, _unchanged)), copy
+
+    def _watched(self) -> Program:
+        held: dict[str, Any] = {}  # a forward pass may write into its arguments
+
+        def watch(copy: Forward, given: Any) -> Any:
+            modules = fingerprint(copy.module)[1]
+            recorder = Recorder(modules, self._small.num_rows, self._may_cut_norms)
+            held.update(recorder=recorder, given=given)
+            for tensor, space in self._rows:
+                recorder.track(tensor, space, False, 0)
+            with copy.watched_by(recorder):
+                return copy.body(*given)
+
+        tensors = [tensor for _, tensor in tensors_in(self._given)]
+        versions = [tensor._version for tensor in tensors]
+        with torch.no_grad():
+            out, held["copy"] = self._run(watch)
+        if versions != [tensor._version for tensor in tensors]:
+            raise _RefusedError("it writes to its arguments")
+        recorder: Recorder = held["recorder"]
+        ahead = [(recorder.value_of(small), given.reduction) for small, given in self._summed]
+        values = recorder.finish([tensor for _, tensor in tensors_in(out)])
+        held["others"] = map_tensors(out, lambda tensor, _: None)  # of kinds that none looks into
+        del out
+        program = recorder.program(values)
+        if ahead:
+            names = names_of(self._forward.module)
+            reason = convs.why_not_ahead(program, ahead, self._depth, names)
+            if reason is not None:
+                raise _RefusedError(reason)
+        return program
+
+    def _compare(self, program: Program, expected: Any, found: Any) -> None:
+        """Compares two runs.
+
+        Raises:
+            _RefusedError: They differ.
+        """
+        (whole, its_copy), (cut, copy) = expected, found
+        pairs = list(zip_longest(tensors_in(whole), tensors_in(cut), fillvalue=(None, None)))
+        outputs = [_agreed(one, other, self._is_rounded) for (_, one), (_, other) in pairs]
+        if self._needs_gradients:
+            ours = _gradients(copy, [other for _, other in outputs])
+            theirs = _gradients(its_copy, [one for one, _ in outputs])
+            program.idle = _idle(theirs, ours)
+
+
+def _unchanged(tensor: Tensor, key: Any = None) -> Tensor:
+    return tensor
+
+
+def names_of(model: torch.nn.Module) -> list[str]:
+    """Names of a model's modules, by their numbers."""
+    names = {module: name or "model" for name, module in model.named_modules()}
+    return [names[module] for module in fingerprint(model)[1]]
+
+
+def _agreed(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> tuple[Tensor, Tensor]:
+    """The rows that both have, where these agree but for rounding.
+
+    Raises:
+        _RefusedError: They do not.
+    """
+    differs = _RefusedError("with fewer rows its outputs are others")
+    if whole is None or cut is None or whole.dim() != cut.dim() or whole.dtype != cut.dtype:
+        raise differs
+    for dim, size in enumerate(cut.shape):
+        if size > whole.size(dim):
+            raise differs
+        whole = whole.narrow(dim, 0, size)
+    error = _ROUNDED if is_rounded else _TOLERANCE.get(whole.dtype, _ROUNDED)
+    if not whole.is_floating_point():
+        agree = torch.equal(whole, cut)
+    else:
+        agree = torch.allclose(whole, cut, rtol=error, atol=error, equal_nan=True)
+    if not agree:
+        raise differs
+    return whole, cut
+
+
+def _gradients(copy: Forward, outputs: list[Tensor]) -> list[Tensor | None]:
+    """Gradients of a sum of outputs, by parameter; None for those of large parameters too."""
+    parameters = list(copy.module.parameters())
+    wanted = [p for p in parameters if p.requires_grad and p.nbytes <= LARGE]
+    loss: Any = 0
+    for out in outputs:
+        if out.requires_grad and out.is_floating_point():
+            waves = torch.arange(1, out.numel() + 1, device=out.device, dtype=torch.float32).sin()
+            loss = loss + (out * waves.view_as(out).to(out.dtype)).float().sum()
+    if not wanted or not isinstance(loss, Tensor):
+        return []
+    found = iter(torch.autograd.grad(loss, wanted, allow_unused=True))
+    return [next(found) if p.requires_grad and p.nbytes <= LARGE else None for p in parameters]
+
+
+def _idle(whole: list[Tensor | None], cut: list[Tensor | None]) -> list[int]:
+    """Numbers of parameters whose gradient is zero, and is missing where rows are cut.
+
+    Raises:
+        _RefusedError: Another gradient differs.
+    """
+    lengths = [0.0 if grad is None else float(grad.float().norm()) for grad in whole]
+    noise = _NOISE * max(lengths, default=0)
+    idle = []
+    for number, (one, other) in enumerate(zip_longest(whole, cut)):
+        if one is not None and other is not None:
+            error = float((one.float() - other.float()).norm())
+            if error > _GRADIENT * lengths[number] + noise:
+                raise _RefusedError("with fewer rows its gradients are others")
+        elif one is not None and not lengths[number]:
+            idle.append(number)
+        elif one is not other:
+            raise _RefusedError("with fewer rows a gradient is missing, or is there")
+    return idle
+
+
+class _Comparable(torch.overrides.TorchFunctionMode):
+    """Nothing is dropped in this thread, so that runs over fewer rows can be compared.
+
+    Args:
+        skips_norms: Whether nothing is normalised over a batch either.
+    """
+
+    def __init__(self, skips_norms: bool) -> None:
+        super().__init__()
+        own = torch.ops.pyg_graphzero.dropout.default
+        drops = (F.dropout, own, F.dropout1d, F.alpha_dropout, F.feature_alpha_dropout)
+        self._skipped = (*drops, F.batch_norm) if skips_norms else drops
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in self._skipped:
+            rows: Tensor = args[0] if args else (kwargs or {})["input"]
+            return rows.clone()
+        return func(*args, **(kwargs or {}))
