@@ -93,9 +93,12 @@ class Forward:
             return self._as_it_is(args, kwargs)
         if _is_transformed():
             return self._as_it_is(args, kwargs)
-        facts, modules = fingerprint(self.module)
         try:
-            key = (facts, self._key(args, kwargs, hops))
+            way = self._key(args, kwargs, hops)
+            facts, modules = fingerprint(self.module)
+            if (facts, way) not in self.learned and _wrap(self.module):  # a layer was replaced
+                facts, modules = fingerprint(self.module)
+            key = facts, way
             learned = self._learned(key, args, kwargs, hops)
         except AmbiguousError:
             return self._as_it_is(args, kwargs)
@@ -322,12 +325,23 @@ def accelerate(
             stacklevel=2,
         )
     want_hops()
-    for module in model.modules():
-        is_step = convs.is_whole_module(module) and _own_forward(module) is None
-        if module is not model and is_step:
-            module.forward = ConvForward(module)
+    _wrap(model)
     model.forward = Forward(model, Options(norms == "trimmed", tuple(local)))
     return model
+
+
+def _wrap(model: torch.nn.Module) -> bool:
+    """Has convolutions be steps; whether there was one that was none."""
+    new = [
+        module
+        for module in model.modules()
+        if module is not model
+        and convs.is_whole_module(module)
+        and vars(module).get("forward") is None
+    ]
+    for module in new:
+        module.forward = ConvForward(module)
+    return bool(new)
 
 
 def _own_forward(module: torch.nn.Module) -> Any:

@@ -188,7 +188,8 @@ class Before:
                 now.update(before)
         with torch.no_grad():
             for buffer, content in self._contents:
-                buffer.copy_(content)
+                if torch.is_inference_mode_enabled() or not buffer.is_inference():
+                    buffer.copy_(content)  # others cannot have been written to
 
 
 def _is_large(tensor: Tensor) -> bool:
