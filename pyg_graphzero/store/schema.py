@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from pyg_graphzero.errors import FormatError
-from pyg_graphzero.util.documents import check_whole, read_document, write_document
+from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
 from pyg_graphzero.util.names import (
     COLUMN,
     TOPOLOGY,
@@ -191,29 +191,8 @@ def dump(schema: StoreSchema, path: Path) -> None:
     write_document(body, path)
 
 
-class _Reader:
-    """Takes typed fields out of parsed JSON; every error names the file and the field."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def fail(self, where: str, found: object, expected: str) -> FormatError:
-        return FormatError.of(self.path, where, found, expected)
-
-    def take(self, obj: Any, key: str, kind: type, where: str, optional: bool = False) -> Any:
-        name = f"{where}.{key}" if where else key
-        if not isinstance(obj, dict):
-            raise self.fail(where or "document", type(obj).__name__, "an object")
-        if key not in obj:
-            raise self.fail(name, "nothing", kind.__name__)
-        value = obj[key]
-        if optional and value is None:
-            return None
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise self.fail(name, repr(value)[:60], kind.__name__)
-        if isinstance(value, int) and not 0 <= value < 2**63:
-            raise self.fail(name, value, "a count from 0 to 2^63 - 1")
-        return value
+class _Reader(Members):
+    """Takes what else `store.json` has, too."""
 
     def file_name(self, value: Any, where: str) -> str:
         return check_name(value, self.path, where)

@@ -78,6 +78,48 @@ def check_whole(body: dict[str, Any], path: Path, hint: str = "") -> None:
         raise FormatError.of(path, "checksum", found, f"{expected}; the document was changed{hint}")
 
 
+class Members:
+    """Takes typed members out of a document; every error names the file and the member.
+
+    Args:
+        path: The document.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def fail(self, where: str, found: object, expected: str) -> FormatError:
+        """The error that something is not as expected at ``where``."""
+        return FormatError.of(self.path, where, found, expected)
+
+    def take(self, obj: Any, key: str, kind: type, where: str, optional: bool = False) -> Any:
+        """The member ``key`` of ``obj``, which lies at ``where``.
+
+        Args:
+            obj: An object of the document, or whatever is in its place.
+            key: The member's name.
+            kind: Its type; an ``int`` is a count.
+            where: Names ``obj``.
+            optional: The member may be null.
+
+        Raises:
+            FormatError: It is missing, or something else.
+        """
+        name = f"{where}.{key}" if where else key
+        if not isinstance(obj, dict):
+            raise self.fail(where or "document", type(obj).__name__, "an object")
+        if key not in obj:
+            raise self.fail(name, "nothing", kind.__name__)
+        value = obj[key]
+        if optional and value is None:
+            return None
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self.fail(name, repr(value)[:60], kind.__name__)
+        if isinstance(value, int) and not 0 <= value < 2**63:
+            raise self.fail(name, repr(value)[:60], "a count from 0 to 2^63 - 1")
+        return value
+
+
 def digest(body: dict[str, Any]) -> str:
     """The checksum of an object, without the one in it."""
     rest = {key: value for key, value in body.items() if key != "checksum"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyg_graphzero.errors import FormatError
 
 COLUMN, TOPOLOGY = ".gd", ".gl"
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+_WRITE_BITS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def check_name(value: Any, document: Path, where: str, ends: tuple[str, ...] = ("",)) -> str:
@@ -40,27 +42,58 @@ def check_name(value: Any, document: Path, where: str, ends: tuple[str, ...] = (
     return str(value)
 
 
-def locate(store: Path, name: str, *, folder: bool = False) -> Path:
+@dataclass(frozen=True)
+class Trust:
+    """Whoever may have made what is found at a path.
+
+    Attributes:
+        users: Ids of users, one of whom is to own it.
+        writable: Bits of its permissions: besides its owner, these may write to it.
+    """
+
+    users: frozenset[int]
+    writable: int = 0
+
+    def check(self, path: str, status: os.stat_result) -> None:
+        """Raises FormatError if another user has made it, or can put something else there."""
+        if status.st_uid not in self.users:
+            expected = " or ".join(map(str, sorted(self.users)))
+            expected += "; it is left alone: `chown` it, or remove it"
+            raise FormatError.of(path, "owner", f"user {status.st_uid}", expected)
+        is_shared = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+        if status.st_mode & _WRITE_BITS & ~self.writable and not is_shared:
+            found, expected = stat.filemode(status.st_mode), "a mode that lets no others write"
+            raise FormatError.of(path, "permissions", found, f"{expected}: `chmod go-w` it")
+
+
+def locate(root: Path, name: str, *, folder: bool = False, trust: Trust | None = None) -> Path:
     """Where what is called ``name`` lies in a store; it need not be there.
 
+    Whatever a store has is opened, written and removed at such paths only.
+
     Args:
-        store: The store's directory.
+        root: The store's directory, or another one that the package keeps files in.
         name: A name that was checked, or one of the package's own.
         folder: It is a directory, not a file.
+        trust: Whoever may have made it, and all on the way there from ``root``; None: anyone.
 
     Raises:
-        FormatError: It is no regular file (or directory), or a symbolic link lies on the way.
+        FormatError: It is no regular file (or directory), or a symbolic link lies on the way, or
+            it is another user's.
     """
-    path = os.fspath(store)
+    path = os.fspath(root)
     mode = stat.S_IFDIR
+    if trust is not None and os.path.exists(path):
+        trust.check(path, os.stat(path))
     for part in name.split("/"):
         path = f"{path}/{part}"
         try:
-            mode = os.lstat(path).st_mode
+            status = os.lstat(path)
         except OSError as error:
             if error.errno in _MISSING:
-                return store / name
+                return root / name
             raise
+        mode = status.st_mode
         if stat.S_ISLNK(mode):
             raise FormatError.of(
                 path,
@@ -68,7 +101,9 @@ def locate(store: Path, name: str, *, folder: bool = False) -> Path:
                 f"a symbolic link to {os.readlink(path)!r}",
                 "none inside a store; `cp -rL` makes a copy that has what links lead to",
             )
+        if trust is not None:
+            trust.check(path, status)
     if not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode)):
         expected = "a directory" if folder else "a regular file"
         raise FormatError.of(path, "file", stat.filemode(mode), expected)
-    return store / name
+    return root / name
