@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from pyg_graphzero.errors import FormatError, StoreInUseError
 from pyg_graphzero.store import schema, unpublished
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
 from pyg_graphzero.store.columns import edge_prints, look_up, view_column
+from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_types, usable_folders
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, StoreSchema
 from pyg_graphzero.util.locks import StoreLock
+from pyg_graphzero.util.names import locate
 
 _BLOCKS_PER_STEP = 64
 _ROWS_PER_STEP = 1 << 20
+_HINT = "`graphzero clean` removes it, and training makes it anew"
 
 
 @dataclass
@@ -27,7 +31,8 @@ class VerifyReport:
     """What verify() read and found.
 
     Attributes:
-        files: Number of files checked, adopted ones not among them.
+        files: Number of files checked: the store's, and those of copies of its rows; adopted ones
+            not among them.
         blocks: Number of blocks checked.
         bytes: Number of bytes read.
         adopted: Files that the store refers to; there are no checksums of all their rows, so only
@@ -66,6 +71,8 @@ def verify(
 ) -> VerifyReport:
     """Checks every header, size and block checksum of the store at ``path``, and orders of nodes.
 
+    Copies of its rows are checked, too; of those in a cache, what this user may use.
+
     Args:
         path: The store's directory.
         progress: Called with (bytes read so far, bytes in all).
@@ -82,34 +89,29 @@ def verify(
     """
     path = Path(path)
     store = schema.load(path)
-    total = sum(record.bytes for record in store.files.values())
     report, seen = VerifyReport(), 0
-    for name, record in store.files.items():
-        report.files += 1
-        seen += record.bytes
-        file = str(path / name)
-        try:
-            schema.check_file(path, name, record)
-            count, table_faults = _core.count_blocks(file)
-            for first in range(0, count, _BLOCKS_PER_STEP):
-                for bad in _core.verify_blocks(file, first, _BLOCKS_PER_STEP):
-                    report.bad.append(
-                        f"{file}: block {bad.block} (offset {bad.offset}, {bad.size} bytes): "
-                        f"{bad.detail}"
-                    )
+    stored = [_stored_file(path, name, record) for name, record in store.files.items()]
+    copied, bad_copies = _copied_files(Path(os.path.realpath(path)))
+    total = sum(file.bytes for file in (*stored, *copied))
+
+    def read(files: Sequence[_File]) -> None:
+        nonlocal seen
+        for file in files:
+            report.files += 1
+            for done in _check_blocks(file, report):
                 if progress is not None:
-                    progress(seen - record.bytes + min(first << 20, record.bytes), total)
-            report.bad += [f"{file}: {fault.detail}" for fault in table_faults]
-            report.blocks += count
-            report.bytes += record.bytes
-        except FormatError as error:
-            report.bad.append(str(error))
+                    progress(seen + done, total)
+            seen += file.bytes
+
+    read(stored)
     for node_type in store.node_types:
         if node_type.order is not None and node_type.rank is not None and report.ok:
             report.bad += _bad_orders(path, node_type)
     for edge_type in store.edge_types:
         if edge_type.csr is not None and report.ok:
             report.bad += _bad_csr(path, edge_type)
+    read(copied)
+    report.bad += bad_copies
     for name, adopted in store.adopted.items():
         report.adopted.append(str(adopted_path(path, adopted)))
         try:
@@ -120,6 +122,79 @@ def verify(
     if progress is not None:
         progress(total, total)
     return report
+
+
+@dataclass
+class _File:
+    """A file with checksums of its blocks.
+
+    Attributes:
+        path: Where it lies.
+        bytes: Its size.
+        check: Raises FormatError where that is seen before the file is opened.
+        copy: The copy of rows that it is of, if it is of one.
+    """
+
+    path: Path
+    bytes: int
+    check: Callable[[], object]
+    copy: Path | None = None
+
+    def fault(self, what: object) -> list[str]:
+        """The line of a report that says so; none for a copy that was removed meanwhile."""
+        if self.copy is None:
+            return [str(what)]
+        is_there = (self.copy / DOCUMENT).exists()
+        return [f"{what}; this is a copy of rows: {_HINT}"] if is_there else []
+
+
+def _stored_file(store: Path, name: str, record: schema.FileRecord) -> _File:
+    return _File(store / name, record.bytes, partial(schema.check_file, store, name, record))
+
+
+def _copied_files(store: Path) -> tuple[list[_File], list[str]]:
+    """The files of a store's copies of rows, and what is wrong with the documents that say so."""
+    found: list[_File] = []
+    faults: list[str] = []
+    try:
+        locate(store, FOLDER, folder=True)
+    except FormatError as error:
+        faults.append(str(error))
+    for folder in usable_folders(store):
+        for copy in filter(None, map(folder.find, folder.copies())):
+            document = _File(copy / DOCUMENT, 0, lambda: None, copy)
+            try:
+                places = [p for t in read_types(copy, folder.trust) for p in t.places]
+            except (FormatError, FileNotFoundError) as error:
+                faults += document.fault(error)
+                continue
+            except PermissionError:  # nor do this user's loaders read it
+                continue
+            for place in places:
+                check = partial(locate, copy, place, trust=folder.trust)
+                path = copy / place
+                size = os.lstat(path).st_size if os.path.lexists(path) else 0
+                found.append(_File(path, size, check, copy))
+    return found, faults
+
+
+def _check_blocks(file: _File, report: VerifyReport) -> Iterator[int]:
+    """Reads a file, and yields how much of it was read; the report says which blocks are bad."""
+    path = str(file.path)
+    try:
+        file.check()
+        count, table_faults = _core.count_blocks(path)
+        for first in range(0, count, _BLOCKS_PER_STEP):
+            for bad in _core.verify_blocks(path, first, _BLOCKS_PER_STEP):
+                place = f"block {bad.block} (offset {bad.offset}, {bad.size} bytes)"
+                report.bad += file.fault(f"{path}: {place}: {bad.detail}")
+            yield min(first << 20, file.bytes)
+        for fault in table_faults:
+            report.bad += file.fault(f"{path}: {fault.detail}")
+        report.blocks += count
+        report.bytes += file.bytes
+    except (FormatError, FileNotFoundError) as error:
+        report.bad += file.fault(error)
 
 
 def _bad_csr(path: Path, edge_type: EdgeTypeSchema) -> list[str]:

@@ -209,7 +209,7 @@ def _remembered(memory: Path, device: str) -> DiskSpeed | None:
 
 def _remember(memory: Path, speed: DiskSpeed) -> None:
     try:
-        memory.parent.mkdir(parents=True, exist_ok=True)
+        memory.parent.mkdir(0o700, parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=memory.parent, delete=False) as file:
             json.dump({"format": _FORMAT, **asdict(speed)}, file)
         os.replace(file.name, memory)

@@ -94,16 +94,17 @@ def _holder(lock: Path) -> str:
     return f"by process {pid} ({command[:80]})"
 
 
-def make_scratch(target: Path, kind: str) -> tuple[Path, _core.LockFile]:
+def make_scratch(target: Path, kind: str, mode: int = 0o777) -> tuple[Path, _core.LockFile]:
     """A fresh sibling directory of ``target``, and the lock that says its writer lives.
 
     Args:
         target: What is being made.
         kind: What the directory is for, ``"partial"`` (the store) or ``"scratch"``.
+        mode: Its permissions.
     """
     while True:
-        scratch = target.with_name(f".{target.name}.{kind}-{secrets.token_hex(4)}")
-        scratch.mkdir()
+        scratch = _scratch_name(target, kind)
+        scratch.mkdir(mode)
         try:
             lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
         except (FileNotFoundError, BlockingIOError):
@@ -118,11 +119,33 @@ def make_scratch(target: Path, kind: str) -> tuple[Path, _core.LockFile]:
 def remove_abandoned(target: Path, kind: str) -> None:
     """Deletes such directories whose writer died: nobody holds their lock any more."""
     for scratch in list(target.parent.glob(f".{glob.escape(target.name)}.{kind}-*")):
-        if scratch.is_symlink():
-            continue  # not made here, and leads to what is somebody else's
-        try:
-            lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
-        except (OSError, ValueError):
-            continue
-        shutil.rmtree(scratch, ignore_errors=True)
-        del lock
+        remove_if_abandoned(scratch)
+
+
+def remove_if_abandoned(scratch: Path) -> bool:
+    """Deletes what :func:`make_scratch` has made if its writer died; returns whether it did."""
+    if scratch.is_symlink():
+        return False  # no writer made it, and it may lead anywhere
+    try:
+        lock = _core.LockFile.acquire(str(scratch / LOCK_FILE))
+    except (OSError, ValueError):
+        return False
+    shutil.rmtree(scratch, ignore_errors=True)
+    del lock
+    return True
+
+
+def remove_as_scratch(target: Path, kind: str) -> None:
+    """Deletes a directory. Once it is not whole, it is a scratch directory, whose writer may die.
+
+    Raises:
+        OSError: It cannot be deleted, or another process deletes it.
+    """
+    lock = _core.LockFile.acquire(str(target / LOCK_FILE))
+    scratch = target.rename(_scratch_name(target, kind))
+    shutil.rmtree(scratch)
+    del lock
+
+
+def _scratch_name(target: Path, kind: str) -> Path:
+    return target.with_name(f".{target.name}.{kind}-{secrets.token_hex(4)}")

@@ -28,6 +28,11 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def user_id() -> int:
+    """The user whose rights this process has."""
+    return os.geteuid()
+
+
 # Memory --------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,281 @@
+"""Copies of a store's rows: where they lie, what each of them has, and how they are removed.
+
+A copy is a directory in `orders/` of the store; or of the user's cache, where the store cannot be
+written to. docs/format.md specifies it. A store may come from a stranger, and a cache may be
+shared: paths come from :func:`.names.locate`, which also asks who has made what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import xxhash
+
+from pyg_graphzero.errors import FormatError
+from pyg_graphzero.store.schema import load
+from pyg_graphzero.util.disk import cache_folder
+from pyg_graphzero.util.documents import Members, check_whole, read_document, write_document
+from pyg_graphzero.util.locks import remove_as_scratch, remove_if_abandoned
+from pyg_graphzero.util.names import Trust, check_name, locate
+from pyg_graphzero.util.system import user_id
+
+log = logging.getLogger("pyg_graphzero")
+
+#: Where copies are in a store's directory, and in the user's cache.
+FOLDER = "orders"
+DOCUMENT = "order.json"
+#: The kind of directory that is being written or removed, whose lock is held meanwhile.
+SCRATCH = "partial"
+_FORMAT = 2
+_KEY = re.compile("[0-9a-f]{32}")
+#: Permissions of a folder in a cache, and what a folder or file has at most of its origin's.
+PRIVATE, READABLE = 0o700, 0o755
+
+
+@dataclass(frozen=True)
+class CopiedType:
+    """What a copy has of a node type.
+
+    Attributes:
+        name: The type; None in a homogeneous store.
+        rows: How many rows.
+        is_whole: No others are used by the batches that it was made for.
+        files: The store's files that the rows are of.
+        places: The copy's files: the numbers of the rows, then for each of ``files`` the rows.
+    """
+
+    name: str | None
+    rows: int
+    is_whole: bool
+    files: tuple[str, ...]
+    places: tuple[str, ...]
+
+    @classmethod
+    def at(
+        cls, number: int, name: str | None, rows: int, is_whole: bool, files: tuple[str, ...]
+    ) -> CopiedType:
+        """The type that is so far down in the document."""
+        places = ["rows.gd", *(f"{each}.gd" for each in range(len(files)))]
+        return cls(name, rows, is_whole, files, tuple(f"{number}/{place}" for place in places))
+
+
+def write_types(copy: Path, types: list[CopiedType]) -> None:
+    """Writes the document of a copy."""
+    records = [
+        {"name": t.name, "rows": t.rows, "is_whole": t.is_whole, "files": list(t.files)}
+        for t in types
+    ]
+    write_document({"format": _FORMAT, "node_types": records}, copy / DOCUMENT)
+
+
+def read_types(copy: Path, trust: Trust) -> list[CopiedType]:
+    """Reads the document of a copy.
+
+    Raises:
+        FileNotFoundError: There is none.
+        FormatError: It is damaged.
+    """
+    document = locate(copy, DOCUMENT, trust=trust)
+    body, read = read_document(document), Members(document)
+    if read.take(body, "format", int, "") != _FORMAT:
+        raise read.fail("format", body["format"], str(_FORMAT))
+    check_whole(body, document)
+    found: list[CopiedType] = []
+    for number, entry in enumerate(read.take(body, "node_types", list, "")):
+        where = f"node_types[{number}]"
+        name = read.take(entry, "name", str, where, optional=True)
+        files = [
+            check_name(file, document, f"{where}.files[{each}]")
+            for each, file in enumerate(read.take(entry, "files", list, where))
+        ]
+        if name in [t.name for t in found] or len(set(files)) != len(files):
+            raise read.fail(where, "a type or a file again", "each of them once")
+        rows = read.take(entry, "rows", int, where)
+        is_whole = read.take(entry, "is_whole", bool, where)
+        found.append(CopiedType.at(number, name, rows, is_whole, tuple(files)))
+    if not all(t.files for t in found) or not found:
+        raise read.fail("node_types", "none, or one without files", "rows of some files")
+    return found
+
+
+@dataclass(frozen=True)
+class CopyFolder:
+    """A directory that copies of a store's rows are in, or may be made in.
+
+    Attributes:
+        root: The store, or the user's cache.
+        name: The directory, below that.
+        trust: Whoever may have made what is in it.
+        mode: Permissions of directories that are made there.
+    """
+
+    root: Path
+    name: str
+    trust: Trust
+    mode: int
+
+    @property
+    def path(self) -> Path:
+        """The directory."""
+        return self.root / self.name
+
+    def locate(self, key: str = "") -> Path:
+        """The directory, or that of a copy in it; it need not be there.
+
+        Raises:
+            FormatError: It is no directory, or is reached by a symbolic link, or another user's.
+        """
+        name = f"{self.name}/{key}" if key else self.name
+        return locate(self.root, name, folder=True, trust=self.trust)
+
+    def make(self) -> Path:
+        """The directory, which is there from now on.
+
+        Raises:
+            FormatError: See :meth:`locate`.
+        """
+        self.root.mkdir(PRIVATE, parents=True, exist_ok=True)
+        parts = self.name.split("/")
+        for count in range(len(parts)):
+            name = "/".join(parts[: count + 1])
+            with suppress(FileExistsError):
+                locate(self.root, name, folder=True, trust=self.trust).mkdir(self.mode)
+        return self.locate()
+
+    def copies(self) -> list[str]:
+        """The names of the copies, the oldest first."""
+        found = []
+        with suppress(FileNotFoundError), os.scandir(self.path) as entries:
+            found = [e for e in entries if _KEY.fullmatch(e.name)]
+        return [e.name for e in sorted(found, key=_changed)]
+
+    def find(self, key: str) -> Path | None:
+        """The directory of a copy, if there is one that may be used; logs why one may not."""
+        try:
+            path = self.locate(key)
+        except (FormatError, OSError) as error:
+            log.warning("%s: not used: %s", self.path / key, error)
+            return None
+        return path if path.exists() else None
+
+    def sweep(self) -> set[str]:
+        """Removes what processes have begun that died since, as far as that can be removed.
+
+        Returns:
+            The names of copies that living processes write.
+        """
+        begun = set()
+        for scratch in self.path.glob(f".*.{SCRATCH}-*"):
+            with suppress(FormatError, OSError):
+                if not remove_if_abandoned(self.locate(scratch.name)):
+                    begun.add(scratch.name[1:].partition(".")[0])
+        return begun
+
+    def remove(self, key: str) -> int:
+        """Removes a copy.
+
+        Returns:
+            Its bytes.
+
+        Raises:
+            FormatError: See :meth:`locate`.
+            OSError: It cannot be removed.
+        """
+        copy = self.locate(key)
+        num_bytes = sum(_file_sizes(copy))
+        remove_as_scratch(copy, SCRATCH)
+        return num_bytes
+
+    def remove_oldest(self, count: int) -> None:
+        """Leaves no more copies than so many, as far as the others can be removed."""
+        for key in self.copies()[: -count or None]:
+            with suppress(FormatError, OSError):
+                self.remove(key)
+
+
+def copy_folders(store: Path) -> list[CopyFolder]:
+    """Where a store's copies may be: with it, else in the user's cache.
+
+    With it there may be what whoever has made the store may have made. In a cache that is this
+    process's user alone, and root.
+    """
+    try:
+        status = os.stat(store)
+    except FileNotFoundError:  # moved or deleted, while loaders have its files open
+        return []
+    trust = Trust(frozenset({*_own_users(), status.st_uid}), status.st_mode)
+    found = [CopyFolder(store, FOLDER, trust, status.st_mode & READABLE)]
+    cache = cache_folder()
+    if cache is not None:
+        name = f"{cache.name}/{FOLDER}/{xxhash.xxh64_hexdigest(os.fsencode(store))}"
+        root = Path(os.path.realpath(cache.parent))
+        found.append(CopyFolder(root, name, Trust(_own_users()), PRIVATE))
+    return found
+
+
+def trust_of(copy: Path, store: Path) -> Trust:
+    """Whoever may have made a copy of a store's rows."""
+    folders = [folder for folder in copy_folders(store) if folder.path == copy.parent]
+    return folders[0].trust if folders else Trust(_own_users())
+
+
+def _own_users() -> frozenset[int]:
+    return frozenset({0, user_id()})
+
+
+def usable_folders(store: Path) -> Iterator[CopyFolder]:
+    """The :func:`copy_folders` that may be used; logs why one may not."""
+    for folder in copy_folders(store):
+        try:
+            folder.locate()
+        except (FormatError, OSError) as error:
+            level = logging.WARNING if os.path.lexists(folder.path) else logging.INFO
+            log.log(level, "%s: no copies of rows are used there: %s", folder.path, error)
+        else:
+            yield folder
+
+
+def remove_copies(store: str | os.PathLike[str]) -> tuple[int, int]:
+    """Removes all that loaders wrote of a store's rows, and what they began and never ended.
+
+    Loaders that read from it now go on to the end of their epoch. Whatever is reached by a symbolic
+    link, or is another user's, stays, and is named in the log.
+
+    Args:
+        store: The store's directory.
+
+    Returns:
+        How many copies there were, and their bytes.
+
+    Raises:
+        FileNotFoundError: There is no store.
+        OSError: One cannot be removed.
+    """
+    path, sizes = Path(os.path.realpath(store)), []
+    load(path)  # or it is something else's directory
+    for folder in usable_folders(path):
+        sizes += [folder.remove(key) for key in folder.copies() if folder.find(key)]
+        folder.sweep()
+        with suppress(OSError):  # there is none, or another process makes one in it
+            folder.path.rmdir()
+    return len(sizes), sum(sizes)
+
+
+def _changed(entry: os.DirEntry[str]) -> float:
+    with suppress(FileNotFoundError):  # removed meanwhile
+        return entry.stat(follow_symlinks=False).st_mtime
+    return 0.0
+
+
+def _file_sizes(folder: Path) -> Iterator[int]:
+    """Sizes of the files in a folder; links are not followed."""
+    for path, _, files in os.walk(folder):
+        for file in files:
+            with suppress(FileNotFoundError):  # removed meanwhile
+                yield os.lstat(os.path.join(path, file)).st_size
