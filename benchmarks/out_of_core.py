@@ -50,8 +50,8 @@ from pyg_graphzero.bench.communities import CommunityGraph, check_rows
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.errors import MemoryBudgetError
-from pyg_graphzero.memory.row_copy import remove_copies
 from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size

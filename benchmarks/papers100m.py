@@ -46,7 +46,7 @@ from harness.report import charts, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.table import Table
-from pyg_graphzero.memory.row_copy import remove_copies
+from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.workspace import parse_size
 

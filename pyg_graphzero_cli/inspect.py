@@ -60,7 +60,7 @@ def clean(store: str) -> None:
 
     A loader that needs them writes them again, unless the store is opened with order="off".
     """
-    from pyg_graphzero.memory.row_copy import remove_copies
+    from pyg_graphzero.store.copies import remove_copies
 
     count, num_bytes = remove_copies(store)
     click.echo(f"{store}: {count} removed, {num_bytes:,} bytes")

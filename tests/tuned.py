@@ -1,10 +1,43 @@
-"""What is found out behind an epoch's back, waited for."""
+"""Loaders that have rows copied, and what is found out behind an epoch's back, waited for."""
 
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
 
+import torch
+from budgets import budget_beside
+
+import pyg_graphzero as gz
 from pyg_graphzero.memory.pager import pager_of
+
+SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
+# More than a loader needs, less than the rows are.
+ROOM = 60_000_000
+
+
+def training(path: Path, **options: Any) -> Any:
+    """A loader that shuffles, over a store which does not fit in its budget."""
+    gc.collect()  # other loaders would go later, and leave this one more memory than it was given
+    data = gz.open(path, memory=budget_beside(ROOM), **options).data()
+    return gz.loader.NeighborLoader(
+        data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED
+    )
+
+
+def epoch(loader: Any, seed: int = 0) -> tuple[list[Any], Any]:
+    """Batches, and what was counted."""
+    loader.generator.manual_seed(seed) if loader.generator else torch.manual_seed(seed)
+    batches = [(batch.n_id, batch.edge_index, batch.x, batch.y) for batch in loader]
+    return batches, loader.stats()
+
+
+def assert_same(found: list[Any], expected: list[Any]) -> None:
+    """The batches are equal, bit by bit."""
+    assert len(found) == len(expected) > 0
+    for a, b in zip(found, expected, strict=True):
+        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def tuned(loader: Any) -> None:

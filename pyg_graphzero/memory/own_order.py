@@ -15,7 +15,7 @@ appears complete or not at all.
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -43,17 +43,13 @@ from pyg_graphzero.memory.ranking import (
     rank_rows,
 )
 from pyg_graphzero.memory.row_copy import (
-    DOCUMENT,
     WITH_SLAB,
     CopyOf,
     OwnOrder,
-    copy_folders,
     is_writable,
     places_file,
     ranks_of,
-    remove_oldest,
     room_on_disk,
-    sweep,
     write_copy,
 )
 from pyg_graphzero.memory.simulate import Case, Simulation, simulate
@@ -62,6 +58,7 @@ from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.copies import DOCUMENT, CopyFolder, usable_folders
 
 log = logging.getLogger("pyg_graphzero")
 
@@ -89,22 +86,60 @@ _MOST_ROWS = 1 << 30
 _MOST_COPIES = 4
 
 
+@dataclass(frozen=True)
+class CopyTarget:
+    """Where a copy is to be.
+
+    Attributes:
+        folder: Of all of a store's.
+        key: Its name in there.
+    """
+
+    folder: CopyFolder
+    key: str
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self.folder.path / self.key
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is one now."""
+        return (self.path / DOCUMENT).exists()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a living process writes one."""
+        return self.key in self.folder.sweep()
+
+
 class OrderKeeper:
     """Finds a store's copy for a loader, or says where one is to be made."""
 
     def __init__(self) -> None:
         self._tried: set[str] = set()  # copies that were made, or not, once and for all
-        self._awaited: Path | None = None  # another process writes it
+        self._awaited: CopyTarget | None = None  # another process writes it
 
     @property
-    def is_there(self) -> bool:
-        """Whether another process has made one that was being made."""
-        return self._awaited is not None and (self._awaited / DOCUMENT).exists()
+    def is_settled(self) -> bool:
+        """Whether another process has made the copy that it was making, or has died."""
+        awaited = self._awaited
+        return awaited is not None and (awaited.is_there or not awaited.is_begun)
 
-    def settle(self) -> None:
-        """That is known from now on."""
-        if self.is_there:
-            self._awaited = None
+    def settle(self) -> bool:
+        """Stops waiting for another process's copy, once :attr:`is_settled`.
+
+        Returns:
+            Whether that process has died, so that the copy is left to this one.
+        """
+        awaited = self._awaited
+        if awaited is None or not self.is_settled:
+            return False
+        self._awaited = None
+        if not awaited.is_there:
+            self._tried.discard(awaited.key)
+        return not awaited.is_there
 
     def find(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> OwnOrder | None:
         """The copy that is there for batches like these, or None.
@@ -117,15 +152,17 @@ class OrderKeeper:
         key = _key_of(case, plan, files)
         if key is None:
             return None
-        for folder in copy_folders(case.contents.path):
-            if not (folder / key / DOCUMENT).exists():
+        for folder in usable_folders(case.contents.path):
+            folder.sweep()
+            path = folder.find(key)
+            if path is None:
                 continue
             try:
-                return OwnOrder.open(folder / key, case.contents)
+                return OwnOrder.open(path, case.contents)
             except (FormatError, OSError) as error:
-                log.warning("%s: not used, and made anew: %s", folder / key, error)
-                with suppress(OSError):
-                    shutil.rmtree(folder / key)
+                log.warning("%s: not used, and made anew: %s", path, error)
+                with suppress(FormatError, OSError):
+                    folder.remove(key)
         return None
 
     def is_wanted(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> bool:
@@ -139,7 +176,7 @@ class OrderKeeper:
         key = _key_of(case, plan, files)
         return key is not None and key not in self._tried
 
-    def target(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> Path | None:
+    def target(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> CopyTarget | None:
         """Where a copy for batches like these is to be made; None where none is, or was tried.
 
         Args:
@@ -151,20 +188,28 @@ class OrderKeeper:
         if key is None or key in self._tried:
             return None
         self._tried.add(key)
-        path = case.contents.path
+        store = case.contents.path
         try:
-            folder = next((f for f in copy_folders(path) if is_writable(f)), None)
+            # Whatever has the name and was not opened could not be removed.
+            folder = next(
+                (
+                    f
+                    for f in usable_folders(store)
+                    if is_writable(f.path) and not os.path.lexists(f.path / key)
+                ),
+                None,
+            )
             if folder is None:
                 leave_out(case.contents, "nowhere to write them to")
                 return None
-            sweep(folder)
-            if any(folder.glob(f".{key}.partial-*")):
-                self._awaited = folder / key
+            target = CopyTarget(folder, key)
+            if target.is_begun:
+                self._awaited = target
                 return None
         except OSError as error:  # of a folder that cannot be written to after all
-            log.warning("%s: rows are not put in order: %s", path, error)
+            log.warning("%s: rows are not put in order: %s", store, error)
             return None
-        return folder / key
+        return target
 
 
 def leave_out(contents: StoreContents, why: str) -> Ranked:
@@ -280,7 +325,7 @@ def rank_to_copy(
     files: Sequence[FileSize],
     plans: tuple[MemoryPlan, MemoryPlan],
     ranking: Ranking,
-    target: Path,
+    target: CopyTarget,
     room: int,
     check: Callable[[], None],
 ) -> Ranked:
@@ -291,7 +336,7 @@ def rank_to_copy(
         files: What it reads from.
         plans: For rows as they lie: beside the ranking, and without.
         ranking: Of its batches.
-        target: The directory of the copy.
+        target: Where the copy is to be.
         room: Bytes that this and copying may take.
         check: Called now and then; raises what is to end this.
     """
@@ -321,7 +366,7 @@ def rank_to_copy(
     if then > WORTH * now:
         return leave_out(contents, f"a batch takes {now:.3g} s to read, and would take {then:.3g}")
     parts = []
-    left = room_on_disk(target.parent, contents.order_limit)
+    left = room_on_disk(target.folder.path, contents.order_limit)
     for name, order in orders.items():
         columns = {f.name: contents.column(f.name) for f in _files_of(contents, name, mine)}
         width = sum(column.row_bytes for column in columns.values())
@@ -339,21 +384,23 @@ def rank_to_copy(
     return Ranked(parts, _FIRST_BATCHES * now, slab, min(1.0, then / max(now, then)))
 
 
-def make_copy(target: Path, ranked: Ranked, stop: threading.Event) -> None:
+def make_copy(target: CopyTarget, ranked: Ranked, stop: threading.Event) -> None:
     """Copies rows.
 
     Raises:
         Stopped: Nobody wants them any more.
+        FormatError: The folder of copies is reached by a link by now, or is another user's.
         OSError: The disk is full, or cannot be read.
     """
     begun = perf_counter()
-    remove_oldest(target.parent, _MOST_COPIES - 1)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_copy(target, ranked.parts, ranked.slab, stop, ranked.rest)
+    target.folder.make()
+    target.folder.remove_oldest(_MOST_COPIES - 1)
+    write_copy(target.path, ranked.parts, ranked.slab, stop, ranked.rest)
+    target.folder.sweep()
     rows = sum(part.order.numel() for part in ranked.parts)
     log.info(
         "%s: %s rows in the order of their use, copied in %.0f s",
-        target, f"{rows:,}", perf_counter() - begun,
+        target.path, f"{rows:,}", perf_counter() - begun,
     )  # fmt: skip
 
 

@@ -113,7 +113,7 @@ class Pager:
         """Whether it was found out, here or in another process, what memory is better used for."""
         tuning = self.tuning
         is_tuned = tuning is not None and tuning.is_over and not tuning.is_needless
-        return is_tuned or self.orders.is_there
+        return is_tuned or self.orders.is_settled
 
     def use(self, files: PagedFiles) -> None:
         """Has epochs go by another plan from now on, to compare it with the one that was chosen."""
@@ -180,7 +180,8 @@ class Pager:
             self.tuning = None
         if self.tuning is not None and self.tuning.is_over:
             self._tuned, self.tuning = self.tuning.result, None
-        self.orders.settle()
+        if self.orders.settle():
+            self._tuned = None  # there is a copy to be made after all
         merge_gap, order = 0, None
         held: Mapping[str, int]
         if is_ample(self.memory, files, baseline):

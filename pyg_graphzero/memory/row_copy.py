@@ -1,19 +1,18 @@
-"""A copy of rows in another order than the store's: it is written, opened, found and removed."""
+"""A copy of rows in another order than the store's: it is written and opened."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 import torch
-import xxhash
 from torch import Tensor
 
 from pyg_graphzero import _core
@@ -21,20 +20,25 @@ from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.simulate import Ranks
 from pyg_graphzero.sampling.graph import SampledGraph
-from pyg_graphzero.store.columns import engine_array, view_column, write_column
+from pyg_graphzero.store.columns import engine_array, in_memory, view_column, write_column
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.copies import (
+    DOCUMENT,
+    PRIVATE,
+    READABLE,
+    SCRATCH,
+    CopiedType,
+    read_types,
+    trust_of,
+    write_types,
+)
 from pyg_graphzero.store.rewrite import through_file
 from pyg_graphzero.store.rows import FileRows
-from pyg_graphzero.util.disk import cache_folder
-from pyg_graphzero.util.documents import check_whole, read_document, write_document
-from pyg_graphzero.util.locks import LOCK_FILE, make_scratch, remove_abandoned
+from pyg_graphzero.util.locks import LOCK_FILE, make_scratch
+from pyg_graphzero.util.names import locate
 from pyg_graphzero.util.system import drop_pages
 from pyg_graphzero.util.workspace import Workspace
 
-#: Of a store's directory, or of the user's cache.
-FOLDER = "orders"
-DOCUMENT = "order.json"
-_FORMAT = 2
 #: Memory that copying takes, in slabs: rows that wait, rows on their way, and malloc's holes.
 WITH_SLAB = 4.5
 # What is read or written at once, as a part of what waits for its order: it is there twice, for a
@@ -71,33 +75,29 @@ class OwnOrder:
             FileNotFoundError: There is none.
             FormatError: It is damaged.
         """
-        document = path / DOCUMENT
-        body = read_document(document)
-        check_whole(body, document)
-        if body.get("format") != _FORMAT:
-            raise FormatError.of(document, "format", body.get("format"), _FORMAT)
+        trust = trust_of(path, contents.path)
+
+        def open_file(name: str) -> _core.Column:
+            return _core.Column.open(str(locate(path, name, trust=trust)))
+
         found = cls(path, {}, {}, {})
-        for number, record in enumerate(body["node_types"]):
-            rows = _core.Column.open(str(path / str(number) / "rows.gd"))
-            expected = ("int32", [record["rows"]])
-            if (rows.dtype, list(rows.shape)) != expected:
-                raise FormatError.of(
-                    rows.path, "dtype, shape", (rows.dtype, list(rows.shape)), expected
-                )
-            num_nodes = contents.node_type(record["name"]).num_nodes
-            try:
-                order = _core.RowOrder(engine_array(view_column(rows).clone()), num_nodes)
-            except ValueError as error:
-                raise FormatError.of(rows.path, "rows", str(error), "rows") from None
-            found.types[record["name"]] = order
-            for each, file in enumerate(record["files"]):
-                column = _core.Column.open(str(path / str(number) / f"{each}.gd"))
-                expected_shape = [record["rows"], contents.column(file).row_bytes]
-                if list(column.shape) != expected_shape:
-                    raise FormatError.of(column.path, "shape", list(column.shape), expected_shape)
+        for copied in read_types(path, trust):
+            record = contents.schema.node_type(copied.name)
+            attrs = set() if record is None else set(record.attrs.values())
+            if record is None or not attrs.issuperset(copied.files):
+                found_here = f"{copied.files} of {copied.name!r}"
+                raise FormatError.of(path / DOCUMENT, "files", found_here[:60], "the store's")
+            places, *files = copied.places
+            order = _read_order(open_file(places), copied.rows, record.num_nodes)
+            found.types[copied.name] = order
+            for file, place in zip(copied.files, files, strict=True):
+                column = open_file(place)
+                expected = [copied.rows, contents.column(file).row_bytes]
+                if list(column.shape) != expected:
+                    raise FormatError.of(column.path, "shape", list(column.shape), expected)
                 found.columns[file], found.orders[file] = column, order
-                if record.get("is_whole"):
-                    found.used_rows[file] = record["rows"]
+                if copied.is_whole:
+                    found.used_rows[file] = copied.rows
         return found
 
     def files(self, files: Sequence[FileSize]) -> list[FileSize]:
@@ -108,6 +108,20 @@ class OwnOrder:
             else f
             for f in files
         ]
+
+
+def _read_order(numbers: _core.Column, num_rows: int, num_nodes: int) -> _core.RowOrder:
+    """The rows that a copy has. All of the file is read, so all of it is checked."""
+    found, expected = (numbers.dtype, list(numbers.shape)), ("int32", [num_rows])
+    if found != expected:
+        raise FormatError.of(numbers.path, "dtype, shape", found, expected)
+    count, _ = _core.count_blocks(numbers.path)
+    for bad in _core.verify_blocks(numbers.path, 0, count):
+        raise FormatError(f"{numbers.path}: block {bad.block}: {bad.detail}", numbers.path, "rows")
+    try:
+        return _core.RowOrder(engine_array(in_memory(view_column(numbers))), num_nodes)
+    except ValueError as error:
+        raise FormatError.of(numbers.path, "rows", str(error), "rows") from None
 
 
 def places_file(name: str | None, order: _core.RowOrder) -> FileSize:
@@ -193,20 +207,24 @@ def write_copy(
     Raises:
         OSError: The disk is full, or cannot be read; nothing is left behind.
     """
-    scratch, lock = make_scratch(target, "partial")
-    turns, records = _Turns(stop, rest), []
+    mode = target.parent.stat().st_mode & READABLE
+    scratch, lock = make_scratch(target, SCRATCH, PRIVATE)
+    turns, types = _Turns(stop, rest), []
     try:
         for number, part in enumerate(parts):
-            folder = scratch / str(number)
-            folder.mkdir()
-            write_column(folder / "rows.gd", part.order)
+            copied = CopiedType.at(
+                number, part.name, part.order.numel(), part.is_whole, tuple(part.columns)
+            )
+            types.append(copied)
+            places, *files = (scratch / place for place in copied.places)
+            places.parent.mkdir(mode)
+            write_column(places, part.order)
             order = _core.RowOrder(engine_array(part.order), part.num_nodes)
-            with Workspace(folder / "rows") as space:
-                for each, column in enumerate(part.columns.values()):
-                    _copy_rows(folder / f"{each}.gd", column, part.order, order, slab, turns, space)
-            record = {"name": part.name, "rows": part.order.numel(), "is_whole": part.is_whole}
-            records.append(record | {"files": list(part.columns)})
-        write_document({"format": _FORMAT, "node_types": records}, scratch / DOCUMENT)
+            with Workspace(places.parent / "rows") as space:
+                for file, column in zip(files, part.columns.values(), strict=True):
+                    _copy_rows(file, column, part.order, order, slab, turns, space)
+        write_types(scratch, types)
+        _share(scratch, [column.path for part in parts for column in part.columns.values()])
         try:
             scratch.rename(target)
         except OSError:
@@ -217,6 +235,22 @@ def write_copy(
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         del lock
+
+
+def _share(copy: Path, sources: Iterable[str]) -> None:
+    """Lets read a copy whoever may read all its sources, by bits and groups of permissions.
+
+    Until then it is its writer's alone. Writing to it stays its writer's.
+    """
+    statuses = [os.stat(source) for source in sources]
+    for path in [path for path in copy.rglob("*") if path.is_file()]:
+        status = path.stat()
+        mode = status.st_mode & READABLE
+        for source in statuses:
+            group = 0 if source.st_gid == status.st_gid else stat.S_IRWXG
+            mode &= source.st_mode & ~group
+        path.chmod(mode | stat.S_IRUSR)
+    copy.chmod((copy / "0").stat().st_mode & READABLE)
 
 
 def _copy_rows(
@@ -241,16 +275,6 @@ def _copy_rows(
     writer.finish()
 
 
-# Where copies are #################################################################################
-
-
-def copy_folders(store: Path) -> list[Path]:
-    """Where a store's copies may be: with it, else in the user's cache."""
-    cache = cache_folder()
-    name = xxhash.xxh64_hexdigest(os.fsencode(store))
-    return [store / FOLDER, *([] if cache is None else [cache / FOLDER / name])]
-
-
 def is_writable(folder: Path) -> bool:
     """Whether it could be made and written to."""
     there = next(each for each in (folder, *folder.parents) if each.exists())
@@ -262,53 +286,3 @@ def room_on_disk(folder: Path, limit: int | None) -> int:
     found = shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists()))
     left = int(found.free - _FREE_SHARE * found.total)
     return max(0, left if limit is None else min(left, 2 * limit))
-
-
-def _copies(folder: Path) -> list[Path]:
-    """The copies in a folder, the oldest first."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        found = [each for each in folder.iterdir() if (each / DOCUMENT).is_file()]
-        return sorted(found, key=lambda each: each.stat().st_mtime)
-    return []
-
-
-def sweep(folder: Path) -> None:
-    """Removes what was begun by processes that have died."""
-    for each in folder.glob(".*.partial-*"):
-        remove_abandoned(folder / each.name[1:].partition(".")[0], "partial")
-
-
-def remove_oldest(folder: Path, count: int) -> None:
-    """Leaves no more copies than so many."""
-    for each in _copies(folder)[: -count or None]:
-        shutil.rmtree(each, ignore_errors=True)
-
-
-def remove_copies(store: str | os.PathLike[str]) -> tuple[int, int]:
-    """Removes all that loaders wrote of a store's rows, and what they began and never ended.
-
-    Whoever reads from it now goes on to the end of its epoch.
-
-    Args:
-        store: The store's directory.
-
-    Returns:
-        How many there were, and their bytes.
-
-    Raises:
-        FileNotFoundError: There is no store.
-        OSError: One cannot be removed.
-    """
-    path = Path(os.path.realpath(store))
-    StoreContents(path)  # or it is something else's directory
-    count = num_bytes = 0
-    for folder in copy_folders(path):
-        for each in _copies(folder):
-            num_bytes += sum(f.stat().st_size for f in each.rglob("*") if f.is_file())
-            shutil.rmtree(each)
-            count += 1
-        sweep(folder)
-        if folder.is_dir():
-            with suppress(OSError):  # somebody makes one
-                folder.rmdir()
-    return count, num_bytes

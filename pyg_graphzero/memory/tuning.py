@@ -15,9 +15,11 @@ from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.files import bytes_of_batches
 from pyg_graphzero.memory.own_order import (
+    CopyTarget,
     OrderKeeper,
     Sampling,
     make_copy,
@@ -108,7 +110,7 @@ class Task:
     memory: int
     files: Sequence[FileSize]
     order: OwnOrder | None
-    target: Path | None = None
+    target: CopyTarget | None = None
 
     def plan(self, beside: int = 0) -> MemoryPlan:
         """The budget as it mostly is divided, with so many bytes less."""
@@ -251,7 +253,7 @@ class Tuning:
             self._find(tasks)
         except Stopped:
             pass
-        except OSError as error:
+        except (FormatError, OSError) as error:
             log.warning("%s: rows are not put in order: %s", path, error)
         except Exception:  # of a thread that nobody waits for
             log.exception("%s: memory is used as before", path)
@@ -340,7 +342,7 @@ class _Waiting:
         task = self.task()
         if task is None:
             return None
-        order = OwnOrder.open(self.target, task.case.contents)
+        order = OwnOrder.open(self.target.path, task.case.contents)
         return replace(task, files=order.files(task.files), order=order, target=None)
 
 

@@ -13,60 +13,31 @@ import threading
 import weakref
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 
 import pytest
 import torch
 from budgets import budget_beside
 from click.testing import CliRunner
 from interrupting import At, Struck
-from tuned import tuned
+from tuned import ROOM, SAMPLED, assert_same, epoch, training, tuned
 
 import pyg_graphzero as gz
 import spawned
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.memory import own_order, pager, planner, row_copy, tuning
+from pyg_graphzero.memory import own_order, planner, row_copy, tuning
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
 from pyg_graphzero.memory.row_copy import WITH_SLAB, CopyOf, OwnOrder, Stopped, write_copy
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.documents import read_document, write_document
 from pyg_graphzero.util.locks import make_scratch, remove_abandoned
 from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
-SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
 _all_stay = own_order._all_stay
-# More than a loader needs, less than the rows are.
-ROOM = 60_000_000
-
-
-@pytest.fixture(autouse=True)
-def eager(monkeypatch, tmp_path):
-    """Rows are put in order however little is gained, and nothing is kept for other tests."""
-    monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
-    monkeypatch.setattr(own_order, "WORTH", float("inf"))
-    # What is chosen depends on the disk: on some, fewer bytes are not what is fastest.
-    disk = DiskSpeed("a disk", 75_000, 1.3e9, depth=128, direct=True, file_bytes=1 << 30)
-    monkeypatch.setattr(pager, "probe", lambda path: disk)
-    # Or a busy machine tries fewer plans, and ranks by fewer batches.
-    monkeypatch.setattr(planner, "SECONDS", float("inf"))
-    monkeypatch.setattr(own_order, "_RANK_SHARE", float("inf"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def skewed(built_once):
-    return built_once("skewed", lambda path: gz.convert(power_law(60_000, 600_000, 256), path))
-
-
-@pytest.fixture
-def store(skewed, tmp_path):
-    """A store of one's own."""
-    return Path(shutil.copytree(skewed, tmp_path / "store"))
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 @pytest.fixture
@@ -74,26 +45,6 @@ def info(caplog):
     """The log, with the reasons why rows are not put in order."""
     caplog.set_level("INFO", "pyg_graphzero")
     return caplog
-
-
-def training(path, **options):
-    data = gz.open(path, memory=budget_beside(ROOM), **options).data()
-    return gz.loader.NeighborLoader(
-        data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED
-    )
-
-
-def epoch(loader, seed=0):
-    """Batches, and what was counted."""
-    loader.generator.manual_seed(seed) if loader.generator else torch.manual_seed(seed)
-    batches = [(batch.n_id, batch.edge_index, batch.x, batch.y) for batch in loader]
-    return batches, loader.stats()
-
-
-def assert_same(found, expected):
-    assert len(found) == len(expected) > 0
-    for a, b in zip(found, expected, strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def test_the_same_batches_before_during_and_after(store):
