@@ -91,7 +91,7 @@ class CopyTarget:
     """Where a copy is to be.
 
     Attributes:
-        folder: Of all of a store's.
+        folder: The directory of all copies of the store.
         key: Its name in there.
     """
 

@@ -40,7 +40,7 @@ PRIVATE, READABLE = 0o700, 0o755
 
 @dataclass(frozen=True)
 class CopiedType:
-    """What a copy has of a node type.
+    """The part of a copy that is of one node type.
 
     Attributes:
         name: The type; None in a homogeneous store.
@@ -193,7 +193,7 @@ class CopyFolder:
         return num_bytes
 
     def remove_oldest(self, count: int) -> None:
-        """Leaves no more copies than so many, as far as the others can be removed."""
+        """Leaves ``count`` copies, the newest, as far as the others can be removed."""
         for key in self.copies()[: -count or None]:
             with suppress(FormatError, OSError):
                 self.remove(key)

@@ -35,7 +35,7 @@ def eager(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Rows are put in order however little is gained, and nothing is kept for other tests."""
     monkeypatch.setattr(own_order, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(own_order, "WORTH", float("inf"))
-    # What is chosen depends on the disk: on some, fewer bytes are not what is fastest.
+    # The choice depends on the disk: on some, fewer bytes are not what is fastest.
     disk = DiskSpeed("a disk", 75_000, 1.3e9, depth=128, direct=True, file_bytes=1 << 30)
     monkeypatch.setattr(pager, "probe", lambda path: disk)
     # Or a busy machine tries fewer plans, and ranks by fewer batches.
