@@ -67,7 +67,7 @@ def read_blocks(dialect: Dialect, progress: Progress) -> Iterator[Block]:
             with TextFile(part.path) as file:
                 offset, rest = _skip(file, part.skip_lines)
                 while True:
-                    chunk = file.read(BLOCK_BYTES)
+                    chunk = file.read(max(BLOCK_BYTES, len(rest)))  # a long row: as much again
                     data = rest + chunk
                     end = _row_end(data, dialect) if chunk else len(data)
                     if end:
@@ -90,7 +90,10 @@ def _skip(file: TextFile, num_lines: int) -> tuple[int, bytes]:
     data = file.read(BLOCK_BYTES)
     at = len(_BOM) if data.startswith(_BOM) else 0
     for _ in range(num_lines):
-        while (end := data.find(b"\n", at)) < 0 and (more := file.read(BLOCK_BYTES)):
+        while (end := data.find(b"\n", at)) < 0:
+            more = file.read(max(BLOCK_BYTES, len(data)))
+            if not more:
+                break
             data += more
         at = end + 1 or len(data)
     return at, data[at:]

@@ -265,7 +265,7 @@ def select(dialect: Columns, columns: Any) -> list[int]:
     """
     if isinstance(columns, list | tuple):
         return [position for column in columns for position in select(dialect, column)]
-    if isinstance(columns, str) and columns not in dialect.names:
+    if isinstance(columns, str) and columns not in dialect.by_name:
         if "," in columns:
             return select(dialect, columns.split(","))
         if "*" in columns:

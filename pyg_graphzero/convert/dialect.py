@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,11 @@ class Dialect:
     comment: str | None
     sample: tuple[tuple[str, ...], ...]
 
+    @cached_property
+    def by_name(self) -> dict[str, list[int]]:
+        """Positions of the columns of each name."""
+        return positions_of(self.names)
+
     @property
     def separator(self) -> str:
         """What separates cells when rows are parsed."""
@@ -103,28 +109,35 @@ class Dialect:
         Raises:
             InputError: There is no such column, or there are two.
         """
-        there = ", ".join(self.names) or f"{self.num_columns} columns without names"
-        if isinstance(column, str):
-            count = self.names.count(column)
-            if count == 1:
-                return self.names.index(column)
-            if count > 1:
-                raise InputError(
-                    self.path,
-                    "header",
-                    f"{count} columns named {column!r}",
-                    "one",
-                    "Select it by position instead.",
-                )
+        found = self.by_name.get(column, []) if isinstance(column, str) else []
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InputError(
+                self.path,
+                "header",
+                f"{len(found)} columns named {column!r}",
+                "one",
+                "Select it by position instead.",
+            )
         if isinstance(column, int) or column.isdecimal():
             position = int(column)
             if 0 <= position < self.num_columns:
                 return position
+        there = ", ".join(self.names) or f"{self.num_columns} columns without names"
         raise InputError(self.path, "header", there, f"a column {column!r}")
 
     def label(self, position: int) -> str:
         """How messages call a column."""
         return repr(self.names[position]) if self.names else str(position)
+
+
+def positions_of(names: Sequence[str]) -> dict[str, list[int]]:
+    """Positions of each name: columns are looked up by the thousand."""
+    found: dict[str, list[int]] = {}
+    for position, name in enumerate(names):
+        found.setdefault(name, []).append(position)
+    return found
 
 
 def separator(delimiter: str) -> str:
@@ -242,15 +255,17 @@ def _head(path: Path, comment: str | None, size: int) -> _Head:
 def first_lines(path: Path, size: int) -> tuple[list[str], bool]:
     """The first lines of the file, and whether they are all of it."""
     with TextFile(path) as file:
-        raw = file.read(size)
+        raw, at = file.read(size), size
         complete = len(raw) < size
-        while not complete and b"\n" not in raw[size:]:  # no row of the sample may be cut short
-            more = file.read(size)
+        while not complete and b"\n" not in raw[at:]:  # no row of the sample may be cut short
+            if len(raw) > MAX_ROW_BYTES:
+                line, most = raw.count(b"\n") + 1, f"{MAX_ROW_BYTES >> 20} MiB"
+                found = f"more than {most} without an end of line"
+                raise InputError(path, f"line {line}", found, f"rows of at most {most}")
+            at = len(raw)
+            more = file.read(max(at, _HEADER_BYTES))  # as much again: to join them stays linear
             raw += more
             complete = not more
-            if len(raw) > MAX_ROW_BYTES:
-                found = f"more than {MAX_ROW_BYTES >> 20} MiB without an end of line"
-                raise InputError(path, "file", found, "rows")
     raw = raw if complete else raw[: raw.index(b"\n", size) + 1]
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(path, "line 1", "UTF-16 text", "UTF-8")

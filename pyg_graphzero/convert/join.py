@@ -86,7 +86,7 @@ def load_of_nodes(
         ids, loaded = reader.columns(columns, {name: taken}, [(position, is_text)], "ids")
         return OfNodes(loaded[name], ids[0])
     loaded = reader.columns(columns, {name: taken}, [], "none")[1]
-    rest = [each for each in range(columns.num_columns) if each not in taken]
+    rest = sorted({*range(columns.num_columns)} - {*taken})
     strict = ColumnReader(reader.dtypes, reader.progress, reader.space, Faults())
 
     def read(position: int) -> IdColumn:

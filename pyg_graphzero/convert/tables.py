@@ -9,6 +9,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pyg_graphzero.store.rows import SLAB_BYTES, Rows
 from pyg_graphzero.util.reading import reading
 
 from ..errors import InputError
+from .dialect import positions_of
 from .options import Fill, as_tensor, dtype_of, fill_hint, filled_dtype
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -79,14 +81,20 @@ class ArrowTable:
         """Number of columns."""
         return len(self.names)
 
+    @cached_property
+    def by_name(self) -> dict[str, list[int]]:
+        """Positions of the columns of each name."""
+        return positions_of(self.names)
+
     def position(self, column: str | int) -> int:
         """Position of a column given by name or position.
 
         Raises:
             InputError: There is none.
         """
-        if isinstance(column, str) and self.names.count(column) == 1:
-            return self.names.index(column)
+        found = self.by_name.get(column, []) if isinstance(column, str) else []
+        if len(found) == 1:
+            return found[0]
         if str(column).isdecimal() and int(column) < self.num_columns:
             return int(column)
         raise InputError(self.path, "columns", ", ".join(self.names), f"a column {column!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import gzip
 import struct
 import zipfile
 from collections.abc import Callable
@@ -166,6 +167,34 @@ def test_long_cells(tmp_path: Path, quote: str) -> None:
     assert str(refused(bad, tmp_path)).startswith(f"{bad}: line 3: found 4 cells")
     gz.convert(path, tmp_path / "store")
     assert edges_of(tmp_path / "store") == [("a", "b"), ("b", "x" * 300_000)]
+
+
+@pytest.mark.timeout(100)  # by the square of its length, this would take many minutes
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
+def test_a_first_line_of_megabytes(tmp_path: Path, suffix: str) -> None:
+    text = f"src,dst,{'x' * (8 << 20)}\n1,2,3\n4,5,6\n"
+    path = write(tmp_path / f"edges.{suffix}", text)
+    gz.convert(path, tmp_path / "store", ids="map")
+    assert edges_of(tmp_path / "store") == [(1, 2), (4, 5)]
+
+
+@pytest.mark.timeout(100)  # likewise, if each were looked for among all
+def test_tens_of_thousands_of_columns(tmp_path: Path) -> None:
+    names = [f"c{i}" for i in range(50_000)]
+    rows = [f"{i},{i + 1},{','.join(map(str, range(i, i + len(names))))}" for i in range(2)]
+    path = write(tmp_path / "edges.csv", "\n".join([",".join(["src", "dst", *names]), *rows, ""]))
+    gz.convert(path, tmp_path / "store", edge_attrs={"edge_attr": names[::-1]})
+    found = gz.open(tmp_path / "store").data().edge_attr
+    assert torch.equal(found, torch.arange(len(names)).flip(0) + torch.arange(2)[:, None])
+
+
+def test_a_line_without_end(tmp_path: Path) -> None:
+    """200 MB of it in a file of 200 kB: no more than the limit is read."""
+    path = tmp_path / "edges.csv.gz"
+    path.write_bytes(gzip.compress(b"# here it comes\n") + gzip.compress(b"x" * 10**6) * 200)
+    error = str(refused(path, tmp_path))
+    expected = "found more than 64 MiB without an end of line, expected rows of at most 64 MiB"
+    assert error == f"{path}: line 2: {expected}"
 
 
 def test_numbers_of_thousands_of_digits(tmp_path: Path) -> None:
