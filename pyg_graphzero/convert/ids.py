@@ -350,7 +350,7 @@ class IdSpace:
         filled = [column for column in self.columns if len(column)]
         if not self.faults.skip:
             self._refuse(filled, lambda slab: slab < 0, lambda column: column.range[0] < 0)
-        num_rows = max((column.range[1] + 1 for column in filled), default=0)
+        num_rows = max([0, *(column.range[1] + 1 for column in filled)])  # all may be negative
         num_refs = sum(map(len, filled))
         given = self.num_nodes
         if given is None and self.known_rows is not None:

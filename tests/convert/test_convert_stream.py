@@ -202,6 +202,18 @@ def test_ids_without_a_node_are_left_out(tmp_path: Path) -> None:
     assert edges_of(tmp_path / "t") == [(0, 1), (1, 2)]
 
 
+@pytest.mark.parametrize("ids", ["auto", "dense"])
+def test_ids_that_are_all_negative_are_left_out(tmp_path: Path, ids: Any) -> None:
+    path = write(tmp_path / "e.csv", "user,item\n0,-7\n3,-9\n")
+    summary = gz.convert(path, tmp_path / "s", edge_type="u,r,i", ids=ids, on_error="skip")
+    assert summary.num_skipped == 2
+    with gz.open(tmp_path / "s") as store:
+        assert (store.data()["i"].num_nodes, edges_of(tmp_path / "s", ("u", "r", "i"))) == (0, [])
+    path = write(tmp_path / "none.csv", "src,dst\n-5,-7\n-6,-9\n")
+    with pytest.raises(InputError, match="found no edges and no nodes, expected at least one"):
+        gz.convert(path, tmp_path / "t", ids=ids, on_error="skip")
+
+
 SETTINGS = settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 WORDS = st.text(st.sampled_from('abé "\n'), min_size=1, max_size=4).map(
     lambda word: word.strip(" \t") or "x"
