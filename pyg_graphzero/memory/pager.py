@@ -12,7 +12,9 @@ import logging
 import os
 import weakref
 from collections.abc import Mapping, Sequence
+from math import ceil
 
+from pyg_graphzero.errors import MemoryBudgetError
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.dictionaries import Dictionaries
 from pyg_graphzero.memory.files import bytes_of_batches, files_of
@@ -26,6 +28,7 @@ from pyg_graphzero.memory.plan import (
     MemoryPlan,
     divide,
     is_ample,
+    neighbours_are_held,
 )
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.prefetch import prefetch_bounds, prefetch_files
@@ -52,6 +55,8 @@ _LONGER = 2
 # And for batches that are larger by this; of others that are larger there are fewer at a time. A
 # few samples are no more exact than that.
 _LARGER = 1.25
+# A budget that would be enough is looked for in steps of this part of the one there is.
+_STEPS = 32
 
 
 class Pager:
@@ -195,6 +200,8 @@ class Pager:
             if not case.divide(self.memory, files).is_whole:
                 files = self.dictionaries.sizes(contents, files)
             plan = case.divide(self.memory, files)
+            if not loader.graph_sampler.may_read:
+                _check_held(case, plan, files)
             self._prefetch(plan, files)
             held = {} if plan.is_whole else plan.held
             reading = _reading_of(loader, self.packed.hold(graph, files, held))
@@ -228,7 +235,7 @@ class Pager:
             if self.tuning is not None:
                 weakref.finalize(self, self.tuning.end)  # at exit, too
         if self.tuning is not None:
-            if task.has_room(self.tuning.num_bytes):
+            if task.leaves(self.tuning.num_bytes):
                 return task.plan(self.tuning.num_bytes)
             self.tuning.end()
             self.tuning = None
@@ -262,7 +269,8 @@ class Pager:
         """How a loader samples neighbours before it is decided which stay in memory."""
         graph = loader.graph_sampler.graph
         there = self.packed.there(graph)
-        if all(graph.on_disk(name) <= (name in there) for name in graph.edge_types):
+        is_there = all(graph.on_disk(name) <= (name in there) for name in graph.edge_types)
+        if is_there or not loader.graph_sampler.may_read:
             return _reading_of(loader, there)
         tables = [file.name for file in files if file.kind in ("indptr", "indices")]
         prefetch_bounds(self.contents).join()
@@ -300,6 +308,25 @@ class Pager:
 def _reading_of(loader: BatchSource, packed: Mapping[EdgeType | None, Unmapped]) -> Reading | None:
     """How a loader samples by topologies in memory; None where all are mapped."""
     return loader.graph_sampler.reading(packed, (1, 0)) if packed else None
+
+
+def _check_held(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> None:
+    """Refuses a plan by which neighbours are read, for a sampler that cannot have that.
+
+    Raises:
+        MemoryBudgetError: It is such a plan; names a budget that has all neighbours in memory.
+    """
+    memory = plan.memory
+    while not neighbours_are_held(case.divide(memory, files), files):
+        memory += max(1, memory // _STEPS)
+    if memory > plan.memory:
+        sharers = max(file.processes for file in files)
+        each = "" if sharers == 1 else f" for each of {sharers} processes"
+        raise MemoryBudgetError(
+            f"memory: found {plan.memory // 10**6:,} MB{each}, expected {ceil(memory / 1e6):,} MB "
+            "or more for method='labor', which looks at every neighbour of every frontier node and "
+            "so has the whole topology in memory; or sample uniformly"
+        )
 
 
 def pager_of(contents: StoreContents | None) -> Pager | None:

@@ -146,6 +146,11 @@ class GraphSampler(BaseSampler):
         """Whether every edge was sampled in a hop; induced ones are of none."""
         return False
 
+    @property
+    def may_read(self) -> bool:
+        """Whether neighbours may be read for batches; else all are in memory, or mapped."""
+        return True
+
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, key: int | None = None, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:

@@ -220,6 +220,11 @@ class NeighborSampler(TimedSampler):
         return self.subgraph_type != SubgraphType.bidirectional
 
     @property
+    def may_read(self) -> bool:
+        """See :attr:`GraphSampler.may_read`: LABOR looks at every neighbour of a frontier."""
+        return self.options.labor is None
+
+    @property
     def is_by_hop(self) -> bool:
         """Whether every edge was sampled in a hop; induced ones are of none."""
         return self.subgraph_type != SubgraphType.induced

@@ -486,9 +486,26 @@ def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers)
     assert again.stats().topology_reads > 0
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_labor_takes_no_more_memory_than_uniform_sampling(homogeneous, num_workers):
+    """One batch is sampled before it is known what stays in memory: by neighbours in the file."""
+    labor = {"seeds": SEEDS, "method": "labor"}
+    expected, _, _ = batches(homogeneous, None, **labor)
+    found, _, store = batches(homogeneous, budget_beside(ROOM), num_workers, **labor)
+    assert not store.division.is_whole
+    assert "edge/topology.gl" in store.division.held
+    assert_same(found, expected)
+
+
 def test_labor_needs_the_topology_in_memory(wide):
-    with pytest.raises(ValueError, match="method='labor': found a topology that is not all in"):
-        batches(wide, budget_beside(60 * MB), 0, SEEDS, method="labor")
+    labor = {"seeds": SEEDS[:400], "method": "labor"}
+    with pytest.raises(gz.errors.MemoryBudgetError, match="for method='labor', which looks") as e:
+        batches(wide, budget_beside(60 * MB), **labor)
+    least = int(re.search(r"expected ([\d,]+) MB or more", str(e.value))[1].replace(",", "")) * MB
+    memory = max(least, budget_beside(0)) + 10 * MB  # this process may take more by now
+    found, _, store = batches(wide, memory, **labor)
+    assert "edge/topology.gl" in store.division.held
+    assert_same(found, batches(wide, None, **labor)[0])
 
 
 def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
