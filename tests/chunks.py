@@ -68,6 +68,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "convert.tables": {"_BUFFER_BYTES"},
     "convert.tensors": {"_MAX_HEADER"},
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
+    "util.sizes": {"_TOO_LARGE"},
     "util.system": {"_NO_LIMIT"},
     "util.disk": {
         *{"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},

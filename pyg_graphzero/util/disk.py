@@ -10,6 +10,7 @@ import json
 import os
 import tempfile
 from dataclasses import asdict, dataclass, replace
+from math import inf
 from pathlib import Path
 from time import sleep
 
@@ -202,9 +203,18 @@ def _remembered(memory: Path, device: str) -> DiskSpeed | None:
         record = json.loads(memory.read_text())
         if record.pop("format") != _FORMAT or record["device"] != device:
             return None
-        return DiskSpeed(**{**record, "remembered": True})
+        speed = DiskSpeed(**{**record, "remembered": True})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # nothing there, or written by another version: measure
+    return speed if _is_sound(speed) else None
+
+
+def _is_sound(speed: DiskSpeed) -> bool:
+    """Whether figures from a file are numbers that a disk may have."""
+    numbers = speed.random_iops, speed.bytes_per_second, speed.depth, speed.file_bytes
+    flags = speed.direct, speed.is_sparse
+    is_measured = all(type(n) in (int, float) and 0 < n < inf for n in numbers)
+    return is_measured and all(type(flag) is bool for flag in flags)
 
 
 def _remember(memory: Path, speed: DiskSpeed) -> None:

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
+from numbers import Real
+from typing import Any
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40}
+_TOO_LARGE = 1 << 63
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
-def parse_size(value: int | str, option: str) -> int:
-    """Bytes of ``8_000_000_000``, ``"8GB"`` (10⁹) or ``"8GiB"`` (2³⁰).
+def parse_size(value: float | str, option: str) -> int:
+    """Bytes of ``8_000_000_000``, ``8e9``, ``"8GB"`` (10⁹) or ``"8GiB"`` (2³⁰).
 
     Raises:
         ValueError: It is no size.
     """
+    size: Any = value
     if isinstance(value, str):
         match = _SIZE.fullmatch(value)
         factor = None if match is None else _UNITS.get(match[2].upper())
-        if match is None or factor is None:
-            raise ValueError(f"{option}={value!r}: expected a size such as 4GB, 512MiB or bytes")
-        value = int(float(match[1]) * factor)
-    if value <= 0:
-        raise ValueError(f"{option}={value}: expected a positive size")
-    return value
+        size = None if match is None or factor is None else float(match[1]) * factor
+    is_number = isinstance(size, Real) and not isinstance(size, bool)
+    if not is_number or not abs(size) < _TOO_LARGE:  # NaN is neither more nor less
+        raise ValueError(f"{option}={value!r}: expected a size such as 4GB, 512MiB or bytes")
+    if size < 1:
+        raise ValueError(f"{option}={value!r}: expected a positive size")
+    return int(size)
 
 
 def format_bytes(num_bytes: float) -> str:

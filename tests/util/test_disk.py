@@ -130,6 +130,35 @@ def test_a_damaged_memory_is_forgotten(file: Path, cache: Path, damage: str) -> 
 
 
 @pytest.mark.usefixtures("trusting")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("file_bytes", "many"),
+        ("file_bytes", None),
+        ("random_iops", float("nan")),
+        ("random_iops", 0),
+        ("bytes_per_second", float("inf")),
+        ("bytes_per_second", -5),
+        ("depth", [1]),
+        ("direct", "yes"),
+        ("is_sparse", 3),
+    ],
+)
+def test_a_remembered_figure_that_is_none(
+    file: Path, cache: Path, field: str, value: object
+) -> None:
+    probe(file, seconds=0.02)
+    (memory,) = cache.iterdir()
+    record = json.loads(memory.read_text()) | {field: value}
+    memory.write_text(json.dumps(record))
+    speed = probe(file, seconds=0.02)
+    assert not speed.remembered
+    assert speed.merge_gap > 0
+    assert json.loads(memory.read_text())[field] == dataclasses.asdict(speed)[field]
+    assert probe(file).remembered
+
+
+@pytest.mark.usefixtures("trusting")
 def test_a_cache_that_cannot_be_written(file: Path, cache: Path) -> None:
     cache.parent.write_text("not a directory")
     assert not probe(file, seconds=0.02).remembered
