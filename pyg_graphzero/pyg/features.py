@@ -180,7 +180,8 @@ class DiskFeatureStore(FeatureStore):
             MissingAttributeError: There is no such attribute.
             IndexError: ``index`` names a row that there is not.
             ValueError: The shape is another.
-            OSError: The disk is full or fails.
+            OSError: The disk is full or fails: readers have the old one, unless the message says
+                that the new content is in place, and may not outlast a power failure.
         """
         attr = DiskTensorAttr.cast(*args, **kwargs)
         self._find(attr)

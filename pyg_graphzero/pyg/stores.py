@@ -367,7 +367,8 @@ class Store:
         Raises:
             ReadOnlyStoreError: The store is open for reading.
             MissingAttributeError: There is no such edge type.
-            OSError: The disk is full or fails; the store is as it was.
+            OSError: The disk is full or fails: the store is as it was, unless the message says
+                that the new content is in place, and may not outlast a power failure.
         """
         names = self.edge_types if edge_type is None else [edge_type]
         for name in names:
@@ -384,6 +385,7 @@ class Store:
         Raises:
             ReadOnlyStoreError: The store is open for reading.
             ValueError: A name was taken meanwhile.
-            OSError: The disk is full or fails; they can be published later.
+            OSError: The disk is full or fails; they can be published later. Where the message says
+                that the new content is in place, that makes sure that it lasts.
         """
         self.handle.edit(lambda editor: editor.publish(drafts))

@@ -176,7 +176,8 @@ class Column:
 
         Raises:
             ValueError: Rows are missing; names the first of them. Or the name was taken meanwhile.
-            OSError: The disk is full or fails; the column can be published later.
+            OSError: The disk is full or fails; the column can be published later. Where the message
+                says that the new content is in place, that makes sure that it lasts.
         """
         with self._lock:
             self._finish()

@@ -2,6 +2,10 @@
 
 New files are written next to the old ones, `store.json` is replaced in one rename, and then what
 nothing names any more is deleted. A kill in between leaves files that the next writer deletes.
+
+An error before the rename leaves the old content. After it the directory is synced: should that
+fail, the error says that the new content is in place, and what the old one names is not deleted,
+since a power failure may bring it back.
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ class StoreEditor:
     def __init__(self, directory: Path, store: StoreSchema) -> None:
         self._directory = directory
         self._lock = StoreLock(directory)
+        self._is_synced = True  # `store.json` is on the device as it is in the directory
         self.use(store)
 
     def use(self, store: StoreSchema) -> None:
@@ -65,7 +70,8 @@ class StoreEditor:
     def sweep(self) -> None:
         """Deletes what changes have left that failed, or whose process died."""
         self._lock.check()
-        unpublished.sweep(self._directory, self.store)
+        if self._is_synced:
+            unpublished.sweep(self._directory, self.store)
 
     def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor | Rows) -> None:
         """Writes or replaces a node column."""
@@ -148,7 +154,12 @@ class StoreEditor:
                 record.time_order = None
 
     def commit(self) -> None:
-        """Makes the schema that of the store. Files it no longer names are left to ``sweep``."""
+        """Makes the schema that of the store. Files it no longer names are left to ``sweep``.
+
+        Raises:
+            OSError: The disk is full or fails: the store is what it was, or the message says that
+                the new content is in place, and may not outlast a power failure.
+        """
         self._lock.check()
         used = set(schema.named_files(self.store))
         for records in (self.store.files, self.store.adopted):
@@ -159,4 +170,14 @@ class StoreEditor:
         schema.dump(self.store, fresh)
         self._lock.check()
         os.replace(fresh, self._directory / schema.SCHEMA_FILE)
-        _core.sync_directory(str(self._directory))
+        self._is_synced = False
+        try:
+            _core.sync_directory(str(self._directory))
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"cannot sync ({error.strerror}): the new content is in place, but a power failure "
+                "may bring the old one back; change it again once the disk is in order",
+                str(self._directory),
+            ) from error
+        self._is_synced = True

@@ -147,6 +147,10 @@ OPERATIONS: dict[str, Callable[[Path], None]] = {
 }
 
 
+# These change a store in one step, and say of an error whether it came before or after.
+EDITS = [name for name in OPERATIONS if name.startswith(("put", "remove"))]
+
+
 def content(path: Path) -> str:
     """What a user sees of a store, as one word; empty if there is none."""
     if not path.exists():
@@ -233,6 +237,9 @@ class Trial:
         seen = content(self.changed)
         must(seen in (old, new), f"neither the old nor the new content: {seen}")
         must(status != DONE or seen == new, "said to be done, and is not")
+        if self.name in EDITS and status == REFUSED:
+            is_said = "the new content is in place" in said["error"]
+            must(is_said == (seen == new), f"not told which content is there: {said}")
         for path in {self.path, self.changed}:
             if path.exists():
                 report = gz.open(path).verify()

@@ -7,8 +7,11 @@ a disk may hold at many instants of it is opened.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import itertools
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,6 +24,8 @@ import torch
 from power_loss import Disk, Event, File, Folder, record, write_out
 
 import pyg_graphzero as gz
+from graphs import homogeneous
+from pyg_graphzero import _core
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="preloads a library")
 
@@ -351,3 +356,52 @@ def test_inference_goes_on_after_the_power_failed(events, tmp_path):
     assert len(found) > 5
     for z in found[1:]:
         assert torch.equal(z, found[0])
+
+
+CHANGES = {
+    "put": lambda store: store.feature_store.put_tensor(torch.arange(30), None, "age", None),
+    "replace": lambda store: store.feature_store.put_tensor(torch.zeros(30, 2), None, "x", None),
+    "remove": lambda store: store.feature_store.remove_tensor(None, "x", None),
+    "put_edge_index": lambda store: store.graph_store.put_edge_index(
+        (torch.arange(9), torch.arange(9) + 1), None, "coo", size=(30, 30)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_sync_that_fails_says_which_content_is_there(name, tmp_path, monkeypatch):
+    """Until ``store.json`` is replaced the old one; then the new one, and the old files."""
+    pristine = tmp_path / "pristine"
+    gz.convert(homogeneous(30, 90), pristine, progress=False)
+    old, left = fingerprint(pristine), 0
+
+    def failing(sync):
+        def synced(what):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise OSError(errno.EIO, "Input/output error")
+            sync(what)
+
+        return synced
+
+    monkeypatch.setattr(_core, "sync_directory", failing(_core.sync_directory))
+    monkeypatch.setattr(os, "fsync", failing(os.fsync))
+    found = []
+    for at in itertools.count(1):
+        path = shutil.copytree(pristine, tmp_path / str(at))
+        with gz.open(path, mode="r+") as store:
+            left = at
+            try:
+                CHANGES[name](store)
+            except OSError as error:
+                found.append(("the new content is in place" in str(error), fingerprint(path)))
+            else:
+                break
+        if found[-1][0]:
+            shutil.copy(pristine / "store.json", path)  # as a power failure may
+            assert fingerprint(path) == old
+    new = fingerprint(path)
+    assert new != old
+    assert found == [(False, old)] * (len(found) - 1) + [(True, new)]
+    assert len(found) > 2
