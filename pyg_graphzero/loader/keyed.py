@@ -255,7 +255,8 @@ class KeyedLoader(Generic[Graph_co]):
 
         Returns:
             ``generator``: the state of the loader's (or torch's) generator before the epoch;
-            ``num_batches``: how many batches the consumer has had. State that a custom ``sampler``
+            ``num_batches``: how many batches were handed to the consumer; one that an exception
+            kept it from assigning among them. State that a custom ``sampler``
             keeps outside that generator is the caller's to save.
         """
         return {"generator": self._epoch_start, "num_batches": self._num_batches}

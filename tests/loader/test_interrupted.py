@@ -112,6 +112,35 @@ def test_signals_at_random_moments(kind, workers):
     struck_often(make, lambda found: assert_same(found, expected), seed=0)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("at", [0, 3])
+def test_a_batch_between_the_iterator_and_its_user_is_counted_and_comes_again(workers, at):
+    """Where ``next()`` has returned and nothing is assigned yet, the user has no batch."""
+    make = maker("nodes", batch_size=50, num_workers=workers)
+    expected = list(make())
+
+    def strike(frame, event, arg):
+        if event == "c_return" and arg is next and frame.f_code is struck.__code__:
+            sys.setprofile(None)
+            raise Struck
+
+    def struck(batches):
+        sys.setprofile(strike)
+        batch = next(batches)
+        found.append(batch)
+
+    loader = make()
+    batches = iter(loader)
+    found = [next(batches) for _ in range(at)]
+    with pytest.raises(Struck):
+        struck(batches)
+    state = loader.state_dict()
+    assert (state["num_batches"], len(found)) == (at + 1, at)  # so one is missing
+    assert_same([*found, *batches], expected[:at] + expected[at + 1 :])
+    loader.load_state_dict({**state, "num_batches": len(found)})
+    assert_same([*found, *loader], expected)
+
+
 def on_a_device(loader):
     """Its epoch by way of what copies to other devices, which is there for any of them."""
     batches = iter(loader).iterator
