@@ -219,6 +219,22 @@ def test_labels_make_room_for_negatives(homo):
     assert (batch.edge_label[64:] == 0).all()
 
 
+@pytest.mark.parametrize("source", ["memory", "store"])
+@pytest.mark.parametrize("labels", [torch.arange(6000) % 4, torch.arange(1.0, 12001)])
+def test_labels_of_several_columns(homo, source, labels):
+    """As PyG has them: a negative's are all 0."""
+    labels = labels.view(3000, -1)
+    loader = LinkNeighborLoader(
+        homo[source == "store"], [2], edge_label=labels, neg_sampling_ratio=2.0, batch_size=64
+    )
+    batch = next(iter(loader))
+    assert batch.edge_label.shape == (3 * 64, labels.size(1))
+    assert batch.edge_label.dtype == labels.dtype
+    is_raised = bool(labels.min() == 0)
+    assert torch.equal(batch.edge_label[:64], labels[batch.input_id] + is_raised)
+    assert (batch.edge_label[64:] == 0).all()
+
+
 @pytest.mark.parametrize("disjoint", [False, True])
 def test_triplets(homo, disjoint):
     data, store = homo

@@ -170,6 +170,37 @@ def test_an_optimized_store(homo, tmp_path):
         assert torch.equal(batch.x, data.x[batch.n_id])
 
 
+@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
+def test_norms_are_pygs_of_what_was_drawn(homo, source, tmp_path):
+    """Counted batch by batch. Of a third of the nodes none is drawn, nor any edge into them."""
+    data, store = homo
+    if source == "optimized":
+        path = tmp_path / "optimized"
+        gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[3], progress=False)
+        store = gz.open(path)
+        assert not torch.equal(store.nodes_in_order(), torch.arange(300))
+    drawn = []
+
+    class Known(GraphSAINTNodeSampler):
+        def draw(self, generator):
+            drawn.append(torch.randint(200, (40,), generator=generator))
+            return drawn[-1]
+
+    loader = Known(data if source == "memory" else store, 40, sample_coverage=3)
+    nodes, edges = torch.zeros(300), torch.zeros(data.num_edges)
+    for batch in drawn:
+        there = torch.zeros(300)
+        there[batch] = 1
+        nodes += there
+        edges += there[data.edge_index].prod(0)
+    edge_norm = (nodes[data.edge_index[1]] / edges).clamp_(0, 1e4)
+    edge_norm[edge_norm.isnan()] = 0.1
+    nodes[nodes == 0] = 0.1
+    assert torch.equal(loader.edge_norm, edge_norm)
+    assert torch.allclose(loader.node_norm, len(drawn) / nodes / 300)
+    assert {0.1, 1e4} < set(edge_norm.double().round(decimals=3).tolist())
+
+
 def test_norms_are_kept(homo, tmp_path):
     data, store = homo
     first = GraphSAINTNodeSampler(store, 20, sample_coverage=2, save_dir=str(tmp_path))

@@ -187,6 +187,27 @@ def test_without_metis(homo, monkeypatch):
         ClusterData(homo[1], 4)
 
 
+@pytest.mark.parametrize("num_parts", [1, 7, 299, 300])
+@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
+def test_ranges_are_of_rows_and_of_like_size(homo, source, num_parts, tmp_path):
+    """An optimized store has neighbours next to each other on disk, not by their numbers."""
+    data, store = homo
+    order = torch.arange(300)
+    if source == "optimized":
+        path = tmp_path / "optimized"
+        gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[3], progress=False)
+        store = gz.open(path)
+        order = store.nodes_in_order()
+        assert not torch.equal(order, torch.arange(300))
+    given = data if source == "memory" else store
+    clusters = ClusterData(given, num_parts, partition="ranges")
+    sizes = clusters.part_sizes()
+    assert int(sizes.sum()) == 300
+    assert sizes.max() - sizes.min() <= 1
+    assert torch.equal(clusters.cluster[order], torch.arange(num_parts).repeat_interleave(sizes))
+    assert clusters[num_parts - 1].n_id.tolist() == sorted(order[-int(sizes[-1]) :].tolist())
+
+
 def test_a_partition_is_a_column(homo):
     _, store = homo
     part = ClusterData(store, 5, partition="ranges").cluster

@@ -27,6 +27,7 @@ from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.memory import own_order, planner, row_copy, tuning
 from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
 from pyg_graphzero.memory.row_copy import WITH_SLAB, CopyOf, OwnOrder, Stopped, write_copy
 from pyg_graphzero.store.columns import write_column
@@ -395,19 +396,47 @@ def test_damaged_ones_are_made_anew(store, damage, caplog):
     assert stats.reordered
 
 
-def test_rows_that_were_changed_are_not_read_from_it(store):
+@pytest.mark.parametrize("changes", [1, 2])
+def test_rows_that_were_changed_are_not_read_from_it(store, changes):
+    """Nor where their file has the name again that the file had before."""
     loader = training(store)
     epoch(loader)
     tuned(loader)
     del loader
     with gz.open(store, mode="r+") as opened:
-        x = -torch.as_tensor(opened.data().x)
-        opened.feature_store.put_tensor(x, group_name=None, attr_name="x", index=None)
+        for _ in range(changes):
+            x = 3 - torch.as_tensor(opened.data().x)
+            x[::2] = 0
+            opened.feature_store.put_tensor(x, group_name=None, attr_name="x", index=None)
+    assert (store / "node/x.gd").exists() == (changes == 2)
     expected, _ = epoch(training(store, order="off"))
     loader = training(store)
     found, stats = epoch(loader)
     assert_same(found, expected)
     assert not stats.reordered
+
+
+def test_other_edges_have_another(store):
+    """Where the batch that is looked at first is the same, but not those after it."""
+    loader = training(store)
+    (first,) = profile(loader, most=0, counts=False, keep=1).batches
+    expected, _ = epoch(loader)
+    tuned(loader)
+    assert epoch(loader)[1].reordered
+    del loader
+    with gz.open(store, mode="r+") as opened:
+        src, dst = opened.data().edge_index
+        src, elsewhere = src.clone(), ~torch.isin(dst, first[0])
+        src[elsewhere] = src[elsewhere].flip(0)
+        opened.graph_store.put_edge_index((src, dst), None, "coo", size=(60_000, 60_000))
+    again = training(store)
+    (found,) = profile(again, most=0, counts=False, keep=1).batches
+    assert torch.equal(found[0], first[0])
+    batches, stats = epoch(again)
+    assert not stats.reordered
+    assert any(not torch.equal(a[0], b[0]) for a, b in zip(batches, expected, strict=True))
+    tuned(again)
+    assert len(list((store / "orders").iterdir())) == 2
 
 
 def test_other_seeds_have_another(store):
@@ -472,9 +501,10 @@ def test_a_full_disk(store, monkeypatch, caplog):
     assert list((store / "orders").iterdir()) == []
 
 
-def test_a_disk_that_would_be_full_is_left_alone(store, monkeypatch, info):
+@pytest.mark.parametrize("order", ["auto", "20MB"])
+def test_a_disk_that_would_be_full_is_left_alone(store, order, monkeypatch, info):
     monkeypatch.setattr("pyg_graphzero.memory.row_copy._FREE_SHARE", 1.0)
-    loader = training(store)
+    loader = training(store, order=order)
     epoch(loader)
     tuned(loader)
     assert not (store / "orders").exists()

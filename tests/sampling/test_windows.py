@@ -56,7 +56,7 @@ def check(data, lengths, strict=False, source=None, per_seed=None, **options):
         times = times / 4
     loader = NeighborLoader(
         data if source is None else source,
-        [-1, -1],
+        [-1] * (len(lengths) if isinstance(lengths, list) else 2),
         input_nodes=seeds,
         input_time=times,
         time_attr="time",
@@ -79,6 +79,12 @@ def check(data, lengths, strict=False, source=None, per_seed=None, **options):
 @pytest.mark.parametrize("lengths", [0, 5, 12.5, [3, 20], [None, 4], [math.inf, 0], None])
 def test_everything_within_the_window_is_there_and_nothing_else(lengths, level, dtype, strict):
     check(timed(level, dtype), lengths, strict)
+
+
+@pytest.mark.parametrize("lengths", [[3, 20, 9], [20, 3, 40], [9, None, 2, 30]])
+def test_each_hop_has_a_window_of_its_own(lengths):
+    check(timed(), lengths)
+    check(timed("node"), lengths, strict=True)
 
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array])
