@@ -169,7 +169,7 @@ def test_long_cells(tmp_path: Path, quote: str) -> None:
     assert edges_of(tmp_path / "store") == [("a", "b"), ("b", "x" * 300_000)]
 
 
-@pytest.mark.timeout(100)  # by the square of its length, this would take many minutes
+@pytest.mark.timeout(100)  # time by the square of its length would be many minutes
 @pytest.mark.parametrize("suffix", ["csv", "csv.gz"])
 def test_a_first_line_of_megabytes(tmp_path: Path, suffix: str) -> None:
     text = f"src,dst,{'x' * (8 << 20)}\n1,2,3\n4,5,6\n"
@@ -178,7 +178,7 @@ def test_a_first_line_of_megabytes(tmp_path: Path, suffix: str) -> None:
     assert edges_of(tmp_path / "store") == [(1, 2), (4, 5)]
 
 
-@pytest.mark.timeout(100)  # likewise, if each were looked for among all
+@pytest.mark.timeout(100)  # looking for each among all would take minutes
 def test_tens_of_thousands_of_columns(tmp_path: Path) -> None:
     names = [f"c{i}" for i in range(50_000)]
     rows = [f"{i},{i + 1},{','.join(map(str, range(i, i + len(names))))}" for i in range(2)]

@@ -222,7 +222,7 @@ def test_labels_make_room_for_negatives(homo):
 @pytest.mark.parametrize("source", ["memory", "store"])
 @pytest.mark.parametrize("labels", [torch.arange(6000) % 4, torch.arange(1.0, 12001)])
 def test_labels_of_several_columns(homo, source, labels):
-    """As PyG has them: a negative's are all 0."""
+    """Labels of a negative are all 0, in PyG too."""
     labels = labels.view(3000, -1)
     loader = LinkNeighborLoader(
         homo[source == "store"], [2], edge_label=labels, neg_sampling_ratio=2.0, batch_size=64

@@ -172,7 +172,7 @@ def test_an_optimized_store(homo, tmp_path):
 
 @pytest.mark.parametrize("source", ["memory", "store", "optimized"])
 def test_norms_are_pygs_of_what_was_drawn(homo, source, tmp_path):
-    """Counted batch by batch. Of a third of the nodes none is drawn, nor any edge into them."""
+    """Counted batch by batch; a third of the nodes are never drawn, and no edge of theirs seen."""
     data, store = homo
     if source == "optimized":
         path = tmp_path / "optimized"

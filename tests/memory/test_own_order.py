@@ -398,7 +398,7 @@ def test_damaged_ones_are_made_anew(store, damage, caplog):
 
 @pytest.mark.parametrize("changes", [1, 2])
 def test_rows_that_were_changed_are_not_read_from_it(store, changes):
-    """Nor where their file has the name again that the file had before."""
+    """Not even where the new file has the name that the old one had."""
     loader = training(store)
     epoch(loader)
     tuned(loader)
