@@ -66,9 +66,6 @@ def _sampler_of(cls: type[StockSampler], data: Any = None, *args: Any, **kwargs:
         return object.__new__(cls)
     if is_both_ways:
         return BidirectionalNeighborSampler(data, *args, **kwargs)
-    kwargs.pop("share_memory", None)  # processes share the files
-    if not kwargs.pop("directed", True):
-        kwargs["subgraph_type"] = "induced"
     return NeighborSampler(data, *args, **kwargs)
 
 

@@ -108,8 +108,7 @@ def are_products(conv: Any) -> bool:
         and kinds.is_own(conv.out_lin, HeteroDictLinear)
         and all(map(kinds.is_product, conv.kqv_lin.lins.values()))
         and all(
-            kinds.is_product(lin, HeteroLinear) and lin.bias is None
-            for lin in (conv.k_rel, conv.v_rel)
+            kinds.is_own(lin, HeteroLinear) and lin.bias is None for lin in (conv.k_rel, conv.v_rel)
         )
     )
 

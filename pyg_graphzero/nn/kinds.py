@@ -127,17 +127,13 @@ def is_own(module: Any, *kinds: type) -> bool:
     )
 
 
-def is_product(module: Any, *kinds: type) -> bool:
+def is_product(module: Any) -> bool:
     """Whether a module is a product with its ``weight``, so that this may stand for a call of it.
 
-    Subclasses, adapters and modules with hooks, parametrizations, or a ``forward`` or weight that
-    one object has of its own do more than that: these are to be called.
-
-    Args:
-        module: The module.
-        kinds: Classes of products; torch's and PyG's ``Linear`` where there are none.
+    Subclasses, adapters and modules with hooks (pruned ones), parametrizations or a ``forward`` of
+    their own do more than that: these are to be called.
     """
-    return is_own(module, *(kinds or _PRODUCTS)) and "weight" in vars(module)["_parameters"]
+    return is_own(module, *_PRODUCTS)
 
 
 #: Steps of a convolution that can be hooked into.

@@ -7,9 +7,10 @@ their outputs for the seeds agree, and so do the gradients of these, or the mode
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -30,13 +31,10 @@ from pyg_graphzero.nn.state import (
 from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex
 
-if TYPE_CHECKING:
-    from pyg_graphzero.nn.accelerate import Forward
-
 # Two computations of the same rows differ by no more than this, relatively.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
 _ROUNDED = 5e-2  # to half precision on the way
-# Of a gradient's length; and of the longest one's, below which a gradient is rounding.
+# Share of a gradient's length that may differ; share of the longest one's that is rounding.
 _GRADIENT, _NOISE = 5e-2, 1e-4
 # Batches that try to learn what raised an error.
 _TRIES = 3
@@ -55,6 +53,33 @@ class Refused:
     reason: str
     ahead: str | None = None
     tries: int = 0
+
+
+class Options(Protocol):
+    """Permissions of a model's user."""
+
+    @property
+    def may_cut_norms(self) -> bool:
+        """Norms over a batch may see fewer rows."""
+
+
+class Forward(Protocol):
+    """The forward pass of a model, as a lesson needs it."""
+
+    module: torch.nn.Module
+
+    @property
+    def options(self) -> Options:
+        """Permissions of the user."""
+
+    def body(self, args: Any, kwargs: Any) -> Any:
+        """Runs the model as it is."""
+
+    def run(self, program: Program, args: Any, kwargs: Any, hops: Hops) -> Any:
+        """Runs the model by a program."""
+
+    def watched_by(self, watching: Recorder) -> AbstractContextManager[None]:
+        """Has steps of the model go to a recorder."""
 
 
 class _RefusedError(Exception):

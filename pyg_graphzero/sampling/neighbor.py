@@ -62,6 +62,8 @@ class NeighborSampler(TimedSampler):
         weight_attr: Edge attribute with weights: draws are in proportion to it, edges of weight 0
             are never drawn unless all neighbours are asked for.
         is_sorted: Neighbourhoods are sorted by time already.
+        share_memory: Taken for PyG's sake: processes share the files.
+        directed: ``False`` is PyG's older word for ``subgraph_type="induced"``.
         sample_direction: ``"forward"`` draws in-neighbours, ``"backward"`` out-neighbours.
         num_threads: Threads inside one batch; 0 uses as many as torch does.
         method: ``"uniform"``: every node draws for itself (in proportion to ``weight_attr``, where
@@ -100,15 +102,19 @@ class NeighborSampler(TimedSampler):
         time_attr: str | None = None,
         weight_attr: str | None = None,
         is_sorted: bool = False,
+        share_memory: bool = False,
+        directed: bool = True,
         sample_direction: str = "forward",
-        num_threads: int = 0,
         *,
+        num_threads: int = 0,
         time_window: Any = None,
         strict: bool = False,
         method: str = "uniform",
         layer_dependency: bool = False,
         batch_dependency: int = 1,
     ) -> None:
+        if not directed:
+            subgraph_type = SubgraphType.induced
         self._begin(data, num_neighbors, SamplingOptions.of(locals()), num_threads)
 
     @classmethod

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
+
 import numpy as np
 import pytest
 import torch
+import torch_geometric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -396,6 +399,17 @@ def test_not_directed_means_induced(homo):
     batch = next(iter(NeighborLoader(homo[1], [2], directed=False, batch_size=50)))
     _, _, mask = subgraph(batch.n_id, homo[0].edge_index, num_nodes=300, return_edge_mask=True)
     assert sorted(batch.e_id.tolist()) == mask.nonzero().view(-1).tolist()
+
+
+def test_positions_of_arguments_are_pygs(homo):
+    theirs = list(signature(torch_geometric.sampler.NeighborSampler.__init__).parameters)
+    ours = signature(NeighborSampler.__init__).parameters
+    assert list(ours)[: len(theirs)] == theirs
+    assert {ours[name].kind for name in [*ours][len(theirs) :]} == {Parameter.KEYWORD_ONLY}
+    given = [2], "directional", False, False, "uniform", None, None, False, True, False
+    induced = sample(NeighborSampler(homo[0], *given), [3, 9])
+    _, _, mask = subgraph(induced.node, homo[0].edge_index, num_nodes=300, return_edge_mask=True)
+    assert len(induced.row) == int(mask.sum())
 
 
 def test_backward_walks_along_the_edges(homo):
