@@ -10,7 +10,7 @@
 #   make cpptest    the engine's C++ tests
 #   make sanitize   the same under AddressSanitizer + UBSan, then ThreadSanitizer
 #   make fuzz       damaged stores, CASES= of them (100,000), half as many inputs, a twentieth as many
-#                   random loaders, failing disks
+#                   random loaders, a fiftieth as many accelerated models, failing disks
 #   make fuzz-asan  a tenth of these, with the engine under AddressSanitizer
 #   make mutants    deliberate mistakes, each noticed by the test that is named for it
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
@@ -103,6 +103,7 @@ campaigns: $(VENV)/.tools
 	$(FUZZ) stores 0:$(CASES) --jobs $(JOBS) || failed=1; \
 	$(FUZZ) inputs 0:$$(($(CASES) / 2)) --jobs $(JOBS) || failed=1; \
 	$(FUZZ) loaders 0:$$(($(CASES) / 20)) --jobs $(JOBS) || failed=1; \
+	$(FUZZ) models 0:$$(($(CASES) / 50)) --jobs $(JOBS) || failed=1; \
 	exit $$failed
 
 fuzz-asan: $(VENV)/.tools

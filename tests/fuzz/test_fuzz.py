@@ -61,6 +61,11 @@ def test_random_loaders(tmp_path: Path) -> None:
     assert (found["violations"], found["clean"]) == ([], 20), said
 
 
+def test_random_models(tmp_path: Path) -> None:
+    found, said = run(tmp_path, "models", "0:50", "--jobs", "2")
+    assert (found["violations"], found["clean"]) == ([], 50), said
+
+
 @pytest.mark.long
 def test_damaged_inputs(tmp_path: Path) -> None:
     found, said = run(tmp_path, "inputs", "0:100", "--jobs", "2")
