@@ -98,7 +98,7 @@ def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:
 
 
 def why_not_ahead(
-    program: Program, ahead: list[tuple[Value | None, str]], depth: int, names: list[str]
+    program: Program, ahead: list[tuple[Value | None, str]], depth: int
 ) -> str | None:
     """Why a forward pass cannot do with rows that were added up ahead; None: it can.
 
@@ -106,12 +106,11 @@ def why_not_ahead(
         program: What it does.
         ahead: Its arguments of that kind, and how they were added up.
         depth: How many hops batches have.
-        names: Names of modules, by their numbers.
     """
     reductions = {id(value): reduction for value, reduction in ahead}
     for step in program.steps:
         plan = step.about if isinstance(step.about, Plan) else None
-        name = step.name(names)
+        name = program.name(step)
         for number, (path, value) in enumerate(step.inputs):
             reduction = reductions.get(id(value))
             if reduction is None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch_geometric.nn import MessagePassing
 
 from pyg_graphzero.nn.accelerate import Forward
-from pyg_graphzero.nn.learn import Refused, names_of
+from pyg_graphzero.nn.convs import Plan
+from pyg_graphzero.nn.learn import Refused
 from pyg_graphzero.nn.program import Program
 from pyg_graphzero.nn.rules import Use
-from pyg_graphzero.nn.state import fingerprint
 from pyg_graphzero.sampling.hops import ALL
 
 
@@ -97,26 +96,24 @@ def explain(model: torch.nn.Module) -> Explanation:
     if isinstance(learned, Refused):
         is_ahead = learned.ahead is not None
         return Explanation([], [], learned.reason, is_ahead)
-    return _explained(model, learned)
+    return _explained(learned)
 
 
-def _explained(model: torch.nn.Module, program: Program) -> Explanation:
-    names, modules = names_of(model), fingerprint(model)[1]
+def _explained(program: Program) -> Explanation:
     layers, whole = [], []
     for step in program.steps:
-        module = modules[step.func] if isinstance(step.func, int) else None
-        name = step.name(names)
-        if isinstance(module, MessagePassing):
+        name = program.name(step)
+        kind = program.names[step.func][1] if isinstance(step.func, int) else None
+        if kind is not None and isinstance(step.about, Plan):
             hops = step.need if step.about.is_trimmed and step.need < ALL else None
             how = step.about.what
             if hops is None and step.about.is_trimmed:
                 how = "whole batch: a later step looks at all rows; " + how.removeprefix(
                     "trimmed; "
                 )
-            layers.append(LayerExplanation(name, type(module).__name__, hops, how))
+            layers.append(LayerExplanation(name, kind, hops, how))
             continue
-        if module is not None:
-            name = f"{name} ({type(module).__name__})"
+        name = name if kind is None else f"{name} ({kind})"
         if step.use == Use.ALL:
             allowed = " (norms='trimmed' allows it to see fewer)" if name == "batch_norm" else ""
             whole.append(name + allowed)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.nn import convs
-from pyg_graphzero.nn.program import Program, Recorder
+from pyg_graphzero.nn.program import DivergedError, Program, Recorder
 from pyg_graphzero.nn.small import SmallGraph, is_cuda, map_tensors, plain, tensors_in
 from pyg_graphzero.nn.state import (
     LARGE,
@@ -97,9 +97,6 @@ def learn(
         kwargs: Named arguments of the batch.
         hops: Hops of the batch.
         tries: More batches that may try, where one did; 0 for the first.
-
-    Raises:
-        AmbiguousError: Sizes of this batch do not tell nodes from edges.
     """
     summed = [t for _, t in tensors_in((args, kwargs)) if isinstance(t, InnerRows)]
     ahead = summed[0].reduction if summed else None
@@ -114,10 +111,12 @@ def learn(
             return _Lesson(forward, args, kwargs, hops).program()
     except (_RefusedError, WritesError, UnsupportedError) as error:
         return Refused(str(error), ahead)
+    except DivergedError:
+        return Refused("with fewer rows its forward pass takes another way", ahead)
     except Exception as error:
         # A model may do anything with a graph that is none of its own; or memory is short just now.
         left = (tries or _TRIES) - 1
-        said = f"{type(error).__name__}: {str(error) or 'diverged'}"
+        said = f"{type(error).__name__}: {error}"
         return Refused(f"on a small graph it raises {said}", ahead, left)
     finally:
         before.restore()
@@ -209,10 +208,9 @@ class _Lesson:
         values = recorder.finish([tensor for _, tensor in tensors_in(out)])
         held["others"] = map_tensors(out, lambda tensor, _: None)  # of kinds that none looks into
         del out
-        program = recorder.program(values)
+        program = recorder.program(values, names_of(self._forward.module))
         if ahead:
-            names = names_of(self._forward.module)
-            reason = convs.why_not_ahead(program, ahead, self._depth, names)
+            reason = convs.why_not_ahead(program, ahead, self._depth)
             if reason is not None:
                 raise _RefusedError(reason)
         return program
@@ -236,10 +234,10 @@ def _unchanged(tensor: Tensor, key: Any = None) -> Tensor:
     return tensor
 
 
-def names_of(model: torch.nn.Module) -> list[str]:
-    """Names of a model's modules, by their numbers."""
+def names_of(model: torch.nn.Module) -> list[tuple[str, str]]:
+    """Names and classes of a model's modules, by their numbers."""
     names = {module: name or "model" for name, module in model.named_modules()}
-    return [names[module] for module in fingerprint(model)[1]]
+    return [(names[module], type(module).__name__) for module in fingerprint(model)[1]]
 
 
 def _agreed(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> tuple[Tensor, Tensor]:

@@ -83,14 +83,9 @@ class Step:
     shape: Any = None
     cuts: list[Cut] = field(default_factory=list)
 
-    def name(self, names: list[str]) -> str:
-        """Name of the function, or of the module.
-
-        Args:
-            names: Names of modules, by their numbers.
-        """
-        if isinstance(self.func, int):
-            return names[self.func]
+    @property
+    def name(self) -> str:
+        """Name of the function."""
         name = getattr(self.func, "__name__", str(self.func))
         owner = getattr(getattr(self.func, "__self__", None), "__name__", None)
         return f"{owner} of a tensor" if name == "__get__" and owner else name
@@ -127,6 +122,7 @@ class Program:
         steps: In order.
         outputs: What the model returns, ``None`` for what has no rows.
         kept: Rows that it leaves elsewhere.
+        names: Names and classes of the model's modules, by their numbers.
         idle: Numbers of parameters that only rows of other nodes depend on: their gradient is
             zero.
     """
@@ -134,7 +130,12 @@ class Program:
     steps: list[Step]
     outputs: list[Value | None]
     kept: list[Value] = field(default_factory=list)
+    names: list[tuple[str, str]] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)
+
+    def name(self, step: Step) -> str:
+        """Name of a step's function, or of its module."""
+        return self.names[step.func][0] if isinstance(step.func, int) else step.name
 
     def settle(self) -> None:
         """Finds out how much of every step is used."""
@@ -387,11 +388,14 @@ class Recorder(Watching):
         """What is known of the tensors that the model returned."""
         return [self.value_of(tensor) for tensor in outputs]
 
-    def program(self, outputs: list[Value | None]) -> Program:
-        """The program. Whoever ran the model has let go of its result.
+    def program(self, outputs: list[Value | None], names: list[tuple[str, str]]) -> Program:
+        """The program.
+
+        REQUIRES: the caller has let go of the model's result.
 
         Args:
             outputs: From ``finish``.
+            names: Names and classes of the model's modules, by their numbers.
         """
         made = [
             (weakref.ref(tensor), self._values[id(tensor)])
@@ -408,7 +412,7 @@ class Recorder(Watching):
             if ref() is not None:
                 self.steps[number].keeps()
         kept = [value for ref, value in made if ref() is not None and value.is_made]
-        program = Program(self.steps, outputs, kept)
+        program = Program(self.steps, outputs, kept, names)
         program.settle()
         return program
 

@@ -64,11 +64,10 @@ def tensors_in(obj: Any) -> Iterator[tuple[Any, Tensor]]:
 
 
 def hops_in(obj: Any) -> Hops | None:
-    """The hops of the batch that arguments belong to; None where none knows them."""
-    for _, tensor in tensors_in(obj):
-        if isinstance(tensor, SampledEdgeIndex):
-            return tensor.hops
-    return None
+    """Hops of the batch that arguments belong to; None where some edges know none any more."""
+    edges = [tensor for _, tensor in tensors_in(obj) if isinstance(tensor, SampledEdgeIndex)]
+    hops = [each.hops for each in edges]
+    return None if None in hops or not hops else hops[0]
 
 
 def is_cuda(obj: Any) -> bool:

@@ -783,3 +783,21 @@ class Uncopied(type(DATA)):
 def test_compare_knows_a_difference():
     with pytest.raises(AssertionError):
         compare(Stack(pyg.SAGEConv), lambda model, batch: F.dropout(plain(model, batch)))
+
+
+def test_one_of_several_edge_types_was_written_to():
+    model, fast = both(initialized(TypedPair(), typed))
+    batches = iter(hetero_batches())
+    batch = next(batches)
+    batch["author", "at", "place"].edge_index[0, :3] = 0
+    expected = typed(model, stock(batch))
+    torch.testing.assert_close(typed(fast, batch), expected)
+    agree(model, fast, next(batches), typed)
+    assert fast.forward.num_stock == 0
+
+
+def test_explaining_after_a_layer_went():
+    model = gz.nn.accelerate(pyg.GraphSAGE(WIDTH, 16, 3, 7))
+    plain(model, next(iter(loader())))
+    del model.convs[2]
+    assert hops(model) == [2, 1, 0]
