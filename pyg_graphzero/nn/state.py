@@ -163,7 +163,7 @@ class Before:
             own = module.__dict__
             self._attributes.append((own, own.copy()))
             for value in own.values():
-                if value.__class__ in _CONTAINERS and value:
+                if value.__class__ in _CONTAINERS:
                     self._attributes.append((value, value.copy()))
             buffers = own["_buffers"]
             if buffers:

@@ -252,14 +252,19 @@ def test_norms_count_each_batch_once():
 
         def forward(self, x, edge_index):
             self.calls += 1
+            if self.calls == 5:
+                self.turned.append(self.calls)
             out = super().forward(x, edge_index)
             return out.sin() if self.calls == 5 else out
 
-    model, fast = both(Turns(nn.BatchNorm1d), norms="whole")
+    model = Turns(nn.BatchNorm1d)
+    model.turned = []
+    model, fast = both(model, norms="whole")
     for batch, _ in zip(loader(), range(6), strict=False):
         agree(model, fast, batch)
     assert "same for every batch" in as_it_is(fast)
     assert fast.calls == 6
+    assert fast.turned == model.turned == [5]
     assert int(fast.norms[0].num_batches_tracked) == 6
     torch.testing.assert_close(fast.norms[0].running_mean, model.norms[0].running_mean)
 
