@@ -5,7 +5,7 @@
 #   make test-all   those too that take long: kills, benchmarks, examples
 #   make test-oldest, test-newest
 #                   with the lowest versions of all that pyproject.toml declares, with the newest
-#   make lint       ruff, clang-format, mypy, and the committed stub
+#   make lint       ruff, clang-format, mypy, the committed stub, and the size of each folder
 #   make docs       the guide, build/site/index.html; a broken link is an error
 #   make cpptest    the engine's C++ tests
 #   make sanitize   the same under AddressSanitizer + UBSan, then ThreadSanitizer
@@ -66,6 +66,7 @@ lint: $(VENV)/.tools
 	$(BIN)/clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
 	$(BIN)/mypy
 	$(BIN)/python tools/check_stub.py
+	$(BIN)/python tools/size.py
 
 docs: $(VENV)/.tools
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

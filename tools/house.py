@@ -1,15 +1,18 @@
-"""Counts what makes the house hard to find one's way in: circles, imports that run up, peeping.
+"""Counts what makes the house hard to read: circles, imports that run up, peeping, unnamed things.
 
     python tools/house.py            # a table of counts
     python tools/house.py --list     # and each place that is counted
 
-``tests/project/test_house.py`` fails where a count that is to be zero is not.
+``tests/project/test_house.py`` fails where a count that is to be zero is not, or where
+a folder has more sentences that do not name their thing than ``tools/size.toml`` allows.
 """
 
 import argparse
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -34,6 +37,14 @@ _FOREIGN = {
     "_values",
     "_version",
 }
+
+#: Folders whose docstrings and comments are read; rooms of the first and the last are counted too.
+PROSE = (PACKAGE, f"{PACKAGE}_cli", "csrc")
+#: How a sentence begins that does not name its thing, and words that name none.
+UNNAMED = re.compile(
+    r"(?:^|[.:;] +|\n *\n? *)(?:What|Who|Whose|Those|Of|The same|As|Nor|Likewise)\b"
+    r"(?! (?:a|an) (?:result|rule)\b)|\bso many\b|\bnobody\b|\bsomebody\b"
+)
 
 
 @dataclass(frozen=True)
@@ -171,6 +182,51 @@ def peeping(looking: list[Module], package: list[Module]) -> list[str]:
     return found
 
 
+def prose(text: str, is_python: bool) -> Iterator[tuple[int, str]]:
+    """Docstrings and comments of a source file, each with its first line's number."""
+    if not is_python:
+        for comment in re.finditer(r"(?:^[ \t]*//[^\n]*\n?)+|//[^\n]*", text, re.MULTILINE):
+            line = text.count("\n", 0, comment.start()) + 1
+            yield line, re.sub(r"^[ \t]*// ?", "", comment.group(), flags=re.MULTILINE)
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and (
+            docstring := ast.get_docstring(node)
+        ):
+            yield node.body[0].lineno, docstring
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+
+
+def unnamed(text: str, is_python: bool) -> list[tuple[int, str]]:
+    """Places in a source file that :data:`UNNAMED` finds: line, and the words from there on."""
+    found = []
+    for line, words in prose(text, is_python):
+        for match in UNNAMED.finditer(words):
+            start = match.end() - len(match.group().lstrip("\n .:;"))
+            found.append((line + words.count("\n", 0, start), words[start : start + 60]))
+    return found
+
+
+def unnamed_by_folder() -> dict[str, list[str]]:
+    """These places by folder of :data:`PROSE`, and by folder below the package and the engine."""
+    found: dict[str, list[str]] = {}
+    for top in PROSE:
+        for path in sorted((ROOT / top).rglob("*")):
+            if path.suffix not in (".py", ".cpp", ".h"):
+                continue
+            name = path.relative_to(ROOT).as_posix()
+            places = [
+                f"{name}:{line} {words!r}"
+                for line, words in unnamed(path.read_text(), path.suffix == ".py")
+            ]
+            has_room = top != PROSE[1] and name.count("/") > 1
+            for folder in (top, "/".join(name.split("/")[:2]))[: 1 + has_room]:
+                found.setdefault(folder, []).extend(places)
+    return found
+
+
 def lines_of(*patterns: str) -> int:
     """Lines of the committed files that match."""
     listed = subprocess.run(
@@ -192,6 +248,7 @@ def main() -> None:  # noqa: D103
         ("imports that run up", running_up(package)),
         ("peeping in the package", peeping(package, package)),
         ("peeping in the tests", peeping(tests, package)),
+        *((f"unnamed things in {top}", unnamed_by_folder()[top]) for top in PROSE),
         ("lines of the engine", lines_of("csrc")),
         ("lines of the package", lines_of(f"{PACKAGE}/*.py")),
         ("lines of the tests", lines_of("tests/*.py", "tests/*.cpp", "tests/*.h")),

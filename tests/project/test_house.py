@@ -10,11 +10,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-_SPEC = importlib.util.spec_from_file_location("house", ROOT / "tools" / "house.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-house = sys.modules["house"] = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(house)
+
+
+def tool(name: str):
+    """A script of ``tools/`` as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+house, size = tool("house"), tool("size")
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +79,27 @@ def test_peeping_is_found():
         store__d="_y = 1\n",
     )
     assert house.peeping(found, found) == ["store__b.py:3 _x", "store__c.py:1 _y"]
+
+
+def test_sentences_name_their_thing():
+    allowed = size.column(size.caps(size.CAPS.read_text()), "words")
+    found = {folder: len(places) for folder, places in house.unnamed_by_folder().items()}
+    assert size.too_large(found, allowed) == []  # python tools/house.py --list shows each
+    assert size.too_loose(found, allowed) == []
+
+
+def test_a_sentence_that_does_not_is_found():
+    python = (
+        '"""What it is.\n\nRows are read. Those wait,\nas others: As before."""\n# Of a file.\n'
+    )
+    assert house.unnamed(python, is_python=True) == [
+        (1, "What it is.\n\nRows are read. Those wait,\nas others: As before"),
+        (3, "Those wait,\nas others: As before."),
+        (4, "As before."),
+        (5, "Of a file."),
+    ]
+    cpp = "int a;  // nobody\n\n// A rule.\n// As a rule, not.\n// Nor that.\n"
+    assert house.unnamed(cpp, is_python=False) == [(1, "nobody"), (5, "Nor that.\n")]
 
 
 # What only some systems have: calls, and files of Linux.
