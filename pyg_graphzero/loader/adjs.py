@@ -42,8 +42,8 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
 
     Batches are ``(batch_size, n_id, adjs)``: the nodes, seeds first, and ``(edge_index, e_id,
     size)`` of each hop, the outermost first; the one itself if there is one hop. ``size`` is the
-    number of sources and of targets, which are the first of the sources. Of a ``SparseTensor`` it
-    is ``(adj_t, e_id, size)``.
+    number of sources and of targets, which are the first of the sources. A ``SparseTensor`` gives
+    ``(adj_t, e_id, size)`` instead.
 
     Raises:
         TypeError: The graph is heterogeneous.
@@ -105,7 +105,7 @@ class NeighborSampler(EngineLoader[Any], torch_geometric.loader.NeighborSampler)
         return self.filter_fn(self.node_sampler.sample_from_nodes(inputs, random_key()))
 
     def filter_fn(self, out: SamplerOutput) -> Any:
-        """What was sampled, cut into hops."""
+        """Cuts a sample into hops."""
         assert out.num_sampled_nodes is not None
         nodes = list(accumulate(out.num_sampled_nodes))
         edges = list(accumulate(out.num_sampled_edges or [0] * len(self.sizes), initial=0))

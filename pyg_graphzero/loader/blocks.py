@@ -1,4 +1,4 @@
-"""What a sweep over a store reads ahead: the rows that a run of batches needs, all at once.
+"""A sweep over a store reads ahead: the rows that a run of batches needs, all at once.
 
 A training epoch reads for a window of batches that were sampled. A sweep takes all neighbours, so
 the topology alone says what its batches need: they are not sampled before their rows are there, and
@@ -29,7 +29,7 @@ from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema
 from pyg_graphzero.util.disk import probe
 
-# Slots of edges whose attributes are read, rounded to so many.
+# Attributes of edges are read for groups of 2 ** _SLOT_BITS slots.
 _SLOT_BITS = 12
 
 
@@ -39,10 +39,10 @@ class SweepPlan:
 
     Attributes:
         held: Node columns that are in memory whole.
-        paged: Those that are read block by block.
-        block: What the rows of one block may take. There are two at a time.
-        mapped: What may be mapped of topologies before it is forgotten.
-        rows_at_once: So many are asked of the disk together.
+        paged: Node columns that are read block by block.
+        block: Bytes for the rows of one block. There are two at a time.
+        mapped: Bytes of topologies that may be mapped before their pages are given up.
+        rows_at_once: Number of rows that are asked of the disk together.
     """
 
     held: tuple[str, ...]
@@ -59,10 +59,10 @@ def plan_sweep(
 
     Args:
         memory: The budget.
-        baseline: What the process holds already.
-        files: What is read.
-        flight: What batches take that are made or under way.
-        largest: What the rows of the largest batch take as they are stored.
+        baseline: Bytes that the process holds already.
+        files: Files that the sweep reads.
+        flight: Bytes of the batches that are made or under way.
+        largest: Bytes of the largest batch's rows as they are stored.
 
     Raises:
         MemoryBudgetError: There is no room for two blocks of one batch.
@@ -95,10 +95,10 @@ class Block:
 
     Attributes:
         first: The first batch.
-        stop: Behind the last.
-        rows: By file.
-        reads: What was read.
-        topology_bytes: What lies between of topologies.
+        stop: One past the last batch.
+        rows: The rows that were read, by file.
+        reads: Counts of rows, requests and bytes that were read.
+        topology_bytes: Bytes of the topologies' entries for these batches.
         error: Why not all of it could be read.
     """
 
@@ -117,10 +117,10 @@ class Source:
 
     Args:
         contents: The store's files.
-        room: What blocks may take.
+        room: How the sweep uses its budget.
         bounds: The rows of each batch, see :class:`~.sweep.SweepLoader`.
-        node_type: Of these rows.
-        graph: What is sampled.
+        node_type: The node type of these rows.
+        graph: The graph that is sampled.
     """
 
     is_loaded = True
@@ -138,7 +138,7 @@ class Source:
         self.bounds = bounds
         self.graph = graph
         self.is_cancelled = threading.Event()
-        # What the plan is made with: no rows of these files, in the order in which it asked.
+        # The plan is made with these: no rows of each file, in the order in which it asked.
         self.none: dict[str, _core.PagedRows] = {}
         self._types = list(graph.node_types)
         self._dst_type = self._types.index(node_type)
@@ -146,14 +146,14 @@ class Source:
         self._merge_gap = probe(contents.path).merge_gap
 
     def file_of(self, value: Any) -> str | None:
-        """As :meth:`PagedFiles.file_of`."""
+        """The file that an attribute's rows are in; None where they are in memory."""
         return file_of(self.contents, value)
 
     def held_rows(self, file: str) -> None:
         """Columns that are held are mapped."""
 
     def rows(self, file: str) -> _core.PagedRows | None:
-        """None of a column's rows; a block's are to take their place."""
+        """Paged rows without any row of a column; a block's rows are to take their place."""
         if file in self.room.held:
             return None
         column = self.contents.column(file)
@@ -162,7 +162,7 @@ class Source:
         return none
 
     def read(self, block: Block) -> None:
-        """Reads a block, from its first batch on; an error is left to who asks for that batch."""
+        """Reads a block, from its first batch on; asking for that batch raises an error in it."""
         try:
             self._read_nodes(block)
             self._read_edges(block)
@@ -225,14 +225,14 @@ class Blocks:
     """The blocks of one epoch of a sweep, one ahead.
 
     Args:
-        source: Where they come from.
-        plan: Of the batches, made for that source.
+        source: Reads the blocks.
+        plan: How batches are put together, made for that source.
 
     Attributes:
-        plan: How its batches are put together; from which rows, :meth:`enter` says.
-        reads: Of all blocks until now, see :class:`Block`.
-        topology_bytes: Likewise.
-        waited: Seconds, for blocks that were not read.
+        plan: How batches are put together; from which rows, :meth:`enter` says.
+        reads: Reads of all blocks until now, see :class:`Block`.
+        topology_bytes: Bytes of topologies in all blocks until now, see :class:`Block`.
+        waited: Seconds that a batch waited for a block that was not read yet.
     """
 
     def __init__(self, source: Source, plan: BatchPlan) -> None:

@@ -52,7 +52,7 @@ class ClusterData(torch_geometric.loader.ClusterData):
         log: Accepted; nothing is printed.
         keep_inter_cluster_edges: Only False.
         sparse_format: Accepted; parts are of the undirected graph.
-        partition: What the parts are: None for METIS (needs ``pymetis``, and the edges in memory);
+        partition: Parts of the nodes: None for METIS (needs ``pymetis``, and the edges in memory);
             ``"ranges"`` for ranges of a store's rows, which ``graphzero optimize`` has put next to
             their neighbours; the name of a node attribute, or a tensor ``[num_nodes]``, with the
             part of every node.

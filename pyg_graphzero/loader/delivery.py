@@ -50,7 +50,7 @@ class StreamCopier:
         self.device = device
         self.streams = streams
         self.side = streams.Stream(device=device)
-        # What is copied from must live until it is copied; its memory is the engine's, not torch's.
+        # A batch must live until it is copied; its memory is the engine's, not torch's.
         self.sources: deque[tuple[Any, Any]] = deque()
 
     def begin(self, batch: Any) -> tuple[Any, Any]:
@@ -88,7 +88,7 @@ class PlainCopier:
 
 
 def copier_to(device: torch.device) -> StreamCopier | PlainCopier:
-    """What copies batches to a device."""
+    """The copier for a device: by a stream of its own on CUDA."""
     return StreamCopier(device, torch.cuda) if device.type == "cuda" else PlainCopier(device)
 
 
@@ -112,7 +112,7 @@ class DeviceIterator(Iterator[Any]):
     """Delivers the batches of an iterator on a device.
 
     Where the next batch is ready when one is handed over, its copy begins at once, so that it goes
-    on while the consumer trains; nobody waits for that.
+    on while the consumer trains. The consumer never waits for a batch after the one it asked for.
 
     Args:
         iterator: Gives batches.

@@ -1,4 +1,4 @@
-"""What the loaders share whose batches the engine makes."""
+"""``EngineLoader``: the common part of all loaders whose batches the engine makes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from pyg_graphzero.store.columns import writes_to
 from pyg_graphzero.util.keys import batch_number, random_key
 from pyg_graphzero.util.system import free_memory
 
-# What batches that wait for the consumer may take of the memory that is free.
+# Share of the free memory for batches that wait for the consumer.
 _SHARE_AHEAD = 0.25
 # How batches are put together of what is in memory whole; what is read is in `PagedFiles.made`.
 _plans_in_memory: WeakKeyDictionary[Any, BatchPlan] = WeakKeyDictionary()
-# Packages whose samplers and seeds may be asked when nobody asked for a batch: NoneType's, too.
+# Packages whose samplers and seeds may be used before a batch is asked for: NoneType's, too.
 _KNOWN = ("pyg_graphzero", "torch_geometric", "builtins")
-# What says which seeds a batch has, of all kinds of loaders.
+# Attributes that decide which seeds a batch has, of all kinds of loaders.
 _SEEDS = ("input_data", "node_idx", "neg_sampling", "exclude_edges", "_seed_windows")
 
 
@@ -58,8 +58,8 @@ def _state(value: Any, depth: int = 1) -> Any:
 class EngineLoader(KeyedLoader[Graph_co]):
     """Mixed into PyG's loaders, in front of them.
 
-    With a sampler of ours, ``num_workers`` are threads of the engine. With somebody else's they are
-    torch's processes, as in PyG.
+    With a sampler of ours, ``num_workers`` are threads of the engine. With any other sampler they
+    are torch's processes, as in PyG.
     """
 
     data: Any
@@ -93,7 +93,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
         Args:
             count: How many seeds there are.
-            arguments: Those of ``DataLoader``.
+            arguments: Arguments of ``DataLoader``.
         """
         given = {"dataset": Positions(count), "collate_fn": self.collate_fn}
         DataLoader.__init__(self, **(arguments | given))  # type: ignore[arg-type]
@@ -105,10 +105,10 @@ class EngineLoader(KeyedLoader[Graph_co]):
 
     @abstractmethod
     def _prepare(self, index: Any, key: int) -> Prepared:
-        """What to sample for the seeds at some positions."""
+        """Prepares the sample of the seeds at some positions."""
 
     def trial(self, index: Tensor, key: int) -> Prepared:
-        """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
+        """Prepares a sample of as many seeds, no matter which: ``index`` is random."""
         return self._prepare(index, key)
 
     @abstractmethod
@@ -154,12 +154,12 @@ class EngineLoader(KeyedLoader[Graph_co]):
         return pager_of(self.graph_sampler.graph.contents)
 
     def _files(self) -> PagedFiles | None:
-        """What of a store is in memory for an epoch that begins now."""
+        """The store's files by the memory plan for an epoch that begins now; None: in memory."""
         pager = None if isinstance(self.data, tuple) else self._pager()
         return None if pager is None else pager.files_for(self)
 
     def _current_plan(self) -> BatchPlan:
-        """By what is in memory, whatever epoch it was decided for."""
+        """How a batch is put together with the columns in memory now, of whichever epoch."""
         pager = self._pager()
         return self._plan_by(None if pager is None else pager.files or pager.files_for(self))
 
@@ -195,7 +195,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Without workers: whether nothing but the clock tells if the next batch is made early.
 
         Args:
-            num_bytes: Of a batch, which is one more in memory then.
+            num_bytes: Size of the batch, which is one more in memory then.
         """
         asked = self.graph_sampler, self.__dict__.get("input_data")
         roots = [type(part).__module__.partition(".")[0] for part in asked]
@@ -214,7 +214,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key), basis)
 
     def _basis(self, plan: BatchPlan | None) -> tuple[Any, ...]:
-        """What a request is made from besides positions and key: first the plan it gathers by."""
+        """A request's inputs besides positions and key: first the plan it gathers by."""
         gathers = (
             self.graph_sampler.is_final
             and not self.transform_sampler_output
@@ -225,7 +225,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         return plan, plan and plan.writes(), self.graph_sampler.basis, seeds
 
     def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
-        """What the consumer gets, from what the engine made of a request."""
+        """Turns the engine's batch into the consumer's."""
         plan, prepared = context
         sampled = self.graph_sampler.sample_of(batch)
         metadata = prepared.finish(sampled)
@@ -267,7 +267,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Where the time of the epoch under way goes, or went in the last one.
 
         Raises:
-            UnsupportedError: The batches are made by a sampler of somebody else's.
+            UnsupportedError: The sampler that makes the batches is not ours.
         """
         if not self._runs_in_engine():
             raise UnsupportedError(
@@ -305,20 +305,20 @@ class _Epoch:
         self._stats: LoaderStats | None = None
 
     def report(self, stats: LoaderStats) -> None:
-        """Has what is known of it noted there from now on."""
+        """Keeps ``stats`` up to date from now on: whether rows are read in the order of use."""
         self._stats, stats.reordered = stats, self._is_reordered
 
     def is_outdated(self) -> bool:
-        """Whether it is known what memory is better used for, and no other epoch is under way."""
+        """A better memory plan is ready, and no other epoch is under way."""
         pager, files = self._loader._pager(), self._files
         if pager is None or files is None or files.is_foreign or files is not pager.files:
             return False
         return pager.is_better_known and files.quotas is not None and len(files.quotas) == 1
 
     def quota(self) -> EpochQuota | None:
-        """What it may use of a budget of memory; None where all is in memory."""
+        """The epoch's share of the memory budget; None where all is in memory."""
         loader = self._loader
-        self._files = None  # what was in memory by another plan is gone, before one is chosen
+        self._files = None  # frees the columns of the last plan before the next one is chosen
         files = self._files = loader._files()
         if self._stats is not None:
             self.report(self._stats)
@@ -340,13 +340,13 @@ class _Epoch:
         return self._loader._request(self._plan(), index, key)
 
     def finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
-        """What the consumer gets of it."""
+        """Turns the engine's batch into the consumer's, and notes its rows where use is watched."""
         if self._files is not None and self._files.watch is not None:
             self._files.watch.add(self._loader, batch)
         return self._loader._finish(batch, context)
 
     def is_current(self, request: Request) -> bool:
-        """Whether that would be the same now."""
+        """The request would be the same if it were made now."""
         return bool(request.basis == self._loader._basis(self._plan()))
 
     def _plan(self) -> BatchPlan | None:

@@ -1,4 +1,4 @@
-"""What loaders are given: graphs, seed nodes and seed edges, checked."""
+"""Inputs of loaders, checked: graphs, seed nodes and seed edges."""
 
 from __future__ import annotations
 

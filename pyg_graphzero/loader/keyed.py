@@ -1,4 +1,4 @@
-"""What every loader shares: each batch has a key of its own, and batches travel whole.
+"""``KeyedLoader``, a part of every loader: each batch has a key, and batches travel whole.
 
 A ``DataLoader`` does not tell ``collate_fn`` which batch it makes. Here the index sampler does, so
 that a batch is the same in whichever process it is made.
@@ -36,13 +36,13 @@ Graph_co = TypeVar("Graph_co", covariant=True, default=Any)
 
 
 class KeyedIndex(NamedTuple):
-    """What one batch is made from: its seeds' positions, and the key of its randomness."""
+    """The input of one batch: its seeds' positions, and the key of its randomness."""
 
     index: Any
     key: BatchKey
 
 
-# What shuffles: how many positions, and from which generator.
+# A function that shuffles a number of positions, by a generator.
 Shuffle = Callable[[int, torch.Generator | None], Tensor]
 
 
@@ -55,7 +55,7 @@ class KeyedSampler:
     """Gives every batch of an epoch its own key, so that it is the same in any process.
 
     Args:
-        base: What chooses the seeds of each batch.
+        base: The batch sampler, which chooses the seeds of each batch.
         loader: Knows the generator, and how many batches of a resumed epoch are done.
     """
 
@@ -153,7 +153,7 @@ class CountedIterator(Iterator[Any]):
         self._is_busy = False
 
     def __next__(self) -> Any:
-        if self._process != os.getpid():  # whoever held the lock is in another process
+        if self._process != os.getpid():  # the thread that held the lock is in another process
             self._lock, self._process, self._is_busy = threading.RLock(), os.getpid(), False
         mine: deque[Any] = deque()
         progress, count = self.loader.__dict__, 0  # past __setattr__, in which something may strike
@@ -217,15 +217,15 @@ class KeyedLoader(Generic[Graph_co]):
             value = Positions(len(value))
         if name == "prefetch_factor" and value is None and self._prepares_none:
             value = 0
-        # The class has this method. As an attribute it would make the loader refer to itself.
+        # The class has this method; an attribute would make the loader refer to itself.
         if name == "collate_fn" and getattr(value, "__self__", None) is self:
             return
         super().__setattr__(name, value)
 
     def _get_iterator(self) -> Any:
         # The loader keeps an iterator with persistent workers. If that kept the loader, both would
-        # wait for the garbage collector, which closes the workers' queues before anybody can tell
-        # the workers to end: torch then waits five seconds for each.
+        # wait for the garbage collector, which closes the workers' queues before the workers can be
+        # told to end: torch then waits five seconds for each.
         iterator: Any = DataLoader._get_iterator(self)  # type: ignore[arg-type]
         if self.persistent_workers:
             iterator._collate_fn = None  # the workers have theirs
@@ -272,7 +272,7 @@ class KeyedLoader(Generic[Graph_co]):
 
 
 def split_key(index: Any) -> tuple[Tensor, BatchKey | None]:
-    """The positions of a batch, and its key; None where somebody else chose them."""
+    """The positions of a batch, and its key; None if they are not of a :class:`KeyedSampler`."""
     key = None
     if isinstance(index, KeyedIndex):
         index, key = index
@@ -296,10 +296,11 @@ def index_batches(base: Any, shuffle: Shuffle = plain_shuffle) -> Iterator[Any]:
 
 
 def is_settled(base: Any) -> bool:
-    """Whether all of an epoch is chosen when its first batch is.
+    """Whether all seeds of an epoch are chosen together with those of its first batch.
 
-    So it does not matter when the others are asked for: torch's own samplers, but for those that
-    draw as they go, or read what is the user's; and those whose ``__iter__`` is :func:`settled`.
+    It does not matter then when later batches are asked for. True for torch's own samplers, but for
+    those that draw as they go, or read the user's data; and for an ``__iter__`` that is marked by
+    :func:`settled`.
     """
     if type(base) is not BatchSampler:
         return False
@@ -316,11 +317,11 @@ def settled(iterate: Callable[[Any], Iterator[int]]) -> Callable[[Any], Iterator
 
 
 class Slices(Iterator[Tensor]):
-    """What torch's own samplers give, of which each makes a Python list of all positions.
+    """The batches of torch's own samplers, without their Python list of all positions.
 
     Args:
         base: The batch sampler.
-        shuffle: What draws their order when the first is asked for; None: they are in order.
+        shuffle: Draws the order when the first batch is asked for; None: positions in order.
     """
 
     def __init__(self, base: Any, shuffle: Shuffle | None) -> None:
@@ -357,7 +358,7 @@ class Slices(Iterator[Tensor]):
 
 
 def _generator_of(sampler: RandomSampler) -> torch.Generator:
-    """What a ``RandomSampler`` draws an epoch's order from."""
+    """The generator from which a ``RandomSampler`` draws an epoch's order."""
     if sampler.generator is not None:
         return sampler.generator
     generator = torch.Generator()

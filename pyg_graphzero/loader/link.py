@@ -34,7 +34,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
     are looked up batch by batch, in the order of the input, see ``seed_order``.
 
     Args:
-        data: What ``NeighborLoader`` takes.
+        data: The graph; see ``NeighborLoader``.
         num_neighbors: Fan-out per hop; see ``NeighborLoader``.
         edge_label_index: Seeds: None (all edges), a tensor ``[2, n]``, an edge type, or
             (edge type, tensor or None).
@@ -54,7 +54,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         is_sorted: Neighbourhoods are sorted by time already.
-        filter_per_worker: As in PyG with somebody else's sampler; the engine gathers ahead.
+        filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
         exclude_edges: No negative is an edge of the graph (PyG's may be). Not with node times.
@@ -220,7 +220,7 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         return self._around(self.input_data[index], key, index)
 
     def trial(self, index: Tensor, key: int) -> Prepared:
-        """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
+        """Prepares a sample of as many seeds, no matter which: ``index`` is random."""
         seeds = self.input_data
         return self._around(
             seeds.in_slots(index) if isinstance(seeds, StoredEdges) else seeds[index], key, index

@@ -56,7 +56,7 @@ def grouped_order(
         rows: ``int64 [size]``, where each seed lies; None: in the order of their positions.
         size: How many seeds there are.
         group: Seeds per group; the first and the last group may be smaller.
-        generator: What decides.
+        generator: Where randomness comes from; None: torch's own.
 
     Returns:
         ``int64 [size]``, a permutation.

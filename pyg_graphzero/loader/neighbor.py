@@ -45,7 +45,7 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         transform: Called with every batch.
         transform_sampler_output: Called with every sampler output.
         is_sorted: Neighbourhoods are sorted by time already.
-        filter_per_worker: As in PyG with somebody else's sampler; the engine gathers ahead.
+        filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
         neighbor_sampler: A PyG ``BaseSampler`` to use instead.
         directed: Deprecated; False means ``subgraph_type="induced"``.
         device: Where batches are delivered: copied there while the last one trains, None leaves

@@ -1,4 +1,4 @@
-"""What the loaders of seed nodes share."""
+"""``SeedNodeLoader``: the common part of all loaders of seed nodes."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 from time import perf_counter
 
-# Of what one thread was thought to take for a batch, what remains with each batch that shows
-# nothing about it: so that a slow first try is not the last.
+# Factor on the estimated time of one thread for a batch, with each batch that several threads made:
+# after a slow first try there is another.
 _FADE = 0.98
 
 
@@ -35,8 +35,8 @@ class Pace:
         """Whether one thread would be done before the consumer asks again.
 
         Args:
-            seconds: What the last batch took.
-            threads: That made it together; 1 where it was prepared.
+            seconds: Time that the last batch took.
+            threads: Number of threads that made it together; 1 where it was prepared.
         """
         most = seconds * threads  # one alone would not take longer
         self._alone = most if threads == 1 else min(self._alone * _FADE, most)

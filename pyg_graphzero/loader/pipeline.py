@@ -28,7 +28,7 @@ from pyg_graphzero.sampling.base import Seeds
 _live: dict[int, weakref.ref[_core.Pipeline]] = {}
 _number = count()
 _is_ending = False
-# Of all batches that are asked for, in this order.
+# Numbers of all batches of the process, in the order in which they are asked for.
 _tickets = count(1)
 
 
@@ -64,12 +64,12 @@ class Request:
     """How a batch is to be made.
 
     Attributes:
-        recipe: What the engine does.
-        seeds: From what.
+        recipe: How the engine samples and gathers.
+        seeds: The nodes or edges that the batch is sampled around.
         key: The key of its randomness.
-        context: What its loader needs to finish it.
-        number: Which batch of its epoch it is.
-        basis: What it is made from besides, as that was: equal (``==``) as long as it is the same.
+        context: The loader's own notes, with which it finishes the batch.
+        number: The batch's number in its epoch.
+        basis: State of all other inputs of the batch: equal (``==``) as long as none has changed.
     """
 
     recipe: Any
@@ -87,12 +87,12 @@ class Turn:
     Attributes:
         index: The positions of its seeds, and its key; None where the sampler gave an error.
         request: How it is made.
-        batch: It, finished, until it is delivered.
-        error: Why it cannot be made, until that is raised.
-        is_over: It was delivered, or its error raised.
-        ticket: What the engine knows it by.
-        is_joined: What it is made from may be a batch's already, and its transform's to change.
-        is_early: Its request, or the error, is of a time when nobody had asked for it.
+        batch: The finished batch, until it is delivered.
+        error: Why the batch cannot be made, until that is raised.
+        is_over: The batch was delivered, or its error raised.
+        ticket: The engine's number of the batch.
+        is_joined: The engine's arrays may belong to a batch already, which a transform may change.
+        is_early: Its request, or the error, was made before the consumer asked for the batch.
     """
 
     index: KeyedIndex | None = None
@@ -107,18 +107,18 @@ class Turn:
 
 @dataclass(frozen=True)
 class Hooks:
-    """What an epoch asks of its loader.
+    """Questions of an epoch to its loader.
 
     Attributes:
-        quota: What the epoch may use of a budget of memory; None where all is in memory.
-        is_outdated: Whether a quota that is given back would be followed by a better one.
+        quota: The epoch's share of the memory budget; None where all is in memory.
+        is_outdated: A better memory plan is ready.
         take_pipeline: Threads that make batches, for as long as the quota lasts.
         return_pipeline: Gives them back where there is no quota.
         may_ask: Whether one more batch may be asked for ahead now.
-        may_prepare: Without workers: whether the next batch may be prepared, one of so many bytes.
+        may_prepare: Without workers: whether the next batch, of this size, may be prepared.
         is_current: Whether a request would be made the same now.
         request: How the batch of some positions is made, with its key.
-        finish: What the consumer gets of what the engine made.
+        finish: Turns the engine's batch into the consumer's.
     """
 
     quota: Callable[[], EpochQuota | None]
@@ -140,12 +140,12 @@ class Turns(Steady[KeyedIndex, Turn]):
 
 
 class BatchIterator(_BaseDataLoaderIter):
-    """One epoch of a loader: ahead, or in-line when they are asked for, in the same order.
+    """One epoch of a loader: batches made ahead, or in-line when asked for, in the same order.
 
-    With ``num_workers=0`` one batch is ahead at most, and nobody can tell but by the clock: if what
-    it was prepared from has changed by the time it is asked for, it is made anew, in-line.
+    With ``num_workers=0`` one batch is ahead at most, and only the clock shows that it was: if any
+    of its inputs has changed by the time the batch is asked for, it is made anew, in-line.
 
-    The consumer's thread chooses seeds and finishes batches; what is between them is the engine's.
+    The consumer's thread chooses seeds and finishes batches; the engine does the rest.
 
     The turns that are pending say how far the epoch is. Whatever strikes the consumer leaves them
     right, and it goes on from there: a batch that it had and lost is made again, in-line, which
@@ -274,7 +274,7 @@ class BatchIterator(_BaseDataLoaderIter):
         return True
 
     def _confirm(self, turn: Turn) -> None:
-        """Gives up what was prepared unless it is what would be made now."""
+        """Gives up a prepared batch unless it would be the same if it were made now."""
         assert turn.index is not None
         is_current = False
         try:
@@ -302,11 +302,11 @@ class BatchIterator(_BaseDataLoaderIter):
 
     @property
     def _threads(self) -> int:
-        """That make a batch in-line."""
+        """Number of threads that make a batch in-line."""
         return int(self.loader.graph_sampler.num_threads) or torch.get_num_threads()
 
     def is_ready(self) -> bool:
-        """Whether the next batch is there, so that nobody would wait for it."""
+        """Whether the next batch is there, so that asking for it would not wait."""
         turn = next((turn for turn in self._pending if not turn.is_over), None)
         if turn is None or turn.batch is not None or turn.error is not None:
             return turn is not None
@@ -326,7 +326,7 @@ class BatchIterator(_BaseDataLoaderIter):
         """Asks for batches as far ahead as the loader wants to be; in-line for the next one.
 
         Args:
-            made: Of the pending ones, how many the engine has given.
+            made: Number of pending batches that the engine has given.
         """
         pending = self._pending
         while True:
@@ -346,7 +346,7 @@ class BatchIterator(_BaseDataLoaderIter):
             self._pipeline.flush()
 
     def _submit(self, pipeline: _core.Pipeline, made: int) -> None:
-        """Asks the engine for what it does not know of yet, and is not made."""
+        """Asks the engine for pending batches that it does not know of and that are not made."""
         newest = pipeline.newest
         if not self._pending or self._pending[-1].ticket <= newest:
             return
@@ -381,7 +381,7 @@ class BatchIterator(_BaseDataLoaderIter):
             turn.error = error
 
     def _renew(self) -> None:
-        """Goes on by another plan of memory: what was ahead by the last one is made again.
+        """Goes on by another memory plan: batches made ahead by the last one are made again.
 
         If something strikes on the way, the next call begins it anew.
         """

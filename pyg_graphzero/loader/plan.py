@@ -1,4 +1,4 @@
-"""What a batch holds of each attribute of a graph: decided once, then followed for every batch."""
+"""``BatchPlan``: how batches get each attribute of a graph, decided once for all of them."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class _Storage:
     """How one storage of a batch is filled.
 
     Attributes:
-        values: What is there in any case, by key.
-        by_edge: What is there if the sampled edges have an identity.
-        edge_ids: Which list that was looked up has original edge ids; None: slots are the ids.
-        node_ids: Likewise the user's nodes; None: rows are the nodes.
+        values: Attributes that are always there, by key.
+        by_edge: Attributes that are there if the sampled edges have an identity.
+        edge_ids: Number of the looked-up list with original edge ids; None: slots are the ids.
+        node_ids: Number of the looked-up list with the user's nodes; None: rows are the nodes.
     """
 
     values: dict[str, _Value] = field(default_factory=dict)
@@ -73,13 +73,13 @@ class _Storage:
 
 
 class _WithoutIds(BaseStorage):
-    """Edges without ids in a batch: who asks for ``e_id`` is told why there is none."""
+    """Edges without ids in a batch: an error at ``e_id`` says why there is none."""
 
     why_no_ids: str
 
     @staticmethod
     def become(storage: BaseStorage, why: str) -> None:
-        """Makes a storage of a batch one of these; one of a class of somebody's own stays it."""
+        """Makes a storage of a batch one of these; a storage of a user's class stays as it is."""
         cls = _WITHOUT_IDS.get(type(storage))
         if cls is not None:
             # Not by setattr: PyG's storages take what is set on them for attributes of the graph.
@@ -100,7 +100,7 @@ class _GraphWithoutIds(_WithoutIds, GlobalStorage):
     pass
 
 
-# What a storage of a batch becomes.
+# Class of a batch's storage, by the class that it replaces.
 _WITHOUT_IDS: dict[type, type[_WithoutIds]] = {
     EdgeStorage: _EdgesWithoutIds,
     GlobalStorage: _GraphWithoutIds,
@@ -118,7 +118,7 @@ class RowsOfFiles(Protocol):
         """The file that an attribute's rows are in; None where they are in memory."""
 
     def held_rows(self, file: str) -> _core.RowTable | None:
-        """What is in memory in place of the file; None where nothing is."""
+        """A table in memory that replaces the file; None where there is none."""
 
     def rows(self, file: str) -> _core.PagedRows | None:
         """How to gather from it; None where it is in memory whole."""
@@ -127,8 +127,8 @@ class RowsOfFiles(Protocol):
 class BatchPlan:
     """How batches of one graph are put together from what was sampled.
 
-    The engine gathers what is rows of a tensor in main memory; Python selects the rest (lists,
-    tensors elsewhere or batched along another dimension).
+    The engine gathers rows of tensors in main memory; Python selects the rest (lists, tensors
+    elsewhere or batched along another dimension).
 
     Args:
         data: Where attributes come from, on disk or in memory.
@@ -163,7 +163,7 @@ class BatchPlan:
         self.reading = reading
         self._files = files
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
-        self._gathered: list[Tensor] = []  # what the engine gathers from
+        self._gathered: list[Tensor] = []  # tensors from which the engine gathers
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
@@ -198,11 +198,11 @@ class BatchPlan:
         return is_same and locks_pages == self.locks_pages and self._seen == _seen(data)
 
     def writes(self) -> tuple[Any, ...]:
-        """Equal as long as nobody writes to what the engine gathers from, as far as torch knows."""
+        """Equal as long as torch knows of no write to the tensors that the engine gathers from."""
         return tuple(map(writes_to, self._gathered))
 
     def gather(self, sampled: Sampled, num_threads: int) -> _core.Gathered:
-        """What the engine gathers for a sample."""
+        """Has the engine gather the rows of a sample."""
         none = torch.empty(0, dtype=torch.int64)
         lists: list[Tensor | None] = [*sampled.nodes, *sampled.slots]
         arrays = [engine_array(none if ids is None else ids.contiguous()) for ids in lists]
@@ -218,11 +218,11 @@ class BatchPlan:
     def assemble(
         self, sampled: Sampled, gathered: _core.Gathered, batch: Data | None = None
     ) -> Data | HeteroData:
-        """A batch of what was sampled and gathered; what is known of its seeds is the caller's.
+        """A batch of a sample and its rows; labels of its seeds are left to the caller.
 
         Args:
-            sampled: The sample, or what was made of it.
-            gathered: What ``gather`` returned, or the pipeline in a batch.
+            sampled: The sample, as it was drawn or as a transform has changed it.
+            gathered: Its rows, from :meth:`gather` or the pipeline.
             batch: The ``Data`` to fill; None for a new one.
         """
         batch = empty_like(self.data) if batch is None else batch
@@ -364,8 +364,8 @@ class BatchPlan:
         """Rows of an attribute: by the engine in index list ``by``, or in Python by ``index``."""
         dim = store._parent().__cat_dim__(key, value, store)
         is_rows = isinstance(value, Tensor | EncodedRows) and dim == 0
-        # What is trained is selected by torch when a batch is handed over: by then the optimizer
-        # has made its last step, and the gradient finds its way back.
+        # Parameters are selected by torch when a batch is handed over: by then the optimizer has
+        # made its last step, and the gradient finds its way back.
         is_trained = isinstance(value, Tensor) and value.requires_grad
         table = row_table(value) if is_rows and not is_trained else None
         if table is None:
@@ -380,7 +380,7 @@ class BatchPlan:
         return lambda part: part.rows[number].view(dtype).view(shape)
 
     def _inner_rows(self, name: str | None, value: Any, by: int) -> _Value:
-        """Features of inner nodes, and what is added up for the inner nodes that edges lead to."""
+        """Features of inner nodes, and sums of features for inner nodes that edges lead to."""
         reduction, what = self.ahead, "x" if name is None else f"x of {name!r}"
         assert reduction is not None
         is_rows = isinstance(value, Tensor | EncodedRows)
@@ -416,7 +416,7 @@ class BatchPlan:
         """The number of the paged rows that an attribute's come from; -1 where it is in memory."""
         file = None if self._files is None else self._files.file_of(value)
         num_lists = len(self.node_types) + len(self.edge_types)
-        if file is None or by >= num_lists:  # what lists lead to is known when they are read
+        if file is None or by >= num_lists:  # ids from looked-up lists are known too late to page
             return -1
         if (file, by) not in self._paged:
             assert self._files is not None
@@ -428,7 +428,7 @@ class BatchPlan:
 
 
 def _seen(data: Data | HeteroData) -> list[tuple[str, int, int, int]]:
-    """What tells one state of a graph's attributes from another, in microseconds."""
+    """State of a graph's attributes, to compare with a later one; takes microseconds."""
     seen = []
     for store in data.stores:
         for key, value in raw_items(store):
@@ -447,7 +447,7 @@ def _constant(value: Any) -> _Value:
 
 
 def _sparse(adj_t: Any) -> _Value:
-    """What a batch has for ``adj_t``: a ``SparseTensor`` if that is one, else torch's CSR."""
+    """A batch's ``adj_t``: a ``SparseTensor`` if the graph's is one, else torch's CSR."""
     is_torchs = isinstance(adj_t, Tensor)
     weight = adj_t.to_sparse_coo().coalesce().values() if is_torchs else adj_t.storage.value()
 

@@ -25,7 +25,7 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
     Zeng et al. 2020, "GraphSAINT: Graph Sampling Based Inductive Learning Method". A batch is the
     subgraph of the nodes that were drawn. With ``sample_coverage``, ``node_norm`` and ``edge_norm``
     make up for how likely its nodes and edges are: batches are sampled at first, without features,
-    until they have each node so many times on average.
+    until they have each node ``sample_coverage`` times on average.
     """
 
     def _start_saint(
@@ -185,12 +185,12 @@ class GraphSAINTEdgeSampler(GraphSAINTSampler, torch_geometric.loader.GraphSAINT
     Args:
         data: A homogeneous store, its ``.data()``, or ``Data`` in memory.
         batch_size: How many edges are drawn for a batch.
-        num_steps: As ``GraphSAINTNodeSampler``, and so all others.
-        sample_coverage: As there.
-        save_dir: As there.
-        log: As there.
-        device: As there.
-        **kwargs: As there.
+        num_steps: Batches of an epoch.
+        sample_coverage: See ``GraphSAINTNodeSampler``.
+        save_dir: See ``GraphSAINTNodeSampler``.
+        log: Accepted; nothing is printed.
+        device: Where batches are delivered; see ``NeighborLoader``.
+        **kwargs: Arguments of ``torch.utils.data.DataLoader``.
 
     Raises:
         UnsupportedError: The store has directed edges by destination only.
@@ -250,12 +250,12 @@ class GraphSAINTRandomWalkSampler(
         data: A homogeneous store, its ``.data()``, or ``Data`` in memory.
         batch_size: How many walks are begun for a batch, each at any node.
         walk_length: How many steps they have.
-        num_steps: As ``GraphSAINTNodeSampler``, and so all others.
-        sample_coverage: As there.
-        save_dir: As there.
-        log: As there.
-        device: As there.
-        **kwargs: As there.
+        num_steps: Batches of an epoch.
+        sample_coverage: See ``GraphSAINTNodeSampler``.
+        save_dir: See ``GraphSAINTNodeSampler``.
+        log: Accepted; nothing is printed.
+        device: Where batches are delivered; see ``NeighborLoader``.
+        **kwargs: Arguments of ``torch.utils.data.DataLoader``.
 
     Raises:
         UnsupportedError: The store has directed edges by destination only.

@@ -1,4 +1,4 @@
-"""What chooses the seeds, or the graphs, of a ``DataLoader``'s batches."""
+"""Samplers that choose the seeds, or the graphs, of a ``DataLoader``'s batches."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ImbalancedSampler(torch_geometric.loader.ImbalancedSampler):
 
     @property
     def weights(self) -> Tensor:
-        """What each seed is drawn in proportion to, ``float64 [n]``."""
+        """Weights in proportion to which seeds are drawn, ``float64 [n]``."""
         weights = torch.empty(self._by_class.numel(), dtype=torch.float64)
         weights[self._by_class] = torch.repeat_interleave(1 / self._sizes.double(), self._sizes)
         return weights
@@ -122,12 +122,12 @@ def _labels_of_graphs(graphs: Any) -> Tensor:
 class DynamicBatchSampler(torch_geometric.loader.DynamicBatchSampler):
     """Puts graphs into a batch as long as they fit; see PyG's class of the same name.
 
-    Of a :class:`ClusterData` the parts are these graphs, and nothing is read to learn how many
+    With a :class:`ClusterData` its parts are these graphs, and nothing is read to learn how many
     nodes they have; their edges are counted once. Edges between parts of a batch come on top.
 
     Args:
-        dataset: Graphs: a :class:`ClusterData`, or what has ``num_nodes`` and ``num_edges`` of each
-            item.
+        dataset: Graphs: a :class:`ClusterData`, or a dataset whose items have ``num_nodes`` and
+            ``num_edges``.
         max_num: How many nodes (or edges) a batch has at most, unless a graph alone has more.
         mode: ``"node"`` or ``"edge"``: what is counted.
         shuffle: Another order in each epoch.

@@ -32,28 +32,29 @@ class LoaderStats(Rates):
         batches: Batches delivered.
         nodes: Their sampled nodes.
         edges: Their sampled edges.
-        bytes: What they held in memory.
-        rows: Asked for of columns that are not in memory whole; the next fields are of these, too.
-        hits: Of those rows, found in memory.
+        bytes: Memory that these batches held.
+        rows: Rows asked for of columns that are not in memory whole; ``hits``, ``reads``,
+            ``read_bytes`` and ``useful_bytes`` are about these columns.
+        hits: Rows among them that were found in memory.
         reads: Requests to the disk.
-        read_bytes: What they read.
-        useful_bytes: Of that, in rows asked for.
-        topology_rows: Neighbours asked for of topologies that are not in memory whole; the next
-            fields are of these, too.
-        topology_hits: Of those, found in memory.
+        read_bytes: Bytes that these requests read.
+        useful_bytes: Bytes among them in rows asked for.
+        topology_rows: Neighbours asked for of topologies that are not in memory whole; the other
+            ``topology_`` fields are about these topologies.
+        topology_hits: Neighbours among them that were found in memory.
         topology_reads: Requests to the disk.
-        topology_bytes: What they read.
-        topology_useful_bytes: Of that, in neighbours asked for.
+        topology_bytes: Bytes that these requests read.
+        topology_useful_bytes: Bytes among them in neighbours asked for.
         elapsed: Wall time from the beginning of the epoch to the last delivery.
-        sample: Spent sampling, and reading neighbours, summed over threads.
-        gather: Spent gathering rows, summed over threads.
-        read: During which rows were read from disk, by a thread of its own.
-        topology_read: Of ``sample``, during which neighbours were read from disk.
+        sample: Time of sampling, and of reading neighbours, summed over threads.
+        gather: Time of gathering rows, summed over threads.
+        read: Time during which rows were read from disk, by a thread of its own.
+        topology_read: Part of ``sample`` during which neighbours were read from disk.
         reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``), from
             when there was one.
-        prepare: The consumer's, to choose seeds and ask for batches.
-        wait: The consumer's, for batches that were not ready. Without workers: while it made them.
-        finish: The consumer's, to make ``Data`` of arrays, and in transforms.
+        prepare: The consumer's time to choose seeds and ask for batches.
+        wait: The consumer's time until batches were ready. Without workers: while it made them.
+        finish: The consumer's time to make ``Data`` of arrays, and in transforms.
     """
 
     num_workers: int
@@ -104,20 +105,20 @@ class LoaderStats(Rates):
 
     @property
     def train(self) -> float:
-        """The consumer's own: between one batch and its asking for the next."""
+        """The consumer's own time: between one batch and its asking for the next."""
         return max(0.0, self.elapsed - self.prepare - self.wait - self.finish)
 
     @property
     def idle(self) -> float:
-        """The engine's threads', waiting for the consumer; summed over threads."""
+        """Time that the engine's threads waited for the consumer, summed over threads."""
         return max(0.0, self.num_workers * self.elapsed - self.sample - self.gather)
 
     @property
     def stall(self) -> float:
         """Seconds the consumer waited for the disk.
 
-        Of ``wait``, what the reader was busy for; 0 where each of the engine's threads was busier
-        than the reader, so that it was them the consumer waited for.
+        The part of ``wait`` that the reader was busy for; 0 where each of the engine's threads was
+        busier than the reader, so that the consumer waited for these threads.
         """
         made = (self.sample + self.gather) / max(1, self.num_workers)
         return min(self.wait, self.read) if self.read > made else 0.0

@@ -35,7 +35,7 @@ class Steady(Iterator[Made], Generic[Item, Made]):
 
     @abstractmethod
     def _make(self, item: Item) -> Made | None:
-        """What becomes of an item, the same each time it is asked; None passes it over."""
+        """Makes an item, the same each time it is asked; None passes it over."""
 
     def _take(self) -> None:
         """Takes the next item, if there is one."""
@@ -57,8 +57,8 @@ class Steady(Iterator[Made], Generic[Item, Made]):
 def is_struck(error: BaseException) -> bool:
     """Whether a signal handler raised an exception, and not the code that it went through.
 
-    What is no ``Exception`` (``KeyboardInterrupt``, ``SystemExit``) counts as such. A handler is
-    recognised by its argument, the frame that it was called from.
+    An error that is no ``Exception`` (``KeyboardInterrupt``, ``SystemExit``) counts as raised by a
+    handler. A handler is recognised by its argument, the frame that it was called from.
     """
     if not isinstance(error, Exception):
         return True

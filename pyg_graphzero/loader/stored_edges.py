@@ -23,7 +23,8 @@ SEED_ORDERS = ("input", "store")
 class _EdgeSlots:
     """The CSC slots of edge ids: all of them in memory, or block by block as batches ask.
 
-    A block costs one pass over the ids. Those who ask for ids as they rise need each block once.
+    A block costs one pass over the ids. Where ids rise from batch to batch, each block is needed
+    once.
 
     Args:
         contents: The store.
@@ -87,8 +88,8 @@ class StoredEdges:
         sampler: Over the store.
         name: The edge type.
         label: One for each edge, in the order of the input; or None.
-        time: Likewise.
-        input_id: Likewise; None: the edges' own numbers.
+        time: One for each edge, in the order of the input; or None.
+        input_id: One for each edge, in the order of the input; None: the edges' own numbers.
         order: Which edge has position i: ``"input"``: edge i, if edges have ids; ``"store"``: the
             one in CSC slot i, so that neighbouring positions have the same destination.
         in_order: Positions rise from batch to batch.

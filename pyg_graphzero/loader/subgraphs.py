@@ -52,12 +52,12 @@ class SubgraphLoader(EngineLoader[Graph_co]):
 
 
 def induced(data: Data | HeteroData) -> NeighborSampler:
-    """What samples the edges among given nodes."""
+    """A sampler of the edges among given nodes."""
     return NeighborSampler(data, [], subgraph_type="induced")
 
 
 def homogeneous(data: Any, name: str) -> Data:
-    """What was given as a graph, as ``Data``.
+    """A loader's graph, as ``Data``.
 
     Raises:
         TypeError: It is heterogeneous, or no graph that a store or ``Data`` stands for.

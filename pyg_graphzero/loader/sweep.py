@@ -1,6 +1,6 @@
 """``SweepLoader``: every node once, in the store's order, with all of its neighbours.
 
-What layer-wise inference needs of one layer. Batches are runs of rows with a bounded number of
+Layer-wise inference computes one layer with it. Batches are runs of rows with a bounded number of
 edges, so that the topology is read from front to back.
 """
 
@@ -30,7 +30,7 @@ from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.util.system import private_rss
 
-# Bounds of so many rows are looked at together.
+# Number of rows whose bounds are looked at together.
 _ROWS_AT_ONCE = 1 << 18
 
 
@@ -44,7 +44,7 @@ class SweepLoader(NeighborLoader[Any]):
     Args:
         data: ``store.data()``, with the attributes that batches shall have. They must be the
             store's own; edge types that end elsewhere cost nothing but their tables.
-        node_type: Of the rows; None in a homogeneous store.
+        node_type: The node type of the rows; None in a homogeneous store.
         bounds: ``int64 [num_batches + 1]``, ascending: batch ``i`` has the rows from
             ``bounds[i]`` to ``bounds[i + 1]``; see :func:`sweep_bounds`.
         num_workers: Threads of the engine that work ahead.
@@ -165,10 +165,10 @@ def sweep_bounds(
 
     Args:
         data: ``store.data()``; its edge types that end in ``node_type`` are counted.
-        node_type: Whose rows.
+        node_type: The node type of the rows; None in a homogeneous store.
         max_edges: In-edges and rows of a batch together; a row that has more is a batch alone.
         start: The first row.
-        stop: Behind the last row; None: all.
+        stop: One past the last row; None: all.
 
     Returns:
         ``int64 [num_batches + 1]``, 8 bytes a batch; ``[start]`` where there are no rows.

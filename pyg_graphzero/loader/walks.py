@@ -15,13 +15,13 @@ from pyg_graphzero.store.schema import EdgeType
 
 
 class RandomWalker(Walker):
-    """Random walks, many times over the same graph: what :func:`random_walk` prepares, kept.
+    """Random walks, many times over the same graph: :func:`random_walk` with its preparation kept.
 
     Args:
-        source: As there, and so all others.
-        p: Of node2vec.
-        q: Likewise.
-        weight_attr: An edge attribute.
+        source: A store, its ``.data()``, or ``Data`` or ``HeteroData`` in memory.
+        p: A step back is taken ``1 / p`` times as likely (node2vec); see :func:`random_walk`.
+        q: A step to another node is taken ``1 / q`` times as likely; see :func:`random_walk`.
+        weight_attr: Steps are in proportion to this edge attribute.
         metapath: The edge types of the steps.
         reverse: Walk from destination to source.
         return_edge_ids: Whether :meth:`walk` will be asked for edge ids.
@@ -38,7 +38,7 @@ class RandomWalker(Walker):
     def page(
         self, contents: StoreContents, topologies: Sequence[_core.Topology]
     ) -> tuple[dict[str, _core.PagedRows], int]:
-        """Those that do not fit in memory."""
+        """Pages the topologies that do not fit in memory."""
         return page_topologies(contents, topologies)
 
 
@@ -83,18 +83,18 @@ def random_walk(
         reverse: Walk against edges, from destination to source. A store needs nothing for that. To
             walk along directed ones it needs them by source, too: see :meth:`Store.create_csr`.
         generator: Where randomness comes from; torch's own by default.
-        on_end: What stands behind the end of a walk, at a node that no edge leads on from: -1, or
+        on_end: Nodes behind the end of a walk, at a node that no edge leads on from: -1, or
             ``"stay"``: its last node, as in PyG.
         return_edge_ids: The edges, too.
         num_threads: 0 uses as many as torch does.
         time_attr: An edge attribute with times, integers or floats, one each: a walk takes no edge
             later than its own time. Edge types without it are not restricted, where others have it.
         input_time: The time of each walk, ``[n]``; it stays the same on the way.
-        time_window: Nor does it take an edge that is more than this earlier. A number in the units
-            of the times, or a tensor ``[n]``; None is no limit. Both ends count. Steps are drawn
-            from the edges that are left, found by two binary searches. With ``p`` and ``q``,
+        time_window: A walk takes no edge that is more than this earlier either. A number in the
+            units of the times, or a tensor ``[n]``; None is no limit. Both ends count. Steps are
+            drawn from the edges that are left, found by two binary searches. With ``p`` and ``q``,
             neighbours of the node before are looked for among these one by one.
-        strict: Nor an edge of the walk's very time.
+        strict: A walk takes no edge of its very time either.
 
     Returns:
         ``int64 [n, walk_length + 1]``, the start first; with ``return_edge_ids`` also the ids of
