@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 
 // Smaller blocks are malloc's, which recycles them itself.
 constexpr std::size_t kLarge = 64 << 10;
-// What nobody took for so long was of a size that is not wanted any more.
+// A block that lay idle for this long is of a size that is not wanted any more.
 constexpr std::chrono::seconds kIdleTime{10};
 constexpr std::size_t kMaxIdle = 1024;
 
@@ -132,9 +132,9 @@ class Pool {
     return best;
   }
 
-  // REQUIRES the lock, and idle_ not empty. What to drop where `size` bytes are taken anew: the
-  // block that has become too small for that, not a large one which the same batch will ask for
-  // next. So blocks come to be as large as the largest batches need them, and stay.
+  // REQUIRES the lock, and idle_ not empty. The block to drop where `size` bytes are taken anew:
+  // one that has become too small for that, not a large one which the same batch will ask for next.
+  // So blocks come to be as large as the largest batches need them, and stay.
   Place least_wanted(std::size_t size) {
     const auto is_worse = [size](const Idle& a, const Idle& b) {
       const bool a_below = a.block.size < size, b_below = b.block.size < size;

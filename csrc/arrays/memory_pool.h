@@ -19,7 +19,7 @@ struct Block {
 // a large one. Raises as map_pages().
 Block take_block(std::size_t bytes, bool locked = false);
 
-// Gives a block back. It is kept for later while somebody recycles, else freed.
+// Gives a block back. It is kept for later while a Recycling lives, else freed.
 void return_block(Block block) noexcept;
 
 // While one of these lives, memory is kept instead of freed: no more than makes, with what is in

@@ -41,7 +41,7 @@ class NarrowIds {
     }
   }
 
-  // What one of these ids takes.
+  // Bytes that each of these ids takes.
   static std::int64_t bytes_for(std::span<const std::int64_t> ids) noexcept {
     std::uint64_t highest = 0, farthest = 0;  // negative ones are higher than all others
     std::uint64_t last = ids.empty() ? 0 : static_cast<std::uint64_t>(ids[0]);
@@ -63,7 +63,7 @@ class NarrowIds {
     return ids;
   }
 
-  // The same to where there is room for them.
+  // Writes all ids to `out`. REQUIRES room for size() of them.
   void widen_to(std::int64_t* out) const {
     for_each([&](std::int64_t id) { *out++ = id; });
   }
@@ -87,7 +87,7 @@ class NarrowIds {
 // Numbers that are not negative, changed one by one: in 32 bits each where all of them fit.
 class NarrowNumbers {
  public:
-  // For so many numbers below `end`. What was there is gone.
+  // Makes room for `count` numbers below `end`. Numbers that were there are gone.
   void reset(std::int64_t count, std::int64_t end) {
     const bool fits = end <= std::int64_t{1} << 32;
     narrow_.resize(fits ? count : 0);
@@ -106,7 +106,7 @@ class NarrowNumbers {
       narrow_[i] = static_cast<std::uint32_t>(number);
     }
   }
-  // Those from `first` on, as many as there is room for.
+  // Copies the numbers from `first` on, out.size() of them.
   void read(std::int64_t first, std::span<std::int64_t> out) const noexcept {
     for (std::int64_t& number : out) number = (*this)[first++];
   }

@@ -60,7 +60,7 @@ struct ChunkSizes {
   std::int64_t encoded_rows = 256;          // a block of 64 KiB stays in the cache
 };
 
-// REQUIRES: nobody uses the engine while it is changed.
+// REQUIRES: no thread uses the engine while it is changed.
 inline constinit ChunkSizes chunk_sizes;
 
 }  // namespace gz

@@ -16,7 +16,7 @@ class OsError : public std::runtime_error {
 
   const std::string& path() const noexcept { return path_; }
   int code() const noexcept { return code_; }
-  // What went wrong without errno's own text, e.g. "cannot open".
+  // The message without errno's own text, e.g. "cannot open".
   const std::string& operation() const noexcept { return operation_; }
 
  private:

@@ -56,7 +56,7 @@ constexpr std::uint32_t round_to_bfloat16(std::uint32_t bits, std::uint32_t beyo
   return sign | (magnitude >= kBFloat16Limit ? large : usual);
 }
 
-// The same; what would round to infinity becomes the largest finite number.
+// Rounds too; numbers that would become infinity become the largest finite number.
 constexpr std::uint32_t narrow_float16(std::uint32_t bits) noexcept {
   return round_to_float16(bits, 0x7BFFU);
 }
@@ -65,7 +65,7 @@ constexpr std::uint32_t narrow_bfloat16(std::uint32_t bits) noexcept {
   return round_to_bfloat16(bits, 0x7F7FU);
 }
 
-// The same of numbers instead of bits.
+// Conversions of numbers instead of bits.
 inline float from_float16(std::uint16_t half) noexcept {
   return std::bit_cast<float>(widen_float16(half));
 }

@@ -1,4 +1,4 @@
-// Many reads at once, from one thread: what keeps a disk busy at its own queue depth.
+// Many reads at once, from one thread, which keep a disk busy at its own queue depth.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct Completion {
 
 // Reads complete in any order; each on its own: an error belongs to its request alone. A read is
 // complete when all its bytes are there: short reads are continued, EINTR and EAGAIN repeated. The
-// end of the file before that is an error (EIO): somebody truncated it.
+// end of the file before that is an error (EIO): the file was truncated.
 //
 // Thread safety: one thread at a time. After a fork the child may only destroy it.
 class AsyncReader {
@@ -50,8 +50,8 @@ class AsyncReader {
 
   AsyncReader(const AsyncReader&) = delete;
   AsyncReader& operator=(const AsyncReader&) = delete;
-  // Forgets what has not been started and waits for what has: once the destructor returns, nobody
-  // writes to the memory of any request. (Not in a forked child: the reads are the parent's.)
+  // Forgets reads that have not been started and waits for the others: once the destructor returns,
+  // no read writes to the memory of a request. (Not in a forked child: the reads are the parent's.)
   virtual ~AsyncReader() = default;
 
   virtual ReaderKind kind() const noexcept = 0;

@@ -13,7 +13,7 @@ namespace {
 // The largest alignment any block device asks for; where the kernel cannot say, it is always right.
 constexpr std::uint64_t kSafeAlignment = 4096;
 
-// What a direct read must be aligned to; 0 when the kernel says that there are none on this file.
+// Alignment of direct reads; 0 when the kernel says that there are none on this file.
 std::uint64_t direct_alignment([[maybe_unused]] const File& file) {
 #ifdef STATX_DIOALIGN
   struct statx status;

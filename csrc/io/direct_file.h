@@ -1,5 +1,5 @@
-// A file for planned reads: past the page cache where the filesystem allows it, because what is
-// read once for a window of batches would only push out pages that are worth keeping.
+// A file for planned reads: past the page cache where the filesystem allows it, because rows that
+// are read once for a window of batches would only push out pages that are worth keeping.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ class DirectFile {
   // Opens `path`; without `direct`, or where O_DIRECT is refused (tmpfs, some network and overlay
   // filesystems), every read goes through the page cache.
   static std::shared_ptr<const DirectFile> open(const std::string& path, bool direct = true);
-  // The same for a file that is open already; it may be closed afterwards.
+  // A DirectFile over a file that is open already; `file` may be closed afterwards.
   static std::shared_ptr<const DirectFile> of(const File& file, bool direct = true);
 
   bool direct() const noexcept { return direct_.has_value(); }
-  // What offset, size and address of a read must be multiples of to go past the page cache; 1 when
-  // none can.
+  // Reads go past the page cache if offset, size and address are multiples of this; 1 when none
+  // can.
   std::uint64_t alignment() const noexcept { return alignment_; }
   bool takes_direct(std::uint64_t offset, std::size_t size, const void* to) const noexcept {
     return direct() && (offset | size | reinterpret_cast<std::uintptr_t>(to)) % alignment_ == 0;

@@ -31,7 +31,7 @@ struct stat status_of(int fd, const std::string& path) {
   throw FormatError(path, "file", found, "a regular file");
 }
 
-// O_NONBLOCK: nobody waits for the other end of a FIFO. To a regular file it means nothing.
+// O_NONBLOCK: opening a FIFO does not wait for its other end. To a regular file it means nothing.
 int open_regular(const std::string& path, int flags) {
   int fd;
   try {
@@ -71,7 +71,7 @@ File File::temporary(const std::string& path) {
   try {
     return File(open_retrying(folder, O_RDWR | O_TMPFILE), path);
   } catch (const OsError& refused) {
-    // What kernels say on filesystems that have only files with names (NFS).
+    // Kernels' errors on filesystems that have only files with names (NFS).
     bool knows_names_only = false;
     for (const int code : {EOPNOTSUPP, EISDIR, EINVAL}) knows_names_only |= refused.code() == code;
     if (!knows_names_only) throw OsError(refused.operation(), path, refused.code());

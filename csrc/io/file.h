@@ -14,7 +14,7 @@ namespace gz {
 class File {
  public:
   // All of these take regular files alone, and wait for none: a FIFO or a device raises
-  // FormatError. Those that write do not follow a symbolic link.
+  // FormatError. The functions that open for writing do not follow a symbolic link.
 
   // Opens for reading. Raises OsError(ENOENT, EACCES, EISDIR …).
   static File open(const std::string& path);
@@ -26,12 +26,12 @@ class File {
   // cannot do without: the space goes back when the File dies, however the process ends.
   static File temporary(const std::string& path);
   // Opens or creates `path` and takes the exclusive advisory lock on it without waiting.
-  // Raises OsError(EWOULDBLOCK) when somebody else holds it. Released when the File dies.
+  // Raises OsError(EWOULDBLOCK) when another File holds it. Released when the File dies.
   static File lock(const std::string& path);
 
-  // The same open file under a descriptor of its own.
+  // This open file under a further descriptor.
   File duplicate() const;
-  // The same file (not whatever its path names by now) opened for reading past the page cache;
+  // This file (not another that its path names by now) opened for reading past the page cache;
   // nothing where the filesystem refuses that.
   std::optional<File> reopen_direct() const;
 
@@ -54,15 +54,15 @@ class File {
   void will_need(std::uint64_t offset, std::uint64_t size) const noexcept;
   // Cuts the file or lengthens it by a hole, which reads as zeros and takes no space.
   void resize(std::uint64_t size);
-  // Has the kernel begin to write out what was written of these bytes. Waits only if its queue is
-  // full.
+  // Has the kernel begin to write these bytes to the device. Waits only if its queue is full.
   void start_writing(std::uint64_t offset, std::uint64_t size);
   // Waits until they are written out. Nothing is durable by that: sync does it, but then has less
   // to do. An error that is raised here is not raised by sync again.
   void finish_writing(std::uint64_t offset, std::uint64_t size);
   // Blocks until the bytes are on the device.
   void sync();
-  // Likewise, without what is not needed to read them back (the time of the change).
+  // Blocks until the bytes are on the device, but not for what is not needed to read them back (the
+  // time of the change).
   void sync_data();
 
   int fd() const noexcept { return fd_; }

@@ -16,8 +16,8 @@ enum class MapMode {
   kCopyOnWrite,  // what users can touch: a write stays in this process, the file never changes
 };
 
-// Invariant: [data(), data()+size()) is the file as long as the object lives, unless somebody
-// truncates it; reads that must survive that go through guarded() in io/fault_guard.h.
+// Invariant: [data(), data()+size()) is the file as long as the object lives, unless the file is
+// truncated; reads that must survive that go through guarded() in io/fault_guard.h.
 // Thread safety: immutable after construction.
 class Mapping {
  public:
@@ -32,7 +32,7 @@ class Mapping {
   std::uint64_t size() const noexcept { return size_; }
   const std::string& path() const noexcept { return path_; }
   // Lets go of the pages that are in memory, for the kernel to find or read again at the next
-  // touch: they no longer count as this process's. REQUIRES a map that nobody wrote to.
+  // touch: they no longer count as this process's. REQUIRES a map that was never written to.
   void forget_pages() const noexcept;
   // False when copy-on-write was asked for and the kernel's strict overcommit refused it.
   bool writable() const noexcept { return writable_; }

@@ -18,7 +18,7 @@
 namespace gz {
 namespace {
 
-// What the threads share; in a forked child it is leaked, for its mutex may be held for ever.
+// State that the threads share; in a forked child it is leaked, for its mutex may be held for ever.
 struct Shared {
   std::mutex mutex;
   std::condition_variable work, finished;
@@ -77,7 +77,7 @@ class PoolReader final : public AsyncReader {
     }
   }
 
-  // As many threads as there are reads to serve: large reads in small number need few.
+  // Starts threads up to the number of reads to serve: a small number of large reads needs few.
   void grow(std::size_t reads) {
     const std::size_t wanted = std::min(reads, max_threads_);
     if (shared_->threads.size() >= wanted) return;

@@ -94,7 +94,7 @@ DiskSpeed probe_disk(const std::string& path, const ProbeOptions& options) {
   reader->add_memory(buffer.memory());
   const int number = reader->add_file(file);
 
-  // A seed of its own each time: the same places again might come out of somebody's cache.
+  // A new seed each time: places that were read before might come out of a cache.
   std::mt19937_64 random(std::random_device{}());
   std::uniform_int_distribution<std::uint64_t> page(0, found.file_bytes / kRandomRead - 1);
   const Rate at_random = measure(*reader, number, buffer, kRandomRead, depth, options.seconds / 2,

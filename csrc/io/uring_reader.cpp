@@ -230,7 +230,7 @@ int UringReader::tell(unsigned complete) noexcept {
 void UringReader::start(std::span<const ReadRequest> requests) {
   queue_.insert(queue_.end(), requests.begin(), requests.end());
   fill();
-  // What the kernel did not take, for whatever reason, reap() offers again.
+  // Requests that the kernel did not take, for whatever reason, reap() offers again.
   if (unsent_ > 0) tell(0);
 }
 

@@ -144,7 +144,7 @@ std::vector<std::exception_ptr> sample_together(std::span<const BatchToSample> b
   for (const BatchToSample& one : batches) {
     runs.push_back(one.recipe->begin(seeds_of(*one.request), one.request->key, threads));
   }
-  // As soon as each is done, so that few are there as they were sampled.
+  // Each is taken, and packed, once it is done, so that few lie unpacked in memory.
   const auto take = [&](std::size_t k, Sample sample) {
     take_sample(*batches[k].recipe, std::move(sample), *batches[k].batch);
     if (batches[k].waits) pack_batch(*batches[k].batch);

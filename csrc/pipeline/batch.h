@@ -22,7 +22,7 @@
 
 namespace gz {
 
-// What one batch is made from. It owns its seeds.
+// The seeds and the key that a batch is made from. Owns its seeds.
 struct BatchRequest {
   struct SeedArrays {
     int node_type;
@@ -33,10 +33,10 @@ struct BatchRequest {
   BatchKey key;
 };
 
-// Any sampler with its fan-out: samples around seeds, on so many threads.
+// Any sampler with its fan-out: samples around seeds, on a number of threads.
 using SampleStage = std::function<Sample(std::vector<Seeds> seeds, BatchKey key, int threads)>;
 
-// The same for a sampler that reads its topology: begins what goes on in a window of batches.
+// Any sampler that reads its topology: begins a run that goes on in a window of batches.
 using BeginStage = std::function<SamplingRun(std::vector<Seeds> seeds, BatchKey key, int threads)>;
 
 // How every batch of an epoch is made. Immutable; used by several threads at once.
@@ -47,8 +47,8 @@ struct Recipe {
   std::shared_ptr<const GatherPlan> plan;
   bool backward = false;  // edges were walked from source to destination: they are turned round
 
-  // Instead of `sample`, where the topology does not fit in memory; so many batches are sampled
-  // together then.
+  // Instead of `sample`, where the topology does not fit in memory: batches are sampled together,
+  // within the limits `sampled`.
   BeginStage begin = {};
   WindowLimits sampled = kSampledTogether;
 
@@ -58,7 +58,7 @@ struct Recipe {
   bool reads() const noexcept { return plan != nullptr && plan->reads(); }
   // Whether batches wait for others before their rows are gathered.
   bool waits() const noexcept { return reads() || (samples_together() && plan != nullptr); }
-  // For how many batches rows are read at once now.
+  // Number of batches whose rows are read at once, with `at_once` windows in memory at a time.
   std::size_t max_window(int at_once) const noexcept {
     if (plan->windows == nullptr) return 1;
     const int most = plan->windows->max_batches(at_once);
@@ -66,10 +66,10 @@ struct Recipe {
   }
 };
 
-// What was read for a window of batches, by the plan's paged rows.
+// The rows that were read for a window of batches.
 struct BatchWindow {
-  std::vector<RowWindow> rows;  // [paged]
-  WindowRoom::Part room;        // that they take
+  std::vector<RowWindow> rows;  // [paged], as in the plan
+  WindowRoom::Part room;        // taken by these rows
 };
 
 // A finished batch, and what it cost.
@@ -85,8 +85,8 @@ struct Batch {
   std::vector<std::vector<std::int64_t>> num_sampled_edges;  // [edge type][hop]
   Gathered gathered;
 
-  // What the sampler drew into, until rows are gathered: so it counts in what was most in use at
-  // once, which is what the pool keeps. Else the pool would drop a part of it for every batch.
+  // The sampler's own arrays, kept until rows are gathered: the memory pool keeps as much as was in
+  // use at once, and would otherwise drop a part of them for every batch.
   std::vector<Buffer<std::int64_t>> spent;
 
   // While it waits to be read for, in place of nodes, trees and edges.

@@ -1,5 +1,5 @@
 // Work on the engine's own threads, against fork(). A child gets copies of all locks as they stand,
-// and none of the threads that would open them: so nobody forks while a job runs.
+// and none of the threads that would open them: so fork() waits while a job runs.
 #pragma once
 
 namespace gz {

@@ -1,4 +1,4 @@
-// What a consumer has of a batch, until it frees it.
+// Counts the bytes of a batch that its consumer has not freed.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace gz {
 
-// Who hands batches out and wants to know what is still in use of them.
+// Hands batches out, and is told when their memory is freed.
 class Lender {
  public:
   virtual ~Lender() = default;
@@ -16,7 +16,7 @@ class Lender {
   virtual void returned(std::int64_t bytes) noexcept = 0;
 };
 
-// So many bytes, given back to their lender when it dies.
+// A number of bytes, given back to their lender when the loan dies.
 class Loan {
  public:
   Loan() = default;
@@ -33,7 +33,7 @@ class Loan {
     if (lender_ != nullptr && bytes_ > 0) lender_->returned(bytes_);
   }
 
-  // Of the whole, what one array takes: from then on a loan of its own.
+  // Splits off the bytes of one array, which are a loan of their own from then on.
   Loan split(std::int64_t bytes) {
     bytes = std::min(bytes, bytes_);
     Loan part(lender_, bytes);

@@ -25,8 +25,8 @@ namespace {
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
-// The first window is of one batch, so that the consumer has it soon; each is at most so many times
-// as long as the one before.
+// The first window is of one batch, so that the consumer has it soon; each later one is at most
+// this many times as long as the one before.
 constexpr int kGrowth = 4;
 
 using Clock = std::chrono::steady_clock;
@@ -45,7 +45,7 @@ struct Pipeline::State : Lender {
   bool orphaned() const noexcept { return home != fork_depth(); }
 
   void returned(std::int64_t bytes) noexcept override {
-    if (orphaned()) return;  // who knows who has the lock
+    if (orphaned()) return;  // a thread of the parent may have held the lock when it forked
     bool makes_room = false;
     {
       const std::lock_guard lock(mutex);
@@ -144,9 +144,8 @@ struct Pipeline::State : Lender {
     return {};
   }
 
-  // REQUIRES the lock. How many batches more there is room for, beside so many that are begun; one
-  // at least where the consumer waits for number i. As long as nobody knows what a batch takes, two
-  // are begun.
+  // REQUIRES the lock. How many batches there is room for beside the `begun` ones; one at least
+  // where the consumer waits for number i. Until the size of a batch is known, two are begun.
   std::int64_t room_for(std::int64_t begun, std::size_t i) const {
     const std::int64_t each = largest > 0 ? largest : (max_bytes + 1) / 2;
     const std::int64_t room = (max_bytes - lent_bytes - held_bytes) / each - begun;
@@ -271,7 +270,7 @@ struct Pipeline::State : Lender {
     return entry.recipe->max_window(1) >= kLeastToOverlap ? pace.at_once() : 1;
   }
 
-  // REQUIRES the lock. What a window took that was read for `count` batches.
+  // REQUIRES the lock. Notes the time in which a window was read for `count` batches.
   void note_read(Clock::duration took, std::ptrdiff_t count, const std::vector<Entry*>& window,
                  int together) {
     const bool is_cut = window.back()->is_last && count == std::ssize(window);
@@ -284,7 +283,7 @@ struct Pipeline::State : Lender {
     return at_once(entry) > 1 && entry.recipe->plan->windows->has_half();
   }
 
-  // REQUIRES the lock. Forgets what is read and not gathered.
+  // REQUIRES the lock. Forgets rows that are read and not gathered.
   void give_up_windows() {
     for (const auto& entry : entries) {
       if (entry->stage == Stage::kReading) gives_up = true;
@@ -359,7 +358,7 @@ void Pipeline::close() noexcept {
   state->to_do.notify_all();
   state->to_read.notify_all();
   state->done.notify_all();
-  // Of several closers one joins; entries are dropped when no thread has them any more.
+  // If several threads close it, one joins; entries are dropped when no thread has them any more.
   std::deque<std::unique_ptr<Entry>> dropped;
   const std::lock_guard joining(state->joining);
   for (std::thread& thread : state->threads) thread.join();

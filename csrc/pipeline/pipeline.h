@@ -11,7 +11,7 @@ namespace gz {
 
 // A queue of batches: requests in at one end, finished batches out at the other, in the same order.
 // Each thread takes the oldest stage that is to be done, of any batch, and does it alone: OpenMP
-// would start a team per thread. Those that have nothing to do help one that gathers.
+// would start a team per thread. Threads that have nothing to do help one that gathers.
 //
 // Batches whose rows are not all in memory wait, sampled, until one more thread has read for a
 // window of them. A window is full (GatherPlan::windows), or ends where nothing more is to come; it
@@ -21,9 +21,9 @@ namespace gz {
 // consumer takes its time for each batch, windows are half as large, and one is read while it is
 // busy with the other.
 //
-// Batches whose topology is not all in memory are sampled so many together (Recipe::sampled), by
-// the same rules; two such windows at a time, one of which computes while the other reads. That
-// takes seconds, for which one thread more than was asked for gathers what is sampled already.
+// Batches whose topology is not all in memory are sampled together (Recipe::sampled), by the same
+// rules; two such windows at a time, one of which computes while the other reads. Sampling a window
+// takes seconds, in which one thread more than was asked for gathers batches that are sampled.
 //
 // Thread safety: submit() and next() are one consumer's; close() and give_up_windows() may come
 // from other threads, several at once.
@@ -44,8 +44,8 @@ class Pipeline {
 
   // The ticket of the batch that was submitted last, or 0.
   std::uint64_t newest() const;
-  // Of the one that next() would return, or 0 where none is left. A consumer that does not know
-  // what became of a batch asks.
+  // The ticket of the batch that next() would return, or 0 where none is left: for a consumer that
+  // does not know whether it took a batch.
   std::uint64_t oldest() const;
 
   // The oldest batch that was submitted and not yet returned, or null if `patience` ends before it
@@ -66,8 +66,8 @@ class Pipeline {
   // How many were submitted and not returned.
   std::int64_t num_pending() const;
 
-  // Drops what is not yet begun, and returns when the stages under way are done; whoever closes it
-  // meanwhile waits for that too.
+  // Drops stages that are not yet begun, and returns when those under way are done. A second thread
+  // that closes it meanwhile waits for that too.
   void close() noexcept;
 
   bool orphaned() const noexcept;

@@ -15,12 +15,12 @@ namespace gz {
 // Thread safety: run() may be called from any thread; the others REQUIRE the lock.
 class SharedLoop final : public Helpers {
  public:
-  // `idle` is what threads wait for that have nothing to do, with this lock.
+  // Threads that have nothing to do wait for `idle` with this lock.
   SharedLoop(std::mutex& mutex, std::condition_variable& idle) : mutex_(mutex), idle_(idle) {}
 
   void run(std::int64_t ranges, RangeBody body) override;
 
-  // Whether there is a range that nobody has begun.
+  // Whether there is a range that no thread has begun.
   bool is_open() const noexcept {
     return body_ != nullptr && next_.load(std::memory_order_relaxed) < ranges_;
   }
@@ -29,7 +29,7 @@ class SharedLoop final : public Helpers {
   void help(std::unique_lock<std::mutex>& lock);
 
  private:
-  // As many ranges as are worth waking others for.
+  // Fewest ranges that are worth waking other threads for.
   static constexpr std::int64_t kLeastToShare = 8;
 
   bool share(std::int64_t ranges, const RangeBody& body);

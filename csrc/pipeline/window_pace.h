@@ -9,19 +9,19 @@
 namespace gz {
 
 // One window, as long as it can be, reads least for a batch; of two, one is read while the other is
-// consumed. Times are for one batch, by the clock: who else has the disk meanwhile is part of them.
+// consumed. Times are for one batch, by the clock: they include waits for other users of the disk.
 //
 // Thread safety: none.
 class WindowPace {
  public:
   using Duration = std::chrono::steady_clock::duration;
 
-  // After so many windows of one kind, what the other kind takes is tried out again.
+  // After this many windows of one kind, the other kind is tried out again.
   static constexpr int kWindowsToForget = 32;
 
-  // What the consumer had to do itself.
+  // Notes the consumer's own time for a batch.
   void consumed(Duration took) noexcept { own_ += (took - own_) / kSmooth; }
-  // What it took for the rows of a window as long as it can be, of which there were `at_once`.
+  // Notes the time of reading a window as long as it can be, with `at_once` windows at a time.
   void read(int at_once, Duration took) noexcept {
     rows_[static_cast<std::size_t>(at_once - 1)] = took;
     alike_ = at_once == last_ ? alike_ + 1 : 0;
@@ -31,8 +31,8 @@ class WindowPace {
     alike_ = 0;
   }
 
-  // Two if that never keeps the consumer waiting, or saves a tenth of the time. What is not known
-  // is tried out where it may.
+  // Two if that never keeps the consumer waiting, or saves a tenth of the time. A kind whose time
+  // is not known is tried out where it may be the better one.
   int at_once() const noexcept {
     auto [one, two] = rows_;
     if (one == one.zero() && two == two.zero()) return 1;
@@ -42,10 +42,10 @@ class WindowPace {
   }
 
  private:
-  static constexpr int kSmooth = 4;  // of the consumer's time, how much one more batch says
+  static constexpr int kSmooth = 4;  // weight of a batch's time in the consumer's: 1 / kSmooth
 
   Duration own_{0};
-  // Of one window at a time, and of two. Zero: not known, or too long ago.
+  // Reading times with one window at a time, and with two. Zero: not known, or too long ago.
   std::array<Duration, 2> rows_{};
   int last_ = 0;
   int alike_ = 0;  // windows in a row of the same kind

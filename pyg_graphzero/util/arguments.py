@@ -1,4 +1,4 @@
-"""What callers give, checked and as tensors."""
+"""Callers' arguments, checked and as tensors."""
 
 from __future__ import annotations
 

@@ -19,18 +19,19 @@ from pyg_graphzero.util.system import device_number, disk_of, mount_of
 
 #: A gap of this many bytes is read rather than skipped where the disk could not be measured.
 DEFAULT_MERGE_GAP = 16 << 10
-#: What a gap may be, however odd the measurement.
+#: Bounds of a gap, however odd the measurement.
 MIN_MERGE_GAP, MAX_MERGE_GAP = 4 << 10, 1 << 20
-#: What the asynchronous reader needs for reads under way, and for plans of what to read.
+#: Memory of the asynchronous reader for reads under way, and for plans of reads.
 READER_BYTES = 32 << 20
-#: Of a file smaller than this, the caches of the disk itself answer.
+#: A smaller file may be read from the disk's own cache.
 MIN_FILE_BYTES = 64 << 20
-# Of one that takes less of the disk than this share of its size, holes are read as well.
+# A file that takes less of the disk than this share of its size has holes, which are read as well.
 _LEAST_STORED = 0.9
 
 _FORMAT = 2
-# No gap of a flash disk is larger. Who finds one has measured a spinning disk, or while others used
-# this one: other work can only make it slower, so it is measured again, so many times at most.
+# No gap of a flash disk is larger. A larger one was measured on a spinning disk, or while others
+# used this one: other work can only make it slower, so it is measured again, _MEASURED_AGAIN times
+# at most.
 _USUAL_MERGE_GAP = 64 << 10
 _MEASURED_AGAIN = 3
 # Bytes of the reads that random_iops counts, and of what a file's blocks are counted in.
@@ -40,7 +41,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class DiskSpeed:
-    """What :func:`probe` found.
+    """Speed of a disk, as :func:`probe` found it.
 
     Attributes:
         device: The device the file is on: number, model, size.
@@ -85,10 +86,10 @@ class DiskSpeed:
         return min(max(gap, MIN_MERGE_GAP), MAX_MERGE_GAP)
 
     def seconds(self, reads: float, num_bytes: float) -> float:
-        """How long reads of so many bytes together take, many of them under way.
+        """How long a number of reads take that have ``num_bytes`` together, many under way.
 
         Each read has its price besides its bytes, also where both figures were measured alone: at
-        4 KiB a read this is ``random_iops``, of reads without end ``bytes_per_second``.
+        4 KiB a read this is ``random_iops``, with reads without end ``bytes_per_second``.
         """
         each = max(0.0, 1 / self.random_iops - _PROBED_READ / self.bytes_per_second)
         return reads * each + num_bytes / self.bytes_per_second

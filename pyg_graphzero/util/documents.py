@@ -20,8 +20,8 @@ def read_document(path: Path, hint: str = "") -> dict[str, Any]:
     """The JSON object in a file; whether it is whole, :func:`check_whole` says.
 
     Args:
-        path: The file; of a store, as :func:`.names.locate` gives it.
-        hint: What else can be done if it is damaged.
+        path: The file; one of a store is given as :func:`.names.locate` finds it.
+        hint: The nearest fix if it is damaged.
 
     Raises:
         FileNotFoundError: There is none.
@@ -59,7 +59,7 @@ def write_document(body: dict[str, Any], path: Path) -> None:
     body = {**body, "checksum": digest(body)}
     text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
     try:
-        path.unlink(missing_ok=True)  # never through a link, which somebody may have put there
+        path.unlink(missing_ok=True)  # never through a link, wherever that may lead
         with path.open("x", encoding="ascii") as file:
             file.write(text)
             file.flush()
@@ -128,7 +128,7 @@ def digest(body: dict[str, Any]) -> str:
 
 
 def _fault(body: Any) -> str:
-    """What in a document no file name, no message and no other program could take; or nothing."""
+    """Text or depth in a document that files, messages or programs cannot take; or nothing."""
     todo = [(body, 0)]
     while todo:
         value, depth = todo.pop()

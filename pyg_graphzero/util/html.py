@@ -1,4 +1,4 @@
-"""What notebooks show of an object: paragraphs and tables, their texts escaped."""
+"""Objects as notebooks show them: paragraphs and tables, their texts escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may change a directory: one writer at a time, of a store and of what will be one.
+"""Locks on directories: one writer at a time for a store, and for a store in the making.
 
 The lock is that of the operating system on a file called ``lock``, so that it ends with its holder:
 a directory left behind by a killed process can be told from one in use.
@@ -27,14 +27,14 @@ LOCK_FILE = "lock"
 class StoreLock:
     """The right to change the store at a path. Use as a context manager, or call ``release()``.
 
-    A writer that replaces a store holds it too, so that nobody's changes go to a store that is
-    being deleted.
+    A writer that replaces a store holds it too, so that no changes go to a store that is being
+    deleted.
 
     Args:
         store: The store's directory.
 
     Raises:
-        StoreInUseError: Somebody has it; says who.
+        StoreInUseError: Another handle holds it; says which process.
         FormatError: The lock is no regular file.
         FileNotFoundError: There is no such directory.
     """
@@ -53,7 +53,7 @@ class StoreLock:
                         errno.EAGAIN, f"the store is open for writing {_holder(path)}", str(path)
                     ) from None
                 was_refused = True
-                gc.collect()  # a handle that nobody has any more may hold it
+                gc.collect()  # a handle that is garbage may hold it
                 continue
             if lock.is_in_place():  # else the store was replaced between open and lock
                 self._lock = lock
@@ -98,9 +98,9 @@ def make_scratch(target: Path, kind: str, mode: int = 0o777) -> tuple[Path, _cor
     """A fresh sibling directory of ``target``, and the lock that says its writer lives.
 
     Args:
-        target: What is being made.
-        kind: What the directory is for, ``"partial"`` (the store) or ``"scratch"``.
-        mode: Its permissions.
+        target: The store that is being made.
+        kind: Use of the directory, ``"partial"`` (the store) or ``"scratch"``.
+        mode: Permissions of the directory.
     """
     while True:
         scratch = _scratch_name(target, kind)
@@ -117,13 +117,13 @@ def make_scratch(target: Path, kind: str, mode: int = 0o777) -> tuple[Path, _cor
 
 
 def remove_abandoned(target: Path, kind: str) -> None:
-    """Deletes such directories whose writer died: nobody holds their lock any more."""
+    """Deletes scratch directories of ``target`` whose writer died, which shows in a free lock."""
     for scratch in list(target.parent.glob(f".{glob.escape(target.name)}.{kind}-*")):
         remove_if_abandoned(scratch)
 
 
 def remove_if_abandoned(scratch: Path) -> bool:
-    """Deletes what :func:`make_scratch` has made if its writer died; returns whether it did."""
+    """Deletes a directory of :func:`make_scratch` if its writer died; returns whether it did."""
     if scratch.is_symlink():
         return False  # no writer made it, and it may lead anywhere
     try:

@@ -1,4 +1,4 @@
-"""What a figure was measured on: processor, memory, disk, and the versions of the software."""
+"""The machine that a figure was measured on: processor, memory, disk, versions of the software."""
 
 from __future__ import annotations
 

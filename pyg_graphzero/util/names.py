@@ -1,7 +1,7 @@
 """The names of a store's files: where they may lead, which is nowhere but into the store.
 
-A store may come from somebody else. Whatever is opened, written or removed because something in a
-store names it goes through :func:`locate`.
+A store may come from a stranger. Each file that is opened, written or removed because something in
+a store names it goes through :func:`locate`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def check_name(value: Any, document: Path, where: str, ends: tuple[str, ...] = (
     """``value``, which ``document`` has at ``where``, if it is the name of a file inside a store.
 
     Args:
-        value: What is there.
+        value: The value to check.
         document: The file that names it.
-        where: In which member.
-        ends: What the name must end in: columns and topologies are told by that from all else that
-            is in a store.
+        where: The member of the document that has it.
+        ends: Endings that the name may have: they tell columns and topologies from all else in a
+            store.
 
     Raises:
         FormatError: It is anything else.
@@ -67,15 +67,15 @@ class Trust:
 
 
 def locate(root: Path, name: str, *, folder: bool = False, trust: Trust | None = None) -> Path:
-    """Where what is called ``name`` lies in a store; it need not be there.
+    """The path of ``name`` in a store; there need not be a file.
 
-    Whatever a store has is opened, written and removed at such paths only.
+    All files of a store are opened, written and removed at such paths only.
 
     Args:
         root: The store's directory, or another one that the package keeps files in.
         name: A name that was checked, or one of the package's own.
         folder: It is a directory, not a file.
-        trust: Whoever may have made it, and all on the way there from ``root``; None: anyone.
+        trust: Users that may have made it, and all on the way there from ``root``; None: anyone.
 
     Raises:
         FormatError: It is no regular file (or directory), or a symbolic link lies on the way, or

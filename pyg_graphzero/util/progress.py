@@ -35,9 +35,9 @@ class Progress:
         """A bar with ``.update(n)``, gone when the step is over.
 
         Args:
-            title: What is being done.
+            title: The step's name.
             total: Amount of work, in ``unit``; ``None`` if unknown.
-            unit: What is counted: bytes or ``"edges"``.
+            unit: The unit that is counted: bytes or ``"edges"``.
         """
         tqdm = _kind_of_bar() if self.enabled else plain_bar
         bar = tqdm(

@@ -1,4 +1,4 @@
-"""What libraries raise over damaged input, as the package's error with file and place.
+"""Libraries' exceptions over damaged input, as the package's error with file and place.
 
 NumPy, zipfile, zlib, pyarrow, torch, PyYAML and Python's own parsers raise some twenty kinds of
 exception between them, and another release raises others. So whatever comes out of a block that
@@ -23,8 +23,8 @@ def reading(
     Args:
         path: The input.
         where: Row, column, member or attribute that is read.
-        expected: What should be there.
-        what: What to call that which is found, before the library's words for it.
+        expected: Description of an undamaged input there.
+        what: Description of the damaged one, put before the library's own message.
         hint: The nearest fix, a full sentence.
 
     Raises:

@@ -109,8 +109,8 @@ def peak_rss() -> int:
 def private_rss() -> int:
     """Bytes of this process in memory that are not a store's.
 
-    Of files, these are the libraries: what was mapped when this was first asked for, which is when
-    the first store is opened.
+    Mapped files count only as far as they are libraries: those mapped when this is first called,
+    which is when the first store is opened.
     """
     return _kilobytes(Path("/proc/self/status"), "RssAnon") + _libraries()
 
@@ -150,8 +150,8 @@ def drop_pages(path: Path, begin: int = 0, size: int = 0) -> None:
 
     Args:
         path: The file.
-        begin: From which byte on.
-        size: Of how many bytes; 0: to the end.
+        begin: The first byte.
+        size: How many bytes; 0: to the end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -204,7 +204,7 @@ def _maps() -> list[str]:
 
 
 def lock_holder(path: Path) -> tuple[int, str] | None:
-    """Who holds the lock on a file: its number and command line; None where that is not known."""
+    """The process that holds the lock on a file: number and command line; None: not known."""
     try:
         status = path.stat()
         number = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
@@ -236,7 +236,7 @@ def device_number(path: Path) -> str:
 
 
 def disk_of(path: Path) -> Path | None:
-    """What the kernel shows of the disk under a file; None for network and overlay filesystems."""
+    """The kernel's folder about the disk under a file; None on network and overlay filesystems."""
     device = Path(f"/sys/dev/block/{device_number(path)}").resolve()
     if not device.exists():
         return None

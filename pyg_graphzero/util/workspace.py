@@ -1,4 +1,4 @@
-"""What one conversion may use: memory by a budget, and a directory for temporary files."""
+"""``Workspace`` of one conversion: memory by a budget, and a directory for temporary files."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from pyg_graphzero.util.locks import make_scratch, remove_abandoned
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, rss
 
-# What inputs may keep in memory instead of in temporary files.
+# Share of the budget that inputs may keep in memory instead of in temporary files.
 _HELD_SHARE = 0.25
-# What is left of the machine's free memory for its other programs and the page cache.
+# Share of the machine's free memory for a conversion; the rest is for other programs and the page
+# cache.
 _DEFAULT_SHARE = 0.5
 # Below this the buffers would be so small that work is all seeking: half for what a reader holds,
 # half for sorting.
@@ -29,8 +30,8 @@ class Workspace:
 
     Args:
         out: The store to be written.
-        memory: What the whole process may keep in memory, in bytes or such as ``"4GB"``; None
-            takes half of what is free.
+        memory: Budget of the whole process, in bytes or such as ``"4GB"``; None takes half of the
+            free memory.
         tmp: Directory for temporary files; None puts them beside ``out``.
 
     Raises:
@@ -80,7 +81,7 @@ class Workspace:
         return self._folder
 
     def file(self, name: str) -> Path:
-        """A path in there that nobody else has."""
+        """A path in :attr:`folder` that no other call has given."""
         self._count += 1
         return self.folder / f"{self._count}-{name}"
 
