@@ -1,1 +1,1 @@
-"""What loaders keep in memory, and what they read from the disk and when."""
+"""Memory of loaders: files and rows that they keep in it, and reads from the disk by its plan."""

@@ -9,14 +9,14 @@ from pyg_graphzero.errors import MemoryBudgetError
 
 
 class Budget:
-    """What is left of a budget, part by part. What each may have is in :mod:`.costs`.
+    """A budget from which parts are taken. The share of each part is in :mod:`.costs`.
 
     Args:
         memory: The budget, in bytes.
-        taken: What the process holds already.
+        taken: Bytes that the process holds already.
 
     Attributes:
-        left: What nobody has been given; below 0 if there was too little.
+        left: Bytes that are not taken yet; below 0 if there was too little.
 
     Example:
         >>> budget = Budget(1000, taken=200)
@@ -30,7 +30,7 @@ class Budget:
         self.left = memory - taken
 
     def spend(self, num_bytes: int) -> int:
-        """Gives what is needed, whether it is there or not; returns that."""
+        """Takes ``num_bytes``, whether they are there or not, and returns them."""
         self.left -= num_bytes
         return num_bytes
 
@@ -42,30 +42,30 @@ class Budget:
         most: int = sys.maxsize,
         of: int | None = None,
     ) -> int:
-        """Gives as many things as there is room for.
+        """Takes room for things of ``each`` bytes, and returns their number.
 
         Args:
-            share: What they may take together, as a share.
-            each: Bytes of one.
-            least: So many in any case.
-            most: No more than these.
-            of: What it is a share of; None: of what is left.
+            share: Share of ``of`` that the things may take together.
+            each: Bytes of one thing.
+            least: Their lowest number, whether there is room or not.
+            most: Their highest number.
+            of: Bytes to take the share of; None: those that are left.
         """
         count = how_many(self.left if of is None else of, share, each, least, most)
         self.spend(count * each)
         return count
 
     def check(self, needed: int, what: str = "", why: str = "", sharers: int = 1) -> None:
-        """Sees to it that so much is left.
+        """Raises an error if fewer bytes are left than needed.
 
         Args:
             needed: Bytes.
-            what: They are for, as in " to add up neighbours".
-            why: They are so many.
+            what: Purpose of the bytes for the message, as in " to add up neighbours".
+            why: Reason for the message why more are needed than one may expect.
             sharers: Processes that have a budget of this size each.
 
         Raises:
-            MemoryBudgetError: It is not; names the budget that would do.
+            MemoryBudgetError: Fewer are left; names the budget that would do.
         """
         if self.left >= needed:
             return

@@ -1,25 +1,25 @@
-"""What things take in memory, and what share of a budget each may have: for all who divide one.
+"""Sizes of things in memory, and their shares of a budget: for all modules that divide one.
 
-Sizes are in bytes. Shares are of what is left when they are given, or of all that is free where
-that is said. What is a number of things is never less than the least named here.
+Sizes are in bytes. A share is taken of the bytes that are left at that time, or of all free bytes
+where that is said. A number of things is never less than the least named here.
 """
 
 from __future__ import annotations
 
 from pyg_graphzero.util.disk import READER_BYTES
 
-# Of who reads from disk, half of it neighbours. Where none are read, that half is spared, up to
-# this share of what is left: what nobody counts (rings, threads, holes of malloc) matters where
-# that is little.
+# Memory of the readers, half of it for neighbours. Where no neighbours are read, their half is
+# spared, up to this share of the bytes that are left: where few are left, memory that is not
+# counted (rings, threads, holes of malloc) matters.
 READER = READER_BYTES
 SPARED_SHARE = 1 / 16
-# Of a batch: the id of a node; both ends of an edge and its slot.
+# Each node of a batch: its id. Each edge: both ends and its slot.
 NODE = 8
 EDGE = 24
-# Of a batch whose neighbours are read, while it waits for those of its last hop: an edge's ends and
-# slot, and for the reading its place, its key twice, and itself, as if none were in memory; a node
-# that it has by then, in the id map and as a destination. Another window may wait meanwhile, for
-# which nothing is set aside: when frames are full, so many are in memory that both fit.
+# A batch whose neighbours are read, while it waits for those of its last hop. An edge: its ends and
+# slot, and for reading its place, its key twice, and itself, as if none were in memory. A node that
+# the batch has by then: in the id map and as a destination. No memory is set aside for another
+# window that may wait meanwhile: once frames are full, so much is in memory that both fit.
 READ_EDGE = 24 + 32
 READ_NODE = 100
 # Batches differ by a few percent.
@@ -32,40 +32,41 @@ LEAST_READY = 2
 MOST_READY = 4
 # While the batches of one window are gathered, those of the next are sampled.
 WINDOWS_AHEAD = 2
-# Batches are read for at most so many at once. More hardly unites more rows.
+# Rows are read for at most this many batches at once: batches of a longer window hardly share more
+# rows.
 MAX_WINDOW = 64
-# The first window of an epoch is of one batch, the next ones of at most so many times the last: as
-# kGrowth of csrc/pipeline/pipeline.cpp.
+# The first window of an epoch is of one batch, each later one is at most this many times as long as
+# the last: equals kGrowth of csrc/pipeline/pipeline.cpp.
 WINDOW_GROWTH = 4
 # For each row of each batch of a window, while it is worked out what to read: its place; and for
 # each that is sorted, its key twice. Where rows are ranked, none is sorted but those that are read.
 WINDOW_PLACE = 4
 WINDOW_KEY = 16
-# What a frame for rows takes beside them: RowCache::kFrameBytes of csrc/gather/row_cache.h.
+# Bytes of a frame beside its rows: RowCache::kFrameBytes of csrc/gather/row_cache.h.
 FRAME = 24
-# Of what is read for a window, the share that goes to frames, where rows stay as they are used.
+# Share of a window's rows that is read into frames, where recently used rows stay.
 CACHED_SHARE = 7 / 8
-# Rows of at most so many bytes cost less to hold in memory than to read one by one; a file of them
-# is held if it takes no more than this share.
+# Rows of at most this many bytes cost less to hold in memory than to read one by one; a file of
+# them is held if it takes no more than this share.
 SMALL_ROW = 64
 HELD_SHARE = 0.8
-# A column of rows of at most so many bytes, and of so many in all, is looked at for being one of
-# few different values.
+# A column is searched for few different values if its rows have at most DICTIONARY_ROW bytes, and
+# all of them together at least LEAST_DICTIONARY.
 DICTIONARY_ROW = 8
 LEAST_DICTIONARY = 1 << 20
 # Neighbours that stay in memory, of each edge type.
 TOPOLOGY_SHARE = 0.3
-# Batches whose topology is read are sampled so many together, at most.
+# Batches whose topology is read are sampled together: their share of memory, and their most.
 TOGETHER_SHARE = 0.15
 MAX_TOGETHER = 64
 
-# Sweeps and sums: what is mapped of topologies and columns of edges is forgotten again and again.
-# Of all that is free.
+# Sweeps and sums: mapped pages of topologies and columns of edges are given up again and again. The
+# share is of all free bytes.
 MAPPED_SHARE = 1 / 16
 MAX_MAPPED = 128 << 20
 
-# Sweeps. Rows are read so many at once, between two looks at whether anybody still wants them;
-# working out how takes this for each, and all of it a share of what is free.
+# Sweeps. At most MAX_READ_ROWS rows are read between two checks whether the sweep was cancelled.
+# Planning the reads takes READ_ROW for each, and READ_SHARE of the free bytes in all.
 READ_SHARE = 1 / 64
 MAX_READ_ROWS = 1 << 18
 READ_ROW = 40

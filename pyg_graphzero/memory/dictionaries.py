@@ -20,21 +20,21 @@ _FIRST_ROWS = 1 << 18
 
 
 class Dictionaries:
-    """Those of a store, made when they are first asked for and kept.
+    """Dictionaries of a store's columns, made when they are first asked for and kept.
 
     Attributes:
-        made: By file; None where there is none.
+        made: Dictionary by file; None where a column has too many values.
     """
 
     def __init__(self) -> None:
         self.made: dict[str, _core.Dictionary | None] = {}
 
     def sizes(self, contents: StoreContents, files: Sequence[FileSize]) -> list[FileSize]:
-        """The store's files, with what each takes that there is a dictionary of."""
+        """The store's files, with the sizes of their dictionaries where they have one."""
         return [self._size(contents, file) for file in files]
 
     def held(self, held: Mapping[str, int]) -> dict[str, _core.Dictionary]:
-        """Those of the files that are in memory whole."""
+        """Dictionaries of the files that are in memory whole."""
         return {name: made for name in held if (made := self.made.get(name)) is not None}
 
     def _size(self, contents: StoreContents, file: FileSize) -> FileSize:

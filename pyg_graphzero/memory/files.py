@@ -19,7 +19,7 @@ from pyg_graphzero.store.contents import StoreContents
 
 
 def files_of(loader: BatchSource) -> list[FileSize]:
-    """What a loader over a store reads from."""
+    """Files of a store that a loader reads from."""
     graph = loader.graph_sampler.graph
     contents: StoreContents = graph.contents
     sharers = contents.processes
@@ -58,7 +58,7 @@ def files_of(loader: BatchSource) -> list[FileSize]:
 
 
 def bounds_of(edge_type: int) -> str:
-    """What the bounds of an edge type's neighbourhoods are called, a part of its topology."""
+    """Name of the bounds of an edge type's neighbourhoods, which are a part of its topology."""
     return f"indptr {edge_type}"
 
 
@@ -93,7 +93,7 @@ def file_of(contents: StoreContents, value: Any) -> str | None:
 
 
 def bytes_of_rows(data: Any, *, but: str | None = None) -> dict[str | None, int]:
-    """What the attributes of one node take in a batch, with its id, by node type.
+    """Bytes of one node's attributes and id in a batch, by node type.
 
     Args:
         data: The graph.
@@ -112,10 +112,13 @@ def bytes_of_rows(data: Any, *, but: str | None = None) -> dict[str | None, int]
 def bytes_of_batches(
     loader: BatchSource,
 ) -> tuple[dict[str | None, int], dict[str | None, int], bool]:
-    """What a node takes in a loader's batches, and what more where it is not of the last hop.
+    """Bytes of a node in a loader's batches, and bytes more of a node before the last hop.
 
-    With ``ahead`` these alone have features, and a sum for each edge type that leads to them.
-    Also whether batches have slots of edges: for edge ids, or attributes.
+    With ``ahead`` only nodes before the last hop have features, and a sum for each edge type that
+    leads to them.
+
+    Returns:
+        Both by node type, and whether batches have slots of edges: for edge ids, or attributes.
     """
     every = bytes_of_rows(loader.data)
     has_slots = loader.edge_ids or any(

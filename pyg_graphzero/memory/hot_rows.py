@@ -1,4 +1,4 @@
-"""How much of the files that do not fit stays in memory, and what of them that will be."""
+"""Rows that stay in memory of files that do not fit: how many, and which are likely."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pyg_graphzero.memory.plan import FileSize, MemoryPlan
 from pyg_graphzero.memory.profile import AccessCounts
 from pyg_graphzero.store.contents import StoreContents
 
-# Items of a few bytes are kept or not by groups of so many bytes: the neighbours of a few nodes, of
-# which one may be in many batches. In a page of 4 KiB there are 35, so that all pages are alike.
+# Items of a few bytes are kept by groups of this many bytes: the neighbours of a few nodes, one of
+# which may be in many batches. A page of 4 KiB has those of 35 nodes, so that all pages are alike.
 _GROUP_BYTES = 256
 _ITEM_BYTES = 8
-# A frame of csrc/gather/row_cache.h knows its group by so many bits.
+# A frame of csrc/gather/row_cache.h has the number of its group in this many bits.
 _GROUP_BITS = 31
 
 
@@ -33,7 +33,7 @@ def groups_kept(files: Iterable[FileSize], plan: MemoryPlan) -> dict[str, int]:
 def likely_groups(
     contents: StoreContents, files: Iterable[FileSize], plan: MemoryPlan, accesses: AccessCounts
 ) -> dict[str, Tensor]:
-    """What is used most often of the rows of nodes that have frames (``int64``)."""
+    """Rows that batches use most often, of node files that have frames: ``int64`` by file."""
     owners: dict[str, str | None] = {}
     for t in contents.schema.node_types:
         owners |= dict.fromkeys(t.attrs.values(), t.name)

@@ -1,15 +1,14 @@
 """Rows that a store has once more, in the order of their use, because training was slow without.
 
-Where rows do not fit into memory, where they lie decides how often the disk is asked: ``optimize``
-puts those first that training uses most, and together those it uses together. Who trains on a store
-as it was converted gets the same from a copy of the rows that training uses. While the first epoch
-runs, a thread ranks them, from the topology alone, and copies them; the epoch goes on by the copy,
-and later ones and later runs read there what is there. The batches are the same. Where neighbours
-are read, too, the first epoch's own batches say how rows are used, and they are copied behind it.
+Where rows do not fit into memory, their places decide how often the disk is asked: ``optimize``
+puts rows first that training uses most, and rows together that it uses together. Training on a
+store as it was converted gets this order from a copy of the rows that it uses. While the first
+epoch runs, a thread ranks them, from the topology alone, and copies them; the epoch goes on by the
+copy, and later epochs and runs read copied rows from there. Batches do not change. Where neighbours
+are read, too, the first epoch's own batches say how rows are used, and rows are copied behind it.
 
-A copy is a directory named by all that it depends on: the files that it is of, and what a batch of
-fixed seeds is. So it is found again by later runs that sample likewise, and by nobody else. It
-appears complete or not at all.
+A copy is a directory named by all that it depends on: the files that it is of, and a batch of fixed
+seeds. So only later runs that sample in this way find it again. It appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -66,12 +65,13 @@ log = logging.getLogger("pyg_graphzero")
 # less than this share of the time.
 LEAST_SECONDS = 5.0
 WORTH = 0.8
-# Both times are of so many windows: a small difference decides nothing, and the first batch waits.
+# Windows that both times are simulated for: a small difference decides nothing, and the first batch
+# waits.
 _WINDOWS = 2
-# Before rows are copied, loaders have the disk for as long as so many batches take it.
+# Before rows are copied, loaders have the disk for as long as this many batches take it.
 _FIRST_BATCHES = 2
-# Counting may take so much of what the disk takes for an epoch, in seconds at most; numbering rows
-# by first touch takes about as long again. One thread does it: the others are the epoch's.
+# Counting may take this share of the disk's time for an epoch, and at most these seconds; numbering
+# rows by first touch takes about as long again. One thread does it: the others are the epoch's.
 _RANK_SHARE, _RANK_SECONDS = 0.1, 15.0
 # Rows that wait for their order take this share of the memory that loaders leave: more is hardly
 # faster.
@@ -146,8 +146,8 @@ class OrderKeeper:
 
         Args:
             case: The batches.
-            plan: For rows as they lie in the store.
-            files: What loaders read from.
+            plan: Memory plan for rows as they lie in the store.
+            files: Files that loaders read from.
         """
         key = _key_of(case, plan, files)
         if key is None:
@@ -166,12 +166,12 @@ class OrderKeeper:
         return None
 
     def is_wanted(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> bool:
-        """Whether there is to be one for batches like these, and nobody here has tried.
+        """Whether batches like these need a copy, and this process has not tried to make it.
 
         Args:
             case: The batches.
-            plan: For rows as they lie in the store.
-            files: What loaders read from.
+            plan: Memory plan for rows as they lie in the store.
+            files: Files that loaders read from.
         """
         key = _key_of(case, plan, files)
         return key is not None and key not in self._tried
@@ -181,8 +181,8 @@ class OrderKeeper:
 
         Args:
             case: The batches.
-            plan: For rows as they lie in the store.
-            files: What loaders read from.
+            plan: Memory plan for rows as they lie in the store.
+            files: Files that loaders read from.
         """
         key = _key_of(case, plan, files)
         if key is None or key in self._tried:
@@ -190,7 +190,7 @@ class OrderKeeper:
         self._tried.add(key)
         store = case.contents.path
         try:
-            # Whatever has the name and was not opened could not be removed.
+            # A file or folder of this name that find() did not open could not be removed.
             folder = next(
                 (
                     f
@@ -230,11 +230,11 @@ def making_bytes(graph: SampledGraph, room: int, most_used: float = 1.0) -> tupl
 
     Args:
         graph: The graph.
-        room: What loaders leave for rows.
+        room: Bytes that loaders leave for rows.
         most_used: Share of the rows that batches may use.
 
     Returns:
-        The least that is worth a try, and what is enough for so many rows.
+        (minimum, sufficient) bytes: the least that is worth a try, and enough for ``most_used``.
     """
     slab = min(max(int(_SLAB_SHARE * room), _LEAST_SLAB), _MOST_SLAB)
     few, most = (
@@ -245,7 +245,7 @@ def making_bytes(graph: SampledGraph, room: int, most_used: float = 1.0) -> tupl
 
 
 def _making(types: Iterable[tuple[int, float, float]], slab: int) -> int:
-    """The same for types of so many nodes, used rows and hot ones, and so large a slab."""
+    """Bytes for ``(num_nodes, used, hot)`` rows of each type, and a slab of this size."""
     total = int(WITH_SLAB * slab)
     for num_nodes, used, hot in types:
         places = _core.RowOrder.num_bytes(num_nodes, int(used))
@@ -256,14 +256,14 @@ def _making(types: Iterable[tuple[int, float, float]], slab: int) -> int:
 
 @dataclass
 class Ranked:
-    """What is to be copied.
+    """Rows to copy.
 
     Attributes:
-        parts: The rows; none where that is not worth it.
-        wait: For how many seconds loaders have the disk before.
+        parts: The rows; empty where copying is not worth it.
+        wait: Seconds for which loaders have the disk before rows are copied.
         slab: See :func:`~pyg_graphzero.memory.row_copy.write_copy`.
-        rest: Likewise.
-        all_stay: They all stay in memory where they lie, also beside the ranking.
+        rest: See :func:`~pyg_graphzero.memory.row_copy.write_copy`.
+        all_stay: All used rows stay in memory from where they lie, also beside the ranking.
     """
 
     parts: list[CopyOf] = field(default_factory=list)
@@ -284,7 +284,7 @@ class Ranking(Protocol):
 
         Args:
             case: Some batches.
-            seconds: What it may take.
+            seconds: Time that counting may take.
         """
 
     def rank(self, counted: AccessCounts) -> Mapping[str | None, RankedRows]:
@@ -333,11 +333,11 @@ def rank_to_copy(
 
     Args:
         case: Some of its batches.
-        files: What it reads from.
-        plans: For rows as they lie: beside the ranking, and without.
-        ranking: Of its batches.
+        files: Files that it reads from.
+        plans: Memory plans for rows as they lie: beside the ranking, and without it.
+        ranking: Finds out how its batches use rows.
         target: Where the copy is to be.
-        room: Bytes that this and copying may take.
+        room: Bytes that ranking and copying may take.
         check: Called now and then; raises what is to end this.
     """
     contents, mine = case.contents, candidates(files)
@@ -380,7 +380,7 @@ def rank_to_copy(
     taken = _making([(part.num_nodes, part.order.numel(), 0) for part in parts], 0)
     slab = min(max(int((room - taken) / WITH_SLAB), _LEAST_SLAB), _MOST_SLAB)
     # The first batches have the disk for themselves. Then copying leaves it the less to loaders,
-    # the more they gain by what is copied: each second of theirs is worth so many of later ones.
+    # the more they gain by it: a second of theirs now is worth then / now seconds with the copy.
     return Ranked(parts, _FIRST_BATCHES * now, slab, min(1.0, then / max(now, then)))
 
 
@@ -388,7 +388,7 @@ def make_copy(target: CopyTarget, ranked: Ranked, stop: threading.Event) -> None
     """Copies rows.
 
     Raises:
-        Stopped: Nobody wants them any more.
+        Stopped: ``stop`` was set.
         FormatError: The folder of copies is reached by a link by now, or is another user's.
         OSError: The disk is full, or cannot be read.
     """
@@ -407,7 +407,7 @@ def make_copy(target: CopyTarget, ranked: Ranked, stop: threading.Event) -> None
 def _files_of(
     contents: StoreContents, node_type: str | None, files: Sequence[FileSize]
 ) -> list[FileSize]:
-    """Those of a node type's attributes."""
+    """Files of a node type's attributes."""
     record = contents.schema.node_type(node_type)
     attrs = set() if record is None else set(record.attrs.values())
     return [file for file in files if file.name in attrs]
@@ -442,7 +442,7 @@ def candidates(files: Sequence[FileSize]) -> list[FileSize]:
 
 
 def _key_of(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> str | None:
-    """Names the copy of what batches read: by that, and how they are sampled; None: no copy."""
+    """The copy's name, from the files that batches read and how they are sampled; None: no copy."""
     contents, mine = case.contents, candidates(files)
     is_read = any(file.name in plan.hot for file in mine)
     if contents.order_limit == 0 or not is_read or not case.profile.batches:
@@ -461,7 +461,7 @@ def _key_of(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> str | No
 def _simulate_ordered(
     case: Case, memory: int, files: Sequence[FileSize], orders: Mapping[str | None, Tensor]
 ) -> Simulation:
-    """What would be read with rows in these orders, by the plan that there would be for that."""
+    """Simulates the reads with rows in these orders, by the memory plan for ordered rows."""
     graph, names = case.graph, {file.name for file in candidates(files)}
     ordered = [replace(file, is_ranked=file.is_ranked or file.name in names) for file in files]
     places = {

@@ -14,7 +14,7 @@ from pyg_graphzero.util.system import drop_pages
 
 
 class PackedTopologies:
-    """Those of a store, packed when they are first asked for.
+    """Packed topologies of a store, each made when it is first asked for.
 
     Attributes:
         made: Bounds and neighbours by edge type.
@@ -24,18 +24,18 @@ class PackedTopologies:
         self.made: dict[EdgeType | None, Unmapped] = {}
 
     def there(self, graph: SampledGraph) -> dict[EdgeType | None, Unmapped]:
-        """Those of a graph that there are now."""
+        """Packed topologies of a graph that are in memory now."""
         return {name: self.made[name] for name in graph.edge_types if name in self.made}
 
     def hold(
         self, graph: SampledGraph, files: Sequence[FileSize], held: Collection[str]
     ) -> dict[EdgeType | None, Unmapped]:
-        """Those of a graph that are held, and may be packed; others of it are given up.
+        """Packs topologies of a graph that are held and take less so; gives up its others.
 
         Args:
-            graph: Its edge types.
-            files: What loaders read from.
-            held: Of these, what is in memory whole.
+            graph: The graph.
+            files: Files that loaders read from.
+            held: Names of the files among them that are in memory whole.
 
         Raises:
             FormatError: A topology is damaged.

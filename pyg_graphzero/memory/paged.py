@@ -26,36 +26,36 @@ from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES, probe
 from pyg_graphzero.util.system import private_rss
 
-# What of neighbours walks read at once.
+# Bounds of the bytes of neighbours that walks read at once.
 _LEAST_WALKED = 4 << 20
 _MOST_WALKED = 256 << 20
-# Who reads ahead of any use lets go of the file for so many seconds, again and again, so that those
-# have their turn who want to use it.
+# The preloading thread lets go of a file for this many seconds, again and again, so that threads
+# that use the file have their turn.
 _PAUSE = 0.001
 
 
 class PagedFiles:
-    """What of a store is in memory by a plan, and how to read the rest.
+    """A store's files by one memory plan: rows in memory, and readers of the others.
 
-    It stays as it is made: for another plan there is another one. An epoch asks the store's pager
-    for the one that there is when it begins, and ends with it.
+    Never changes: another plan has its own. An epoch asks the store's pager for the current one
+    when it begins, and ends with it.
 
     Args:
         contents: The store's files.
-        plan: What memory is used for.
+        plan: The memory plan.
         kept: How many rows of each file stay in memory, see :func:`~.hot_rows.groups_kept`: the
-            first ones, where they lie in the order of their use, else those that were used lately.
+            first ones, where they lie in the order of their use, else recently used ones.
             Neighbours of edge types whose topology is not among these files are packed or mapped.
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
         order: Rows that lie once more in the order of their use, if there are such.
-        packed: What is in memory in place of topologies that the plan holds, or of their bounds.
-        dictionaries: What is in memory in place of files that the plan holds.
+        packed: Packed topologies, or bounds of them, that replace files which the plan holds.
+        dictionaries: Dictionaries that replace files which the plan holds.
 
     Attributes:
-        made: What loaders have made by this, by loader. It is kept here and nowhere else, so that
-            what is in memory goes when this goes.
+        made: Batch plans that loaders have made by these files, by loader. No other place keeps
+            them, so that rows in memory go when this object goes.
         topologies: Neighbours that are read.
-        quotas: Of the epochs under way; None if all is in memory.
+        quotas: Quotas of the epochs under way; None if all is in memory.
         watch: Where batches that are delivered are to be noted, or None.
     """
 
@@ -87,7 +87,7 @@ class PagedFiles:
         for t in contents.schema.edge_types:
             if t.topology in kept:
                 topology = contents.topology(t.name)
-                topology.forget_pages()  # what sampling from the map touched
+                topology.forget_pages()  # pages that sampling from the map has touched
                 indices = _core.ColumnFile.of_indices(topology)
                 sizes = t.num_edges, topology.index_bytes
                 paged = self._page(t.topology, indices, *sizes, self._neighbour_reader)
@@ -129,11 +129,11 @@ class PagedFiles:
         return self._rows[file]
 
     def reading(self, sampler: GraphSampler, size: float = 1.0) -> Reading | None:
-        """What a sampler finds neighbours by; None where all is mapped.
+        """Where a sampler reads neighbours; None where all topologies are mapped.
 
         Args:
-            sampler: Over this store.
-            size: Of one of its batches, in batches that the plan is made for.
+            sampler: A sampler over this store.
+            size: Size of its batches, in batches that the plan is made for.
         """
         unmapped = {
             name: replace(self.packed.get(name, Unmapped()), indices=self.topologies.get(name))
@@ -145,7 +145,7 @@ class PagedFiles:
         return sampler.reading(unmapped, (batches, self.plan.topology_windows))
 
     def preload(self) -> None:
-        """Has neighbours read that stay in memory, by a thread that nobody waits for."""
+        """Starts a thread that reads neighbours that stay in memory; does not wait for it."""
         threading.Thread(
             target=_preload, args=(weakref.ref(self),), daemon=True, name="graphzero-preload"
         ).start()
@@ -163,7 +163,7 @@ class PagedFiles:
             num_frames=kept - first,
         )
 
-    # Who reads neighbours and who reads rows do not wait for each other.
+    # Reads of neighbours and reads of rows do not wait for each other.
     @cached_property
     def _neighbour_reader(self) -> _core.DiskGather:
         return _reader()
@@ -194,12 +194,12 @@ class PagedFiles:
 
 
 def _reader() -> _core.DiskGather:
-    """Half of ``READER_BYTES``."""
+    """A reader with half of ``READER_BYTES``."""
     return _core.DiskGather(num_threads=1, buffer_bytes=READER_BYTES // 2)
 
 
 def _preload(files: weakref.ref[PagedFiles]) -> None:
-    """Goes on as long as somebody else has the files, too."""
+    """Reads neighbours that stay in memory, as long as another reference to the files lives."""
     now = files()
     names = [] if now is None else list(now.topologies)
     for name in names:
@@ -225,7 +225,8 @@ def page_topologies(
 ) -> tuple[dict[str, _core.PagedRows], int]:
     """Neighbours of a store that walks read, where not all fit into its budget.
 
-    On a walk's way every edge is about as likely as any other: whichever are in memory do.
+    Every edge is about as likely on a walk's way as any other, so it does not matter which ones are
+    in memory.
 
     Returns:
         The rows by path of the topology; and how many bytes may be read at once.
@@ -238,7 +239,7 @@ def page_topologies(
     disk = probe(contents.path)
     window = min(max(left // 4, _LEAST_WALKED), _MOST_WALKED)
     reader = _reader()
-    # What is read at once, and the walks that want it.
+    # Three windows: the neighbours that are read at once, and the walks that want them.
     share = max(0, left - 3 * window) / max(1, sum(sizes.values()))
     paged: dict[str, _core.PagedRows] = {}
     for topology in topologies:

@@ -45,17 +45,17 @@ from pyg_graphzero.util.system import private_rss, return_freed_memory
 
 log = logging.getLogger("pyg_graphzero")
 
-# So many batches are enough to tell how large they are.
+# Number of batches that is enough to tell how large they are.
 _FEW_BATCHES = 4
-# Until there is a plan: what neighbours may take that are read for a few batches at once.
+# Until there is a plan: bytes of neighbours that are read for a few batches at once.
 _TRIAL_BYTES = 64 << 20
-# The plan is made anew for an epoch of so many times the batches of the one that it was made for.
-# So loaders that alternate do not change it in turn, and few plans are ever made.
+# The plan is made anew for an epoch with this many times the batches of the one that it was made
+# for. So loaders that alternate do not change it in turn, and few plans are ever made.
 _LONGER = 2
-# And for batches that are larger by this; of others that are larger there are fewer at a time. A
-# few samples are no more exact than that.
+# The plan is made anew for batches that are larger by this factor, too; batches that are larger by
+# less are fewer at a time. A few samples are no more exact than that.
 _LARGER = 1.25
-# A budget that would be enough is looked for in steps of this part of the one there is.
+# A budget that would be enough is searched in steps of 1 / _STEPS of the one that there is.
 _STEPS = 32
 
 
@@ -64,13 +64,13 @@ class Pager:
 
     Args:
         contents: The store's files.
-        memory: The budget in bytes, for all that this process holds in memory but what others
-            than the store take after it was opened.
-        is_given: A user has named it; else it is what the machine leaves, and is said aloud.
+        memory: The budget in bytes, for all memory of this process but what code other than the
+            store's takes after the store was opened.
+        is_given: A user has named the budget; else it is free memory, and a warning says so.
 
     Attributes:
-        files: What is in memory, as it was decided last; None before that.
-        tuning: What finds out a better use of it, from when it begins until that is decided by.
+        files: The store's files by the latest memory plan; None before the first.
+        tuning: The thread that looks for a better plan, until its result is used; else None.
     """
 
     def __init__(self, contents: StoreContents, memory: int, is_given: bool) -> None:
@@ -83,7 +83,7 @@ class Pager:
         self._tuned: Tuned | None = None
         self.dictionaries = Dictionaries()
         self._process = os.getpid()
-        # What was decided from: how the longest epoch samples, and the largest batches.
+        # The latest plan was made from these: how the longest epoch samples, the largest batches.
         self._baseline = 0
         self._decider: weakref.ref[BatchSource] | None = None
         self._epoch = 0
@@ -96,8 +96,8 @@ class Pager:
     def contents(self) -> StoreContents:
         """The store's files.
 
-        They have the pager, it does not have them: when a store's last user is gone, what is in
-        memory of it goes at once, and does not wait for Python's collector.
+        The files keep the pager, which does not keep them: when a store's last user is gone, its
+        rows leave memory at once, and do not wait for Python's collector.
         """
         contents = self._contents()
         assert contents is not None
@@ -110,12 +110,12 @@ class Pager:
 
     @property
     def memory_plan(self) -> MemoryPlan | None:
-        """What memory is used for; None before that is decided."""
+        """The latest memory plan; None before the first."""
         return None if self.files is None else self.files.plan
 
     @property
     def is_better_known(self) -> bool:
-        """Whether it was found out, here or in another process, what memory is better used for."""
+        """Whether a better memory plan is ready, or another process has ended making a copy."""
         tuning = self.tuning
         is_tuned = tuning is not None and tuning.is_over and not tuning.is_needless
         return is_tuned or self.orders.is_settled
@@ -125,7 +125,7 @@ class Pager:
         self.files = files
 
     def files_for(self, loader: BatchSource) -> PagedFiles:
-        """What is in memory for an epoch that begins; decides it, if it has to be decided.
+        """The store's files for an epoch that begins; makes a new plan if there is to be one.
 
         Raises:
             MemoryBudgetError: The budget is too small for a batch of the loader.
@@ -140,11 +140,11 @@ class Pager:
         decider = None if self._decider is None else self._decider()
         if decider is None or loader.epoch_length() > self._epoch:
             decider = loader
-        self.files = None  # what was in memory by it is gone, before anything else is chosen
+        self.files = None  # frees the rows of the last plan before the next one is made
         return self.decide(decider, size)
 
     def _is_outgrown(self, loader: BatchSource, now: PagedFiles) -> bool:
-        """Whether the plan is not for a loader that begins, and may be changed now."""
+        """Whether the plan does not suit a loader that begins, and may be changed now."""
         files = files_of(loader)
         if is_ample(self.memory, files, self._baseline):
             return False
@@ -152,7 +152,7 @@ class Pager:
         is_outgrown = not is_whole and loader.epoch_length() >= _LONGER * max(1, self._epoch)
         if self._ratio(loader) > _LARGER:
             size = larger(self._batch, self._size_of(loader))
-            # An error if they are too large for any plan, whoever's epoch is under way.
+            # An error if they are too large for any plan, even while an epoch is under way.
             still_whole = divide(self.memory, files, self._baseline, size).is_whole
             is_outgrown = is_outgrown or not (is_whole and still_whole)
         return is_outgrown and not now.quotas
@@ -160,7 +160,7 @@ class Pager:
     def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
 
-        Much more only where the epoch of another keeps this from deciding anew.
+        Much more than 1 only where another loader's epoch keeps the pager from making a new plan.
         """
         return max(1.0, self._ratio(loader))
 
@@ -177,11 +177,11 @@ class Pager:
         return self._sizes[loader]
 
     def decide(self, loader: BatchSource, least: BatchSize) -> PagedFiles:
-        """Decides from how this loader samples; there is to be room for ``least``, too."""
+        """Makes a plan from how this loader samples, with room for ``least``, too."""
         contents, baseline, files = self.contents, self._baseline, files_of(loader)
         watch = None if self.tuning is None else self.tuning.watch
         if self.tuning is not None and watch is not None and not watch.is_of(loader):
-            self.tuning.end()  # what was to be found out for another's batches
+            self.tuning.end()  # it was for another loader's batches
             self.tuning = None
         if self.tuning is not None and self.tuning.is_over:
             self._tuned, self.tuning = self.tuning.result, None
@@ -225,7 +225,7 @@ class Pager:
         return self.files
 
     def _tune(self, task: Task) -> MemoryPlan:
-        """How the budget is divided: as it was found out for that, or until it is."""
+        """The plan that tuning has found, or one for the time until it has."""
         found = self._tuned
         if found is not None and found.is_for(task.loader, task.case, task.files, task.order):
             self._batch = found.batch
@@ -259,7 +259,7 @@ class Pager:
         return Case(self.contents, graph, found, larger(least, size), self._baseline, disk)
 
     def _prefetch(self, plan: MemoryPlan, files: Sequence[FileSize]) -> None:
-        """Has the files read that are to be mapped."""
+        """Reads files that are to be mapped into the page cache, without waiting for that."""
         packed = {file.name for file in files if file.is_packed and not plan.is_whole}
         prefetch_files(self.contents, [name for name in plan.held if name not in packed])
 
@@ -281,7 +281,7 @@ class Pager:
         return PagedFiles(self.contents, plan, plan.hot, merge_gap).reading(loader.graph_sampler)
 
     def _say(self, plan: MemoryPlan, files: Sequence[FileSize]) -> None:
-        """Tells what was decided."""
+        """Logs the plan."""
         parts = [f"{plan.baseline / 1e6:,.0f} MB are taken already"]
         if plan.held:
             parts.append(f"{sum(plan.held.values()) / 1e6:,.0f} MB of small columns are held")
@@ -311,7 +311,7 @@ def _reading_of(loader: BatchSource, packed: Mapping[EdgeType | None, Unmapped])
 
 
 def _check_held(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> None:
-    """Refuses a plan by which neighbours are read, for a sampler that cannot have that.
+    """Refuses a plan by which neighbours are read, for a sampler that needs them in memory.
 
     Raises:
         MemoryBudgetError: It is such a plan; names a budget that has all neighbours in memory.

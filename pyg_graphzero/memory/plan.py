@@ -1,4 +1,4 @@
-"""How a budget of memory is divided: what is held whole, what stays resident, what is read ahead.
+"""How a budget of memory is divided: files held whole, rows that stay resident, rows read ahead.
 
 Everything here is arithmetic over sizes; :mod:`pyg_graphzero.memory.pager` acts on it.
 """
@@ -17,19 +17,19 @@ class FileSize:
     """One file that loaders read from.
 
     Attributes:
-        name: Of the file.
-        num_rows: Its rows.
-        row_bytes: Of each, as it is stored.
+        name: Name of the file.
+        num_rows: Number of its rows.
+        row_bytes: Bytes of a row as it is stored.
         kind: ``"indptr"``, ``"node"``, ``"indices"`` or ``"edge"``: the order in which files are
             held where rows are small.
-        is_ranked: Rows lie in the order of their use, so that the first ones are to be kept. Of
-            other files, those are that were used lately.
-        used_rows: Of those, how many first ones batches use, the others hardly ever; None where
-            that is not known.
-        packed_bytes: What a table of this process's own takes that may stand for the file; None
-            where there is no such.
-        processes: How many have the file mapped. Pages of a file that is held are in memory once,
-            whoever uses them.
+        is_ranked: Rows lie in the order of their use, so that the first ones are to be kept.
+            Unranked files keep recently used rows.
+        used_rows: How many first rows of a ranked file batches use; they hardly ever use others.
+            None where that is not known.
+        packed_bytes: Bytes of a table in this process's own memory that may stand for the file;
+            None where there is no such table.
+        processes: How many processes have the file mapped. They share the pages of a file that is
+            held.
     """
 
     name: str
@@ -43,34 +43,34 @@ class FileSize:
 
     @property
     def num_bytes(self) -> int:
-        """Of all rows."""
+        """Bytes of all rows."""
         return self.num_rows * self.row_bytes
 
     @property
     def held_bytes(self) -> int:
-        """What one of the processes pays for, if the file is held whole."""
+        """One process's share of the file, if it is held whole."""
         return -(-self.num_bytes // self.processes)
 
     @property
     def is_packed(self) -> bool:
-        """Whether the table that may stand for it is less: it does where not all files are held."""
+        """Whether the table is smaller than the file; it then stands for it, unless all fits."""
         return self.packed_bytes is not None and self.packed_bytes < self.held_bytes
 
     @property
     def least_bytes(self) -> int:
-        """What is paid for it if it is held, and not all files are."""
+        """This process's bytes for the file if it is held, and not all files are."""
         return self.packed_bytes or 0 if self.is_packed else self.held_bytes
 
 
 @dataclass(frozen=True)
 class BatchSize:
-    """What one batch takes, in bytes unless said otherwise.
+    """Memory of one batch, in bytes unless said otherwise.
 
     Attributes:
-        sampled: Its nodes and edges, while it waits for what is to be gathered.
-        whole: With its rows, as the consumer gets them.
-        nodes: How many it has; of all types.
-        reading: What it takes while the neighbours of its last hop are read.
+        sampled: Its nodes and edges, while it waits for its rows.
+        whole: All of it with its rows, as the consumer gets it.
+        nodes: Number of its nodes of all types.
+        reading: All of it while the neighbours of its last hop are read.
     """
 
     sampled: int
@@ -81,12 +81,11 @@ class BatchSize:
 
 @dataclass(frozen=True)
 class Split:
-    """How large rows share what is left for them; what is best is found out by simulation.
+    """Division of the memory for large rows; the best one is found by simulation.
 
     Attributes:
-        hot: The share of rows that stay in memory; the rest goes to windows.
-        new: Of the rows of a batch, those that are neither hot nor another batch's of its
-            window, as a share.
+        hot: Share of that memory for rows that stay; the rest goes to windows.
+        new: Share of a batch's rows that are neither hot nor another batch's of its window.
     """
 
     hot: float = 0.4
@@ -99,23 +98,23 @@ DEFAULT_SPLIT = Split()
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """What a budget is used for; all in bytes but ``window`` and ``ready``, which count batches.
+    """Uses of a budget, in bytes but for ``window``, ``ready`` and ``topology_window`` in batches.
 
     Attributes:
         memory: The budget.
-        baseline: What the process had before.
-        held: Files that are in memory whole; of each, what this process pays for.
-        hot: What stays in memory of the other files.
+        baseline: Memory of the process before the plan.
+        held: Files that are in memory whole, with this process's share of each.
+        hot: Memory for resident rows of each other file.
         windows: Rows that are read for windows of batches.
         window: For how many batches rows are read at once.
-        plans: Working out what to read for a window.
-        sampled: Batches that are sampled and wait to be read for.
+        plans: Working out which rows to read for a window.
+        sampled: Batches that are sampled and wait for their rows.
         ready: Batches that may be ready, in the making, or in the consumer's hands.
-        batches: What those take.
+        batches: Memory of the ``ready`` batches.
         topology_window: For how many batches the neighbours of a hop are read at once.
-        topology_windows: What batches take that are sampled so.
-        cached: Of the rows of windows, what is read into ``hot``, to stay there as it is used.
-        reading: Where reads arrive; neighbours have a reader of their own where they are read.
+        topology_windows: Memory of batches while their neighbours are read together.
+        cached: Part of ``windows`` that is read into ``hot``, where recently used rows stay.
+        reading: Buffers of the readers; neighbours that are read have a reader of their own.
     """
 
     memory: int
@@ -139,16 +138,16 @@ class MemoryPlan:
         return not self.hot
 
     def window_of(self, epoch: int) -> int:
-        """For how many batches rows are read at once, in an epoch of so many.
+        """For how many batches rows are read at once, in an epoch of ``epoch`` batches.
 
-        There are two windows at least: while one of all its batches would be read, nobody could do
-        anything else.
+        There are two windows at least: while one window of all batches were read, the consumer and
+        the other threads would have nothing to do.
         """
         return max(1, min(self.window, -(-epoch // 2)))
 
     @property
     def parts(self) -> dict[str, int]:
-        """What each use has, in bytes; those that have nothing are left out."""
+        """Bytes of each use; uses without any are left out."""
         parts = {
             "this process, before": self.baseline,
             "files in memory whole": sum(self.held.values()),
@@ -176,7 +175,7 @@ def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> 
 
 
 def _window_of_one(files: Sequence[FileSize], batch: BatchSize) -> int:
-    """Bytes of a window of one batch, which is read whatever it takes, and of what waits for it."""
+    """Bytes of a window of one batch, which is read at any price, and of samples that wait."""
     of_node = sum(file.row_bytes for file in files if file.kind == "node")
     has_edges = any(file.kind == "edge" for file in files)
     rows = batch.whole if has_edges else min(batch.whole, batch.nodes * of_node)
@@ -207,15 +206,16 @@ def divide(
 ) -> MemoryPlan:
     """Divides a budget.
 
-    What every batch needs comes first. Then small rows are held whole (a read of 4 KiB for 8 bytes
-    is a bad bargain), then topologies; large rows share the rest with the windows they are read in.
+    Memory that every batch needs comes first. Then small rows are held whole (a read of 4 KiB for 8
+    bytes is a bad bargain), then topologies; large rows share the rest with the windows they are
+    read in.
 
     Args:
         memory: The budget, in bytes.
-        files: What loaders read from.
-        baseline: What the process holds already, in bytes.
+        files: Files that loaders read from.
+        baseline: Bytes that the process holds already.
         batch: Size of one batch.
-        split: How large rows share what is left for them.
+        split: Division of the memory that is left for large rows.
 
     Raises:
         MemoryBudgetError: The budget is too small for one batch; names the least that works.
@@ -262,7 +262,7 @@ def divide(
         most = max(0, min(file.num_bytes, budget.left - one))
         hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
     rows = [file for file in paged if file.kind != "indices"]
-    # What is read for a window, and the samples that wait for it, the next one's too.
+    # Rows that are read for a window, and samples that wait for it, those of the next one too.
     ahead = budget.take(1 - split.hot, least=min(one, budget.left))
     planning = _planning(batch, split.new if all(file.is_ranked for file in rows) else 1.0)
     new = int(split.new * batch.nodes * sum(file.row_bytes for file in rows))

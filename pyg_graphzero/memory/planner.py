@@ -1,6 +1,6 @@
-"""Which way to divide a budget reads fastest: some are simulated for a few batches.
+"""The division of a budget that reads fastest: several are simulated for a few batches.
 
-What stays in memory is a hit in every epoch; what windows are read into makes them longer, so that
+A row that stays in memory is a hit in every epoch; memory for windows makes them longer, so that
 batches share more reads. Which of the two is worth more depends on the graph, the seeds, the rows'
 size and the disk, and is no constant.
 """
@@ -23,9 +23,9 @@ from pyg_graphzero.memory.simulate import Case, Ranks, Simulation, simulate
 #: Shares of rows that stay in memory, in the order in which they are tried: upwards from the
 #: default while it gets better; if the first is no better, downwards.
 UP, DOWN = (0.6, 0.75, 0.9), (0.2,)
-#: After so many seconds no further one is tried.
+#: After this many seconds no further share is tried.
 SECONDS = 3.0
-# Batches that are simulated: so many windows of the default, and no fewer than these.
+# Batches that are simulated: those of _WINDOWS windows of the default split, and at least _LEAST.
 _WINDOWS, _LEAST = 4, 8
 # Fewer batches than these say nothing.
 _FEWEST = 2
@@ -51,11 +51,11 @@ def choose_plan(
     window may be of is not decided by the epoch at hand: it may be a short one, and others follow.
 
     Args:
-        case: Batches, and what they are from.
+        case: Batches, and the graph that they are from.
         memory: The budget in bytes.
-        files: What loaders read from.
-        order: As :func:`~pyg_graphzero.memory.simulate.simulate` takes it.
-        check: Called between trials; may raise what ends them.
+        files: Files that loaders read from.
+        order: See :func:`~pyg_graphzero.memory.simulate.simulate`.
+        check: Called between trials; may raise an error that ends them.
 
     Raises:
         MemoryBudgetError: The budget is too small for one batch.
@@ -79,7 +79,7 @@ def choose_plan(
         seconds = seconds_per_batch(case, found)
         if not _is_off(found, case.profile.epoch):
             return seconds, found.plan
-        # What the batches of a window share decides how many fit into one.
+        # The share of rows that batches of a window have in common decides how many fit into it.
         split = replace(split, new=_new_rows(found, files, case.batch.nodes))
         again = simulate(few, case.divide(memory, files, split), files, order)
         return min(
@@ -107,8 +107,8 @@ def _share_of_all(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> fl
 
     Args:
         case: The batches.
-        plan: By the default split.
-        files: What loaders read from.
+        plan: Memory plan by the default split.
+        files: Files that loaders read from.
     """
     used = 0
     for file in files:
@@ -122,13 +122,13 @@ def _share_of_all(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> fl
 
 
 def first_batches(case: Case, plan: MemoryPlan, windows: int = _WINDOWS) -> Case:
-    """The same with as many batches as it takes to see what a plan reads for one."""
+    """A case with only the first batches: enough to see how much a plan reads for one."""
     count = max(_LEAST, windows * plan.window_of(case.profile.epoch))
     return replace(case, profile=case.profile.first(count))
 
 
 def seconds_per_batch(case: Case, found: Simulation) -> float:
-    """What the disk takes for one batch, in epochs after the first."""
+    """Seconds that the disk takes for one batch, in epochs after the first."""
     batches = sum(window.count for window in found.steady)
     reads = sum(window.read.reads for window in found.steady)
     num_bytes = sum(window.read.bytes for window in found.steady)
@@ -144,7 +144,7 @@ def _is_off(found: Simulation, epoch: int) -> bool:
 
 
 def _new_rows(found: Simulation, files: Sequence[FileSize], nodes: int) -> float:
-    """Of the rows of a batch, the share that a window has to read for it."""
+    """Share of a batch's rows that a window has to read for it."""
     window = found.steady[0]
     rows = sum(f.row_bytes for f in files if f.kind != "indices" and f.name in found.plan.hot)
     return window.num_bytes / max(1, window.count * nodes * rows)

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.system import prefetch
 
-# The disk is asked for so much at once.
+# Bytes that the disk is asked for at once.
 _PIECE = 8 << 20
 
 
@@ -29,15 +29,15 @@ def prefetch_files(contents: StoreContents, files: Collection[str]) -> threading
 
 
 def prefetch_bounds(contents: StoreContents) -> threading.Thread:
-    """The same of the bounds of neighbourhoods alone, with which topologies begin."""
+    """Has the bounds of neighbourhoods read, with which topologies begin; no neighbours."""
     topologies = [contents.topology(t.name) for t in contents.schema.edge_types]
     return prefetch_all([Path(t.path) for t in topologies], [t.indices_offset for t in topologies])
 
 
 def prefetch_all(paths: Sequence[Path], most: Sequence[int] | None = None) -> threading.Thread:
-    """Reads files into the page cache, one after the other, in a thread that nobody waits for.
+    """Starts a thread that reads files into the page cache, one after the other.
 
-    A file that cannot be opened is left out: whoever needs it gets the error.
+    A file that cannot be opened is left out: opening it for use raises the error.
 
     Args:
         paths: The files.

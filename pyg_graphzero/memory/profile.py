@@ -1,4 +1,4 @@
-"""What an epoch asks for: batches of a loader are sampled and counted, and no row is read."""
+"""Profiles of an epoch: batches of a loader are sampled and counted, and no row is read."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.schema import EdgeType
 
-#: So long batches are counted, and one batch more.
+#: Batches are counted for this long, and one batch more.
 SECONDS = 3.0
 #: Batches that are counted, at most.
 MOST_BATCHES = 512
 # Seeds of a batch, where the user's own batch sampler decides how many there are.
 _BATCH_SIZE = 1024
-# Batches asked for ahead, for each thread, and what those that wait may take.
+# Batches asked for ahead, for each thread, and bytes of finished batches that wait.
 _AHEAD = 2
 _AHEAD_BYTES = 64 << 20
 # All seeds are shuffled if they are at most this many times those that are used; else some are
@@ -46,15 +46,15 @@ class AccessCounts:
     Attributes:
         counts: By node type: ``int32`` or ``int16 [num_nodes]``, the batches that had the row, or
             the most that there can be.
-        num_batches: How many there were.
-        num_nodes: Of all batches together, by node type.
-        num_edges: Likewise, by edge type.
-        max_nodes: The most nodes that one had, by node type.
-        max_inner: The same, without those of the last hop.
-        max_edges: The most edges that one had, of all types together.
-        max_waiting: The most bytes that one takes while it waits for rows, but for slots of edges.
-        max_slots: The most bytes that these take.
-        seconds: How long it took.
+        num_batches: Number of batches.
+        num_nodes: Nodes of all batches together, by node type.
+        num_edges: Edges of all batches together, by edge type.
+        max_nodes: The most nodes that a batch had, by node type.
+        max_inner: The most nodes before the last hop that a batch had, by node type.
+        max_edges: The most edges that a batch had, of all types together.
+        max_waiting: The most bytes of a batch that waits for rows, without its slots of edges.
+        max_slots: The most bytes of a batch's slots of edges.
+        seconds: How long counting took.
     """
 
     counts: dict[str | None, Tensor]
@@ -70,7 +70,7 @@ class AccessCounts:
 
     @classmethod
     def of(cls, graph: SampledGraph, dtype: torch.dtype | None) -> AccessCounts:
-        """Of no batch yet; without a ``dtype``, rows are not to be counted, only batches."""
+        """Counts of no batch yet; without a ``dtype``, rows are not to be counted."""
         types = graph.node_types
         counts = {} if dtype is None else {n: torch.zeros(k, dtype=dtype) for n, k in types.items()}
         none = dict.fromkeys(types, 0)
@@ -107,15 +107,15 @@ class AccessCounts:
 
     @property
     def sampling_bytes(self) -> int:
-        """What the largest batch takes until its ids are narrowed."""
+        """Bytes of the largest batch until its ids are narrowed."""
         return costs.NODE * sum(self.max_nodes.values()) + costs.EDGE * self.max_edges
 
     def hottest(self, node_type: str | None, size: int, group_bits: int = 0) -> Tensor:
         """The rows that most batches had, ascending; of equal ones, the first.
 
         Args:
-            node_type: Whose rows.
-            size: How many.
+            node_type: The node type of the rows.
+            size: How many rows.
             group_bits: Instead of rows, groups of ``2**group_bits`` that follow each other.
 
         Returns:
@@ -134,12 +134,12 @@ class AccessCounts:
         inner_bytes: Mapping[str | None, int],
         keeps_slots: bool = True,
     ) -> BatchSize:
-        """What the largest batch takes, with some slack.
+        """Size of the largest batch, with some slack.
 
         Args:
-            row_bytes: Of a node's attributes.
-            inner_bytes: Of what else it has where it is not of the last hop.
-            keeps_slots: It has the slots of its edges, also while it waits.
+            row_bytes: Bytes of a node's attributes.
+            inner_bytes: Further bytes of a node before the last hop.
+            keeps_slots: The batch has the slots of its edges, also while it waits.
         """
         nodes = sum(self.max_nodes.values())
         whole = self.sampling_bytes + sum(
@@ -181,13 +181,13 @@ class Profile:
     """Batches that follow each other in a shuffled epoch.
 
     Attributes:
-        epoch: How many batches a whole one has.
-        accesses: Of the batches that were counted.
-        batches: Of the first of them: the rows of every node type, then the slots of every edge
-            type (left out where nothing is gathered by them), ``int64``.
-        nodes: Of the batches that are kept, together.
-        edges: Likewise.
-        sample: Seconds it took to sample those, summed over threads.
+        epoch: How many batches a whole epoch has.
+        accesses: Counts of the batches that were counted.
+        batches: The first batches, which are kept: for each the rows of every node type, then the
+            slots of every edge type (left out where nothing is gathered by them), ``int64``.
+        nodes: Nodes of the kept batches together.
+        edges: Edges of the kept batches together.
+        sample: Seconds of sampling the kept batches, summed over threads.
     """
 
     epoch: int
@@ -203,7 +203,7 @@ class Profile:
         return len(self.batches) == self.epoch
 
     def first(self, count: int) -> Profile:
-        """One that keeps no more batches than so many."""
+        """A profile that keeps at most ``count`` batches."""
         return replace(self, batches=self.batches[:count])
 
 
@@ -231,11 +231,11 @@ def profile(
         source: The loader.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         seconds: When to stop counting.
-        most: Batches to count, as far as an epoch has so many; 0: count those that are kept.
-        counts: Count how many batches had each row; else only how large they are.
+        most: Batches to count, at most those of an epoch; 0: count the ones that are kept.
+        counts: Count how many batches had each row; else only how large batches are.
         keep: Batches whose rows are kept.
-        keep_seconds: No further one is kept after so long.
-        keep_bytes: What those rows may take; one batch in any case.
+        keep_seconds: No further batch is kept after this time.
+        keep_bytes: Most bytes of the kept rows; one batch is kept in any case.
         keeps_edges: Keep slots of edges, too.
         num_threads: Threads that sample, each a batch of its own.
         each: Called after each batch.
@@ -288,7 +288,7 @@ def _shuffled(num_seeds: int, size: int, count: int) -> Iterator[Tensor]:
 
 
 def _drawn(num_seeds: int, size: int, count: int) -> Iterator[Tensor]:
-    """Positions of random seeds, for so many batches."""
+    """Positions of random seeds, for ``count`` batches."""
     generator = torch.Generator().manual_seed(0)
     return (torch.randint(num_seeds, (size,), generator=generator) for _ in range(count))
 
@@ -299,10 +299,10 @@ def sampled_batches(
     """Batches in order, made ahead by threads of the engine.
 
     Args:
-        recipe: How.
-        requests: The seeds and the key of each.
+        recipe: How the batches are made.
+        requests: The seeds and the key of each batch.
         num_threads: How many threads.
-        max_bytes: What finished ones that wait may take.
+        max_bytes: Most bytes of finished batches that wait.
     """
     pipeline = _core.Pipeline(num_threads, max_bytes)  # its threads end when it is freed
     while True:

@@ -1,9 +1,9 @@
-"""What each of the epochs under way may use of a store's budget.
+"""Quotas: the share of a store's budget that each of the epochs under way may use.
 
 One epoch has all that the budget leaves for windows and batches ahead. When a second one begins,
-the first forgets what it has read and not gathered, and from then on each has half. An epoch that
-is further ahead than its half asks for no more batches until enough of them are consumed. Epochs do
-not wait for each other: one may have little for a while, but always enough for one batch.
+the first forgets rows that it has read and not gathered, and from then on each has half. An epoch
+that is further ahead than its half asks for no more batches until enough of them are consumed.
+Epochs do not wait for each other: one may have little for a while, but always enough for one batch.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pyg_graphzero import _core
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.plan import MemoryPlan
 
-# An epoch that is alone leaves this part of a window (one in so many) to one that may begin.
+# An epoch that is alone leaves 1 / _SPARE of a window to one that may begin.
 _SPARE = 4
 
 
 class EpochQuota:
-    """What one epoch may use. Give it back when it is over.
+    """The share of one epoch. Give it back when the epoch is over.
 
     Attributes:
-        threads: Of the engine, at least.
+        threads: Least number of the engine's threads.
         ready: Batches that may be finished and wait.
-        ready_bytes: What those take, with the one that the consumer has.
-        size: Of one of its batches, in batches that the plan is made for; 1 at least.
-        pending: The batches that it has asked for and not delivered.
-        pipeline: That makes them.
+        ready_bytes: Bytes of these batches and of the one that the consumer has.
+        size: Size of the epoch's batches, in batches that the plan is made for; 1 at least.
+        pending: The batches that the epoch has asked for and not delivered.
+        pipeline: The pipeline that makes them.
     """
 
     def __init__(
@@ -61,15 +61,15 @@ class EpochQuotas:
     """The quotas of one store's epochs.
 
     Args:
-        plan: By which its budget is divided; not all is in memory.
+        plan: The memory plan of the store, by which not all is in memory.
 
     Attributes:
-        windows: Where rows are read into.
+        windows: Room into which rows are read.
     """
 
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
-        # Weakly: nobody gives back the quota of an epoch that failed to begin, or was dropped.
+        # Weakly: an epoch that failed to begin, or was dropped, does not give its quota back.
         self._under_way: WeakSet[EpochQuota] = WeakSet()
         self._shares = 1
         self.windows = _core.WindowRoom(plan.window, plan.windows - plan.cached)
@@ -101,13 +101,13 @@ class EpochQuotas:
         return max(1, int(min(most, left) / quota.size)) + quota.ready
 
     def end(self, quota: EpochQuota) -> None:
-        """Leaves what a quota had to the others."""
+        """Leaves a quota's share to the others."""
         if quota in self._under_way:
             self._under_way.discard(quota)
             self._divide()
 
     def _divide(self) -> None:
-        """Has each of those under way read into its part of the windows."""
+        """Has each epoch under way read into its part of the windows."""
         if len(self) != self._shares:
             self._shares = len(self)
             self.windows.divide_among(self._shares)

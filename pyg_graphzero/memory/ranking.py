@@ -20,14 +20,14 @@ from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading, Seeds
 from pyg_graphzero.store.columns import engine_array
 
-#: So many epochs are counted.
+#: Number of epochs that are counted.
 EPOCHS = 2.0
 #: Rows that more batches of these than this use are ordered by how many these are; the others by
 #: what they are used with. See benchmarks/ranking.py.
 HOT = 4
 #: Seeds that lie together are sampled together in batches of this size.
 TOUCH_BATCH = 128
-# What batches that wait to be counted may take.
+# Bytes of batches that wait to be counted.
 _AHEAD_BYTES = 64 << 20
 # Rows that are looked at by one call where all are.
 _PIECE = 1 << 20
@@ -55,10 +55,10 @@ def count_accesses(
             that part of them.
         seconds: Stop after that long, however many batches that were (at least one).
         num_threads: Threads that sample; 0 uses as many as torch does.
-        seed: Of the shuffle and of sampling; torch's generator is left alone.
+        seed: Seed of the shuffle and of sampling; torch's generator is left alone.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         each: Called after each batch.
-        found: What was counted before; these are added.
+        found: Earlier counts, to which these are added.
 
     Raises:
         ValueError: ``epochs`` is not positive.
@@ -148,15 +148,15 @@ def number_by_first_touch(
 ) -> dict[str | None, RankedRows]:
     """Samples around a loader's seeds as they lie on disk, and lists rows as they are met.
 
-    What neighbouring seeds reach lies together by that.
+    Rows that neighbouring seeds reach lie together in this list.
 
     Args:
         source: The loader.
         size: Seeds per batch.
-        share: Of the seeds, spread over all of them.
+        share: Share of the seeds that is used, spread over all of them.
         num_threads: Threads that sample; 0 uses as many as torch does.
-        seed: Of sampling.
-        reading: As in :func:`count_accesses`.
+        seed: Seed of sampling.
+        reading: Where it finds neighbours, see :func:`count_accesses`.
         each: Called after each batch.
 
     Returns:
@@ -193,8 +193,8 @@ def rank_rows(
         epochs: How often each seed was to be sampled from for that. Where it was less, only as many
             seeds are looked at for what lies together.
         num_threads: Threads that sample; 0 uses as many as torch does.
-        seed: Of the sampling.
-        reading: As in :func:`count_accesses`.
+        seed: Seed of sampling.
+        reading: Where it finds neighbours, see :func:`count_accesses`.
         each: Called after each batch.
 
     Returns:
@@ -210,12 +210,12 @@ def rank_rows(
 
 
 def hot_above(source: BatchSource, counted: AccessCounts) -> int:
-    """Rows that more than so many of the counted batches have come first."""
+    """Number of counted batches: rows that more batches than these have are hot and come first."""
     return hot_in(epochs_of(source, counted))
 
 
 def hot_in(epochs: float) -> int:
-    """The same of so many epochs."""
+    """:func:`hot_above` for batches of ``epochs`` epochs."""
     return max(1, round(HOT * epochs / EPOCHS))
 
 

@@ -1,4 +1,4 @@
-"""What is counted of an epoch, predicted or measured, and what follows from that."""
+"""Counts and times of an epoch, predicted or measured, and rates that follow from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rates:
 
     @property
     def hit_rate(self) -> float:
-        """Of ``rows``, the share found in memory; 1.0 where all columns are there whole."""
+        """Share of ``rows`` that was found in memory; 1.0 where all columns are there whole."""
         return self.hits / self.rows if self.rows else 1.0
 
     @property

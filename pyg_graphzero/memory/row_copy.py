@@ -41,11 +41,11 @@ from pyg_graphzero.util.workspace import Workspace
 
 #: Memory that copying takes, in slabs: rows that wait, rows on their way, and malloc's holes.
 WITH_SLAB = 4.5
-# What is read or written at once, as a part of what waits for its order: it is there twice, for a
-# while, and the more it is, the fewer pieces it falls into. Of a row, its numbers.
+# Rows are read and written by 1 / _STEPS of the slab at once: these rows are there twice, for a
+# while, and the more they are, the fewer pieces they fall into. _INDEX_BYTES are a row's numbers.
 _STEPS = 2
 _INDEX_BYTES = 32
-# Left free on the disk, of its size.
+# Share of the disk that is left free.
 _FREE_SHARE = 0.05
 
 
@@ -55,9 +55,9 @@ class OwnOrder:
 
     Attributes:
         path: Its directory.
-        columns: By the store's file, those of its rows that lie once more, as bytes.
-        orders: By the store's file, which rows these are.
-        types: The same by node type.
+        columns: The copied rows by the store's file, as bytes.
+        orders: Numbers of the copied rows, by the store's file.
+        types: Numbers of the copied rows, by node type.
         used_rows: By the store's file, how many rows batches use, where the copy has all of them.
     """
 
@@ -101,7 +101,7 @@ class OwnOrder:
         return found
 
     def files(self, files: Sequence[FileSize]) -> list[FileSize]:
-        """What loaders read from with it: its tables, and files whose rows it has."""
+        """Files that loaders read from with it: its tables, and files whose rows it has."""
         return [places_file(name, order) for name, order in self.types.items()] + [
             replace(f, is_ranked=True, used_rows=self.used_rows.get(f.name))
             if f.name in self.columns
@@ -125,7 +125,7 @@ def _read_order(numbers: _core.Column, num_rows: int, num_nodes: int) -> _core.R
 
 
 def places_file(name: str | None, order: _core.RowOrder) -> FileSize:
-    """What memory holds of the order of a node type's rows, among what loaders read from."""
+    """The table in memory with the order of a node type's rows, as a file that loaders read."""
     num_bytes = order.num_bytes(order.num_rows, order.num_again)
     return FileSize(f"places {name}", num_bytes, 1, "indptr")
 
@@ -141,7 +141,7 @@ def ranks_of(orders: Mapping[str | None, _core.RowOrder], graph: SampledGraph) -
 
 @dataclass
 class CopyOf:
-    """What of a node type is written once more.
+    """Rows of a node type that are written once more.
 
     Attributes:
         name: The type.

@@ -1,4 +1,4 @@
-"""What an epoch will read: training's decisions, rehearsed.
+"""Simulates an epoch's reads: training's decisions, rehearsed.
 
 The budget is divided, rows are chosen and reads are planned by the same functions as for training
 (:mod:`.plan`, :mod:`.hot_rows`, ``_core.ReadForecast``); only that nothing is read.
@@ -32,19 +32,19 @@ from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import DiskSpeed
 
-#: By node type, what finds where rows (``int64``) would lie.
+#: By node type, a function that finds where rows (``int64``) would lie.
 Ranks = Mapping[str | None, Callable[[Tensor], Tensor]]
 
 
 @dataclass
 class Window:
-    """What one window of batches reads.
+    """Reads of one window of batches.
 
     Attributes:
         count: How many batches are in it.
-        read: What is read for them.
-        num_bytes: What those rows take in memory.
-        planning: Seconds it took to plan that.
+        read: Counts of rows, requests and bytes that are read for them.
+        num_bytes: Bytes of these rows in memory.
+        planning: Seconds it took to plan the reads.
     """
 
     count: int = 0
@@ -55,13 +55,13 @@ class Window:
 
 @dataclass
 class Case:
-    """What does not change from one forecast to the next.
+    """Inputs of a simulation that do not change from one to the next.
 
     Attributes:
         contents: The store.
-        graph: What is sampled from.
+        graph: The graph that is sampled from.
         profile: Batches to read for, and which rows training will choose to keep.
-        batch: Size of one.
+        batch: Size of one batch.
         baseline: Bytes the process holds already.
         disk: Its speed.
     """
@@ -82,10 +82,10 @@ class Case:
 
 @dataclass
 class Simulation:
-    """What is read if a budget is divided in some way.
+    """Reads by one division of a budget.
 
     Attributes:
-        plan: That way.
+        plan: The memory plan with this division.
         steady: Windows once everything that stays in memory is there.
         first: Windows from an empty memory on; none unless asked for.
         fills: How many of the rows that stay in memory are asked for: by the batches at hand, and
@@ -109,9 +109,9 @@ def simulate(
     """Plans the reads of the batches at hand, and reads nothing.
 
     Args:
-        case: The batches, and what they are from.
+        case: The batches, and the graph that they are from.
         plan: How a budget is divided.
-        files: What loaders read from, and how large rows are, be it not so in the store.
+        files: Files that loaders read from; sizes of rows may be other ones than the store's.
         order: Where rows would lie if the store were ordered by how often they are used; the first
             ones then stay in memory.
         with_first: Rehearse the first epoch, too.
@@ -147,7 +147,7 @@ def simulate(
 def _read(
     case: Case, files: Sequence[FileSize], plan: MemoryPlan
 ) -> Iterator[tuple[FileSize, int]]:
-    """What is read for windows, and the number of the list that its rows go by."""
+    """Files that are read for windows, each with the number of the list that its rows go by."""
     for file in files:
         if file.name in plan.hot and file.kind != "indices":
             by = _list_of(case, file)
@@ -156,7 +156,7 @@ def _read(
 
 
 def _paged(case: Case, file: FileSize, kept: int) -> _core.ReadForecast:
-    """What would be read of a file."""
+    """Forecasts the reads of a file."""
     column = case.contents.column(file.name)
     return _core.ReadForecast(
         column,
@@ -252,7 +252,7 @@ def _fills(
             counts = accesses.counts[node_types[by]]
             used = counts[: kept[file.name]] if file.is_ranked else counts[likely[file.name]]
             levels = enumerate(torch.bincount(used.to(torch.int64)).tolist())
-        else:  # nobody counts edges: as if each were asked for as often as any other
+        else:  # edges are not counted: as if each were asked for as often as any other
             asked = accesses.num_edges[edge_types[by - len(node_types)]]
             levels = [(asked / max(1, file.num_rows), kept[file.name])]
         rates = [span / max(1, accesses.num_batches) for span in spans]

@@ -1,4 +1,4 @@
-"""What the parts that manage memory have to know of a loader."""
+"""``BatchSource``: a loader, as the modules that manage memory see it."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ class BatchSource(Protocol):
         """Where the seeds' rows lie, ``int64 [len(dataset)]``; None: as they are numbered."""
 
     def trial(self, index: Tensor, key: int) -> Prepared:
-        """What to sample for as many seeds, where it does not matter which: ``index`` is random."""
+        """Prepares a sample of as many seeds, no matter which: ``index`` is random."""

@@ -1,8 +1,8 @@
-"""What memory is best used for, found out while an epoch is under way that began without that.
+"""Finds the best memory plan while an epoch is under way that began with a preliminary one.
 
-An epoch begins by what one batch shows, which is how large batches are. Then a thread samples more
+The preliminary plan knows one batch, which shows how large batches are. A thread then samples more
 of them, has rows put in order where that is worth it (:mod:`.own_order`), and tries other divisions
-of the budget (:mod:`.planner`). The epoch goes on by what it found.
+of the budget (:mod:`.planner`). The epoch goes on by the plan that it finds.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from pyg_graphzero.util.system import return_freed_memory
 
 log = logging.getLogger("pyg_graphzero")
 
-# Of what the budget leaves for rows, the share that batches may take that are kept to plan with;
-# how long these are sampled, in seconds.
+# Share of the memory left for rows that batches may take which are kept to plan with, and seconds
+# for which these batches are sampled.
 _KEEP_SHARE, _KEEP_SECONDS = 0.05, 2.0
 # Bytes of a row's count.
 _COUNT_BYTES = 2
 # The share of batches that are kept while an epoch is watched; and of the rows that it may use.
 _WATCH_KEEP, _WATCH_USED = 0.02, 0.5
-# Between what is enough to put rows in order and what is not, so many amounts are tried.
+# Number of amounts tried between the memory that is enough to put rows in order and the least.
 _STEPS = 16
 
 
@@ -61,12 +61,12 @@ class Tuned:
     """How a budget is to be divided.
 
     Attributes:
-        loader: For whose batches.
-        epoch: How many an epoch has.
-        files: What they are read from.
-        order: The copy of rows among that.
-        batch: Size of one.
-        plan: The division.
+        loader: The loader whose batches the plan is for.
+        epoch: How many batches an epoch has.
+        files: Files that the batches are read from.
+        order: The copy of rows among these files.
+        batch: Size of one batch.
+        plan: The memory plan.
     """
 
     loader: weakref.ref[BatchSource]
@@ -92,15 +92,15 @@ class Tuned:
 
 @dataclass
 class Task:
-    """What is to be found out.
+    """A loader, a budget and files for which the best plan is to be found.
 
     Attributes:
-        loader: For whom.
+        loader: The loader that the plan is for.
         reading: Where it finds neighbours.
         case: One of its batches, or some.
         memory: The budget.
-        files: What is read from.
-        order: The copy of rows among that.
+        files: Files that batches are read from.
+        order: The copy of rows among these files.
         target: Where a copy is to be made; None: none is.
     """
 
@@ -113,33 +113,36 @@ class Task:
     target: CopyTarget | None = None
 
     def plan(self, beside: int = 0) -> MemoryPlan:
-        """The budget as it mostly is divided, with so many bytes less."""
+        """The memory plan by the default split, with ``beside`` bytes less."""
         case = replace(self.case, baseline=self.case.baseline + beside)
         return case.divide(self.memory, self.files)
 
     def has_room(self, beside: int) -> bool:
-        """Whether batches can be made with so many bytes less."""
+        """Whether batches can be made with ``beside`` bytes less."""
         baseline = self.case.baseline + beside
         return least_memory(self.files, baseline, self.case.batch) <= self.memory
 
     def reads_neighbours(self, beside: int = 0) -> bool:
-        """Whether batches wait for neighbours that are read, with so many bytes less."""
+        """Whether batches wait for neighbours that are read, with ``beside`` bytes less."""
         return not neighbours_are_held(self.plan(beside), self.files)
 
     def leaves(self, num_bytes: int) -> bool:
-        """Whether batches can be made beside that, and no neighbours are read for it."""
+        """Whether batches can be made with ``num_bytes`` less.
+
+        False, too, where only the lack of these bytes would have neighbours read from disk.
+        """
         if not self.has_room(num_bytes):
             return False
         return not self.reads_neighbours(num_bytes) or self.reads_neighbours()
 
     def finding_bytes(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Memory to find it out in.
+        """Memory in which the best plan is found.
 
         Args:
-            plan: The budget as it mostly is divided.
+            plan: The memory plan by the default split.
 
         Returns:
-            What batches may take that are kept, and that with all else but putting rows in order.
+            Bytes for batches that are kept, and bytes for all but putting rows in order.
         """
         profile, is_watched = self.case.profile, self.reads_neighbours()
         share = _WATCH_KEEP if is_watched else _KEEP_SHARE
@@ -149,10 +152,10 @@ class Task:
         return keep, keep + sampling + _COUNT_BYTES * sum(self.case.graph.node_types.values())
 
     def making_bytes(self, plan: MemoryPlan) -> tuple[int, int]:
-        """Memory to put rows in order in: the least that is worth a try, and what there is.
+        """Memory to put rows in order in: the least that is worth a try, and the most there is.
 
         Args:
-            plan: The budget as it mostly is divided.
+            plan: The memory plan by the default split.
         """
         used = _WATCH_USED if self.reads_neighbours() else 1.0
         least, most = making_bytes(self.case.graph, _room(plan), used)
@@ -161,7 +164,7 @@ class Task:
         return least, next((n for n in range(most, 0, -step) if self.leaves(beside + n)), 0)
 
     def tuned(self, plan: MemoryPlan) -> Tuned:
-        """What was found out."""
+        """The result of this task, with the plan that was found."""
         path = None if self.order is None else self.order.path
         loader, epoch = weakref.ref(self.loader), self.case.profile.epoch
         return Tuned(loader, epoch, tuple(self.files), path, self.case.batch, plan)
@@ -171,17 +174,17 @@ class Tuning:
     """A thread that finds out how to divide a budget.
 
     Args:
-        task: For what.
-        num_bytes: Memory that it takes.
-        keep: Of it, what batches may take.
-        making: And what ranking and copying rows may.
+        task: The loader and the budget.
+        num_bytes: Memory that tuning takes.
+        keep: Part of ``num_bytes`` for batches that are kept.
+        making: Part of ``num_bytes`` for ranking and copying rows.
 
     Attributes:
         thread: The thread.
         watch: Where an epoch's own batches are to be noted; None: more are sampled.
-        num_bytes: As given.
-        result: What it found; until then, and if it fails, what is known without.
-        is_needless: All rows that are used stay in memory by the division that there is.
+        num_bytes: Memory that tuning takes.
+        result: The plan that was found; until then, and if tuning fails, the default split's.
+        is_needless: All rows that are used stay in memory by the preliminary plan.
     """
 
     def __init__(self, task: Task, num_bytes: int, keep: int, making: int = 0) -> None:
@@ -207,8 +210,8 @@ class Tuning:
         """Begins it, if there is something to find out, and memory to do it in.
 
         Args:
-            task: What is to be found out; but for ``target``.
-            orders: Where copies are.
+            task: The loader and the budget; ``target`` is set here.
+            orders: Finds copies, and says where one is to be made.
         """
         case, files = task.case, task.files
         plan = task.plan()
@@ -255,7 +258,7 @@ class Tuning:
             pass
         except (FormatError, OSError) as error:
             log.warning("%s: rows are not put in order: %s", path, error)
-        except Exception:  # of a thread that nobody waits for
+        except Exception:  # a thread's error reaches no caller
             log.exception("%s: memory is used as before", path)
         return_freed_memory()
 
@@ -267,7 +270,7 @@ class Tuning:
             ranked = rank_to_copy(
                 task.case, task.files, plans, ranking, task.target, self._making, self._check
             )
-            # To change what memory is used for, neighbours that it has would be read anew.
+            # With another plan, neighbours that are in memory would be read anew.
             self.is_needless = ranked.all_stay or (self.watch is not None and not ranked.parts)
             if self.watch is not None:
                 self.watch.end()
@@ -288,7 +291,7 @@ class Tuning:
             self.result = task.tuned(plan)
 
     def _watched(self, tasks: list[Task]) -> Task | None:
-        """The same with an epoch's own batches; None if nobody trains any more."""
+        """The task with an epoch's own batches; None if its loader or store is gone."""
         assert self.watch is not None
         waiting = _Waiting(tasks.pop())
         self.watch.done.wait()
@@ -300,7 +303,7 @@ class Tuning:
         return task
 
     def _sampled(self, task: Task) -> Task:
-        """The same with more batches; which rows are used is counted unless that is known."""
+        """The task with more batches; counts which rows are used unless that is known."""
         is_ranked = any(t.order is not None for t in task.case.contents.schema.node_types)
         found = profile(
             task.loader,
@@ -318,7 +321,7 @@ class Tuning:
 
 
 class _Waiting:
-    """A task while rows are watched or copied: it keeps nobody's loader and store alive."""
+    """A task while rows are watched or copied; it keeps neither loader nor store alive."""
 
     def __init__(self, task: Task) -> None:
         assert task.target is not None
@@ -330,7 +333,7 @@ class _Waiting:
         self._task = task.memory, task.files
 
     def task(self) -> Task | None:
-        """The task; None if nobody waits for it."""
+        """The task; None if its loader or store is gone."""
         loader, contents, graph = self._loader(), self._contents(), self._graph()
         if loader is None or contents is None or graph is None:
             return None
@@ -338,7 +341,7 @@ class _Waiting:
         return Task(loader, None, case, *self._task, order=None, target=self.target)
 
     def ordered(self) -> Task | None:
-        """The same with the copy that there is now."""
+        """The task with the copy that there is now; None if its loader or store is gone."""
         task = self.task()
         if task is None:
             return None
@@ -347,5 +350,5 @@ class _Waiting:
 
 
 def _room(plan: MemoryPlan) -> int:
-    """What a plan leaves for rows and batches."""
+    """Bytes that a plan leaves for rows and batches."""
     return plan.memory - plan.baseline - sum(plan.held.values())

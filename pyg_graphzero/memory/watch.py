@@ -1,7 +1,7 @@
 """How an epoch's batches use rows, noted as they are delivered.
 
 Where neighbours are read from disk, sampling more batches than training asks for would cost as much
-as training. What it asks for anyway says the same by the end of an epoch.
+as training. Training's own batches tell as much by the end of an epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyg_graphzero.memory.ranking import RankedRows, hot_in
 from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.memory.source import BatchSource
 
-# Batches are kept to simulate with, one in so many: the others are counted.
+# One batch in _KEPT_OF is kept to simulate with; the others are counted.
 _KEPT_OF = 8
 
 
@@ -28,11 +28,11 @@ class Watch:
 
     Args:
         loader: The loader.
-        keep_bytes: What those may take that are kept, and are not counted.
-        keeps_edges: Of them, keep slots of edges, too.
+        keep_bytes: Bytes of batches that are kept, and not counted.
+        keeps_edges: Keep slots of edges of these batches, too.
 
     Attributes:
-        done: It was long enough, or nobody wants it.
+        done: Set when an epoch's batches were seen, or watching was ended.
     """
 
     def __init__(self, loader: BatchSource, keep_bytes: int, keeps_edges: bool) -> None:
@@ -54,7 +54,7 @@ class Watch:
         """Notes a batch that a loader delivers.
 
         Args:
-            loader: Whose it is; another's says nothing.
+            loader: Loader that delivered it; others are ignored.
             batch: Its rows are noted.
         """
         if self.done.is_set() or loader is not self._loader():
@@ -73,7 +73,7 @@ class Watch:
             self.done.set()
 
     def profile(self) -> Profile:
-        """What was noted."""
+        """The batches that were noted."""
         return Profile(self._epoch, self._accesses, self._kept)
 
     def end(self) -> None:
