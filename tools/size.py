@@ -142,7 +142,10 @@ def unexplained(allowed: dict[str, Any], before: list[dict[str, Any]]) -> list[s
         for folder, cap in column(allowed, name).items():
             lowest = min((column(old, name).get(folder, cap) for old in before), default=cap)
             if cap > lowest and (name == "words" or (folder, cap) not in explained):
-                found.append(f"{folder}: cap of {name} raised from {lowest} to {cap}, and no why")
+                found.append(
+                    f"{folder}: {name} raised from {lowest} to {cap}, and [[raised]] does not say "
+                    "what a user gets for it"
+                )
     return found
 
 

@@ -147,14 +147,15 @@ class BatchIterator(_BaseDataLoaderIter):
 
     The consumer's thread chooses seeds and finishes batches; the engine does the rest.
 
-    The turns that are pending say how far the epoch is. Whatever strikes the consumer leaves them
-    right, and it goes on from there: a batch that it had and lost is made again, in-line, which
-    gives the same one. Only an error of a batch's own, in its sampler, its making or its transform,
-    takes its place, as in PyG; see :func:`~pyg_graphzero.loader.steady.is_struck`. One thread at a
-    time may ask.
+    The turns that are pending say how far the epoch is. An exception that strikes the consumer
+    leaves them right, and it goes on from there: a batch that it had and lost is made again,
+    in-line, with the same bits. Only an error of a batch's own, in its sampler, its making or its
+    transform, takes the batch's place, as in PyG; see
+    :func:`~pyg_graphzero.loader.steady.is_struck`. One thread at a time may ask for batches.
 
-    One that is dropped unfinished ends its threads as its pipeline is freed, and its quota is no
-    more. It has no ``__del__``: an exception that strikes in one is printed, and lost.
+    An iterator that is dropped unfinished ends its threads as its pipeline is freed, and its quota
+    is no more. It has no ``__del__``: an exception that strikes in ``__del__`` is printed, and
+    lost.
     """
 
     def __init__(self, loader: Any, hooks: Hooks) -> None:

@@ -1,4 +1,4 @@
-"""Iterating on after an exception from outside: Ctrl-C, or what a signal handler raises.
+"""Iterating on after an exception from outside: Ctrl-C, or one that a signal handler raises.
 
 Python runs signal handlers between its own instructions. So an exception may strike after a call
 has returned and before the result is stored, and the result would be lost. It cannot strike within
@@ -22,8 +22,8 @@ Made = TypeVar("Made")
 class Steady(Iterator[Made], Generic[Item, Made]):
     """Makes something of each item; none is lost and none comes twice, whatever strikes.
 
-    An item stays here until what was made of it is returned. Whoever iterates on after an exception
-    gets what would have come without it.
+    An item stays here until its result is returned. Iterating on after an exception gives the
+    result that would have come without it.
 
     Args:
         items: To be taken one by one.

@@ -44,7 +44,7 @@ def check_name(value: Any, document: Path, where: str, ends: tuple[str, ...] = (
 
 @dataclass(frozen=True)
 class Trust:
-    """Whoever may have made what is found at a path.
+    """Users that may have made the file or folder at a path.
 
     Attributes:
         users: Ids of users, one of whom is to own it.
