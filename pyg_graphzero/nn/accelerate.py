@@ -40,7 +40,7 @@ _running = threading.local()
 
 @dataclass(frozen=True)
 class Options:
-    """What a user allows.
+    """Permissions of a model's user.
 
     Attributes:
         may_cut_norms: Norms over a batch see fewer rows.
@@ -56,7 +56,7 @@ class Forward:
 
     Args:
         module: The model.
-        options: What its user allows.
+        options: Permissions of its user.
     """
 
     def __init__(self, module: torch.nn.Module, options: Options) -> None:
@@ -181,7 +181,7 @@ class Forward:
         return map_tensors(out, cut)
 
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
-        """What tells one way through the model from another, before it is gone."""
+        """Facts about a call that decide which program it follows."""
         tensors = list(tensors_in((args, kwargs)))
         kinds = [
             (
@@ -345,7 +345,7 @@ def _wrap(model: torch.nn.Module) -> bool:
 
 
 def _own_forward(module: torch.nn.Module) -> Any:
-    """What somebody gave this one object as ``forward``; None: it has that of its class."""
+    """The ``forward`` that this object was given; None if it has its class's."""
     found = vars(module).get("forward")
     if isinstance(found, Forward):
         return found.own

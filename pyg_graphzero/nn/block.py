@@ -27,12 +27,12 @@ class Edges(NamedTuple):
 
 
 class Block:
-    """What a layer needs to make rows of the nodes at most ``hop`` hops away.
+    """The nodes and edges that a layer needs for rows of nodes at most ``hop`` hops away.
 
     Args:
-        edges: Of the batch, of one type.
-        hops: Of the batch.
-        hop: How far destinations are.
+        edges: Edges of the batch, of one type.
+        hops: Hops of the batch.
+        hop: Hops from the seeds to the destinations.
 
     Attributes:
         num_src: How many nodes of the source type it looks at: the first ones.
@@ -119,7 +119,7 @@ class SummedBlock(Block):
         self.num_dst = len(sums)
 
     def sum(self, rows: Tensor, weight: Tensor | None = None, *, mean: bool) -> Tensor:
-        """What was given."""
+        """The sums that were given."""
         return self._sums
 
     def edge_index(self) -> Tensor:
@@ -142,7 +142,7 @@ class _Both(torch.autograd.Function):
     def backward(ctx: Any, summed: Tensor, first: Tensor) -> tuple[Tensor, None]:
         if torch.is_grad_enabled():  # this has a gradient too
             return torch.cat((summed[: ctx.count] + first, summed[ctx.count :])), None
-        # The gradient of a sum is nobody else's.
+        # Nothing else refers to the gradient of a sum.
         summed[: ctx.count] += first
         return summed, None
 

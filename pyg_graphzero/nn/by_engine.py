@@ -32,7 +32,7 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
-    """As ``like.new_empty(shape)``.
+    """An empty tensor like ``like.new_empty(shape)``.
 
     In fresh memory of malloc's, page faults would take longer than most operations.
     """

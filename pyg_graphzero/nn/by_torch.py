@@ -185,21 +185,21 @@ def _edge_sums(
 
 
 def destinations(num_edges: int, bounds: Tensor) -> Tensor:
-    """Of every edge its destination; how many there are where it has none."""
+    """Destination of each edge; the number of destinations for edges that have none."""
     edges = torch.arange(num_edges, device=bounds.device)
     dst = torch.searchsorted(bounds, edges, right=True) - 1
     return dst.where(dst >= 0, bounds.size(0) - 1)
 
 
 def _degrees(bounds: Tensor) -> Tensor:
-    """Of every destination how many in-edges it has, at least 1; and 1 for no destination."""
+    """In-degree of each destination, at least 1; and a 1 that stands for no destination."""
     return torch.cat([bounds.diff().clamp(min=1), bounds.new_ones(1)])
 
 
 def _shares(
     rows: Tensor, dst: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool
 ) -> Tensor | None:
-    """What to multiply an edge's row with, as [edges, 1 or heads, 1]."""
+    """Factors of edges' rows, as [edges, 1 or heads, 1]."""
     share = None if weight is None else weight.to(sum_type(rows.dtype)).view(len(dst), -1, 1)
     if mean:
         degrees = _degrees(bounds)[dst].view(-1, 1, 1)

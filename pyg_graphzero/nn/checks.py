@@ -1,4 +1,4 @@
-"""What is expected of the arguments of :mod:`pyg_graphzero.nn.ops`, wherever they lie."""
+"""Checks of the arguments of :mod:`pyg_graphzero.nn.ops`, wherever they lie."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
-    """What numbers are added up in."""
+    """Type in which numbers of a type are added up."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 

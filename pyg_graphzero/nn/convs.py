@@ -103,7 +103,7 @@ def why_not_ahead(
     """Why a forward pass cannot do with rows that were added up ahead; None: it can.
 
     Args:
-        program: What it does.
+        program: Steps of the forward pass.
         ahead: Its arguments of that kind, and how they were added up.
         depth: How many hops batches have.
     """

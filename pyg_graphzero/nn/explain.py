@@ -1,4 +1,4 @@
-"""What an accelerated model computes, layer by layer."""
+"""The account of what an accelerated model computes, layer by layer."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LayerExplanation:
     Attributes:
         name: In the model.
         kind: Its class.
-        hops: Rows are made of nodes at most so many hops from the seeds; None: of all.
-        how: What is computed, or why the whole batch is.
+        hops: Rows are made of nodes at most this many hops from the seeds; None for all nodes.
+        how: The way of computing it, or the reason why the whole batch is computed.
     """
 
     name: str

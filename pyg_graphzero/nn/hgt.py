@@ -1,8 +1,8 @@
 """PyG's ``HGTConv`` over what a layer needs (Hu et al. 2020, "Heterogeneous Graph Transformer").
 
-What a relation multiplies its sources with, keys and values, is multiplied with queries and sums of
-values instead: there are fewer of them. Where that is less, so is what would make keys and values
-of the sources' rows: then there are none of these, nor gradients of them.
+A relation multiplies keys and values of its sources with matrices. Here these matrices multiply
+queries and sums of values, of which there are fewer. Where it is less work, the matrices that make
+keys and values are moved in the same way; then keys, values and their gradients are never made.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class _Made(NamedTuple):
         """How well keys of edges' sources fit, ``[num_edges, heads]``.
 
         Args:
-            query: Of the destinations, by head, ``[num_dst, width]``.
-            matrix: What the relation multiplies keys with, ``[heads, width, width]``.
+            query: Queries of the destinations, by head, ``[num_dst, width]``.
+            matrix: Matrices that the relation multiplies keys with, ``[heads, width, width]``.
             block: Its edges.
         """
         asked = torch.stack(_products(query, matrix), 1)
@@ -46,8 +46,8 @@ class _Made(NamedTuple):
         """Sums of values for each destination, by head, ``[num_dst, width]``.
 
         Args:
-            shares: Of edges in the sum, ``[num_edges, heads]``.
-            matrix: What the relation multiplies values with, ``[heads, width, width]``.
+            shares: Shares of edges in the sum, ``[num_edges, heads]``.
+            matrix: Matrices that the relation multiplies values with, ``[heads, width, width]``.
             block: Its edges.
         """
         sums = neighbor_sum(self.values, block.src, block.bounds, shares)
@@ -60,9 +60,9 @@ class _Unmade(NamedTuple):
     Attributes:
         rows: ``[num_src, columns]``.
         to_keys: ``[heads, width, columns]``.
-        to_values: Likewise.
-        more_keys: What is added to keys, ``[heads, 1, width]``.
-        more_values: Likewise.
+        to_values: ``[heads, width, columns]``.
+        more_keys: Rows that are added to keys, ``[heads, 1, width]``.
+        more_values: Rows that are added to values, ``[heads, 1, width]``.
     """
 
     rows: Tensor
@@ -72,7 +72,7 @@ class _Unmade(NamedTuple):
     more_values: Tensor
 
     def scores(self, query: Sequence[Tensor], matrix: Tensor, block: Block) -> Tensor:
-        """As :meth:`_Made.scores`."""
+        """Scores like those of :meth:`_Made.scores`."""
         made = torch.stack(
             [
                 neighbor_dot(asked.to(self.rows.dtype), self.rows, block.src, block.bounds)
@@ -84,7 +84,7 @@ class _Unmade(NamedTuple):
         return made + spread(torch.cat(more, 1), block.bounds, len(made))
 
     def heard(self, shares: Tensor, matrix: Tensor, block: Block) -> list[Tensor]:
-        """As :meth:`_Made.heard`."""
+        """Sums like those of :meth:`_Made.heard`."""
         sums = [
             neighbor_sum(self.rows, block.src, block.bounds, share) for share in shares.unbind(1)
         ]
@@ -119,7 +119,7 @@ def hgt(conv: Any, x: dict[str, Tensor], blocks: dict[EdgeType, Block]) -> dict[
     Args:
         conv: The convolution.
         x: Rows of all nodes that it looks at, by node type.
-        blocks: What it needs of the edges of each type.
+        blocks: Edges of each type that it needs.
     """
     num_dst = {name[2]: block.num_dst for name, block in blocks.items()}
     sources = {
@@ -144,12 +144,12 @@ def hgt(conv: Any, x: dict[str, Tensor], blocks: dict[EdgeType, Block]) -> dict[
 
 
 def _sources(conv: Any, name: str, rows: Tensor, blocks: list[Block]) -> _Made | _Unmade:
-    """What relations look at of nodes of one type.
+    """Keys and values of nodes of one type, made or not.
 
     Args:
         conv: The convolution.
         name: Which type.
-        rows: Of these nodes, ``[num_src, columns]``.
+        rows: Rows of these nodes, ``[num_src, columns]``.
         blocks: Edges from them, by relation.
     """
     size, heads = conv.out_channels, conv.heads
@@ -175,7 +175,7 @@ def _attention(
     sources: dict[str, _Made | _Unmade],
     blocks: dict[EdgeType, Block],
 ) -> Tensor:
-    """What nodes of one type hear of, ``[num_dst, out_channels]``; all relations share it out."""
+    """Sums of attention for nodes of one type, ``[num_dst, out_channels]``, over all relations."""
     scores = []
     for name, block in blocks.items():
         prior = conv.p_rel["__".join(name)] / math.sqrt(query[0].size(-1))
@@ -207,7 +207,7 @@ def _merged(all_bounds: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Edges of several types to the same destinations as one list by destination.
 
     Args:
-        all_bounds: Of each type.
+        all_bounds: Bounds of each type.
 
     Returns:
         The place of each edge, type by type, and the bounds of the list.

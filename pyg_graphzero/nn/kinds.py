@@ -1,4 +1,4 @@
-"""What PyG's modules look at: how far, and at how many nodes."""
+"""Facts about PyG's modules: how far they look, and at how many nodes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ BIPARTITE = (SAGEConv, GATConv, GATv2Conv, GINConv, GINEConv, EdgeConv, GraphCon
 #: They weight an edge by degrees of both ends, unless they are given weights.
 NORMALISING = (GCNConv, LGConv, GCN2Conv, FAConv)
 
-#: Whose message is the neighbour's row, times ``edge_weight`` if there is one. Not subclasses of
-#: theirs, which may say otherwise. Each is compared with the whole graph by the tests.
+#: Convolutions with the neighbour's row as message, times ``edge_weight`` if there is one. Their
+#: subclasses may differ and are not meant. Tests compare each with the whole graph.
 FUSED = (
     APPNP, GatedGraphConv, GCN2Conv, GCNConv, GINConv, GraphConv, LGConv, MFConv, SAGEConv,
     SimpleConv, TAGConv,
@@ -54,7 +54,7 @@ _HOPS = {
     "AntiSymmetricConv": lambda m: m.num_iters,
     "PANConv": lambda m: m.filter_size,
 }
-# Those that weight an edge by degrees of its source.
+# Convolutions that weight an edge by degrees of its source.
 _BY_DEGREES = {
     "SGConv": lambda m: True,
     "SSGConv": lambda m: True,
@@ -68,7 +68,7 @@ _BY_DEGREES = {
     "PDNConv": lambda m: m.normalize,
     "EGConv": lambda m: "symnorm" in m.aggregators,
 }
-# What mixes rows of all nodes: when.
+# Modules that mix rows of all nodes, and when they do.
 _ALL_NODES = {
     "GraphNorm": lambda m: True,
     "PairNorm": lambda m: True,

@@ -46,7 +46,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return operators.product(input, weight, bias)
 
 
-#: What to call in place of a function.
+#: Replacements of functions.
 FASTER: dict[Any, Callable[..., Any]] = {
     F.dropout: _dropout,
     F.relu: _relu,

@@ -49,7 +49,7 @@ from pyg_graphzero.nn.ops import (
 from pyg_graphzero.sampling.hops import ALL
 from pyg_graphzero.store.columns import writes_to
 
-# What adding up a number costs, in multiplications within a matrix product: it waits for memory.
+# Cost of adding up a number, in multiplications of a matrix product: adding waits for memory.
 _SUM_COST = 16
 
 Compute = Callable[[Any, Tensor, Tensor, Block, dict[str, Any], bool], Tensor]
@@ -122,7 +122,7 @@ def as_pyg_does(
         block: Its edges.
         given: Other arguments.
         apart: Whether rows of both were given apart.
-        called: What stands for the convolution in its ``forward``.
+        called: Stand-in for the convolution as ``self`` of its ``forward``.
     """
     is_square = not apart and type(conv) not in kinds.BIPARTITE
     x = src if is_square else (src, dst)
@@ -202,7 +202,7 @@ def _gcn(
 def _normalized(
     conv: Any, weight: Tensor | None, block: Block, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """What edges of the batch weigh, and what each node's own row does."""
+    """Weights of the batch's edges, and of each node's own row."""
     if not conv.normalize:
         return weight, None
 
@@ -265,13 +265,13 @@ def _gat(
 
 
 def _shares(conv: Any, scores: Tensor, bounds: Tensor) -> Tensor:
-    """What each edge counts of its destination's, some of it dropped."""
+    """Share of each edge in its destination's attention, after dropout."""
     share = neighbor_softmax(scores, bounds)
     return dropout(share, p=conv.dropout, training=conv.training)
 
 
 def _finished(conv: Any, out: Tensor, dst: Tensor) -> Tensor:
-    """What GAT makes of the sums of its heads."""
+    """Output rows of GAT, from the sums of its heads."""
     out = out.flatten(1) if conv.concat else out.mean(dim=1)
     if conv.res is not None:
         out = out + conv.res(dst)
@@ -416,12 +416,12 @@ LAYERS: dict[type, Layer] = {
     GATv2Conv: Layer("trimmed; attention in one pass", _gatv2, _why_not_gat),
     TransformerConv: Layer("trimmed; attention in one pass", _transformer, _why_not_gat),
 }
-#: Those whose message is the neighbour's row.
+#: Layer of convolutions with the neighbour's row as message.
 propagated = Layer(
     "trimmed; sums of rows",
     _propagated,
     lambda conv, given: None,
     only_sums=lambda conv: type(conv) in (GINConv, GraphConv),
 )
-#: All others.
+#: Layer of all other convolutions.
 messages = Layer("trimmed; a message for each edge", as_pyg_does, lambda conv, given: None)

@@ -76,10 +76,10 @@ class Node2Vec(StockNode2Vec):
         walk_length: Nodes of a walk.
         context_size: Nodes of a positive sample.
         walks_per_node: Walks from each node of a batch.
-        p: Of node2vec; see :func:`pyg_graphzero.sampler.random_walk`.
-        q: Likewise.
+        p: Parameter of node2vec; see :func:`pyg_graphzero.sampler.random_walk`.
+        q: Parameter of node2vec, too.
         num_negative_samples: Negative samples for each positive one.
-        num_nodes: Of an ``edge_index``; a graph knows.
+        num_nodes: Number of nodes, for an ``edge_index``; a graph knows it.
         sparse: Whether gradients of the embeddings are sparse.
         reverse: Walk against edges (PyG has none of it).
 
@@ -138,7 +138,7 @@ class Node2Vec(StockNode2Vec):
         """Batches of positive and negative samples, made ahead.
 
         Args:
-            **kwargs: Of ``torch.utils.data.DataLoader``.
+            **kwargs: Arguments of ``torch.utils.data.DataLoader``.
         """
         return _WalkLoader(self.num_nodes, self.sample, **kwargs)
 
@@ -177,7 +177,7 @@ class MetaPath2Vec(StockMetaPath2Vec):
         context_size: Nodes of a positive sample.
         walks_per_node: Walks from each node of a batch.
         num_negative_samples: Negative samples for each positive one.
-        num_nodes_dict: Of an ``edge_index_dict``; a graph knows.
+        num_nodes_dict: Numbers of nodes, for an ``edge_index_dict``; a graph knows them.
         sparse: Whether gradients of the embeddings are sparse.
 
     Raises:
@@ -238,7 +238,7 @@ class MetaPath2Vec(StockMetaPath2Vec):
         """Batches of positive and negative samples, made ahead.
 
         Args:
-            **kwargs: Of ``torch.utils.data.DataLoader``.
+            **kwargs: Arguments of ``torch.utils.data.DataLoader``.
         """
         return _WalkLoader(self.num_nodes_dict[self._types[0]], self._sample, **kwargs)
 

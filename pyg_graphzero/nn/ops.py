@@ -2,8 +2,8 @@
 
 Edges are grouped by destination: those into destination ``d`` are ``bounds[d]`` to before
 ``bounds[d + 1]``, and ``src[e]`` is the row of the node that edge ``e`` comes from. Edges before
-``bounds[0]`` and from ``bounds[-1]`` on are nobody's: they count nowhere, and what there is one of
-for each edge is 0 for them.
+``bounds[0]`` and from ``bounds[-1]`` on have no destination: they count nowhere, and results by
+edge are 0 for them.
 
 - Numbers may be float32, float64, bfloat16 or float16. Sums are taken in float32 (float64 of
   float64) and rounded once, to the type of the rows that went in; weights may have another type.
@@ -35,7 +35,7 @@ def neighbor_sum(
         x: Rows of the sources, ``[num_src, channels]`` or ``[num_src, heads, channels]``.
         src: ``[num_edges]``, ``int64``.
         bounds: ``[num_dst + 1]``, ``int64``, ascending.
-        weight: What to multiply a row with, ``[num_edges]`` or ``[num_edges, heads]``.
+        weight: Factor of each row, ``[num_edges]`` or ``[num_edges, heads]``.
         mean: Whether sums are divided by the number of in-edges.
 
     Returns:
@@ -74,7 +74,7 @@ def neighbor_softmax(scores: Tensor, bounds: Tensor) -> Tensor:
         bounds: ``[num_dst + 1]``, ``int64``, ascending.
 
     Returns:
-        As ``scores``.
+        Shares of the shape and type of ``scores``.
     """
     return operators.neighbor_softmax(scores, bounds)
 
@@ -97,7 +97,7 @@ def neighbor_score(
         src: ``[num_edges]``, ``int64``.
         bounds: ``[num_dst + 1]``, ``int64``, ascending.
         edge: Rows of the edges, ``[num_edges, heads, channels]``.
-        negative_slope: Of what is below 0.
+        negative_slope: Slope of ``leaky_relu`` below 0.
 
     Returns:
         ``[num_edges, heads]``.
@@ -129,7 +129,7 @@ def neighbor_min(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """As :func:`torch.nn.functional.dropout`, which makes random numbers on one core alone.
+    """Like :func:`torch.nn.functional.dropout`, which makes random numbers on one core alone.
 
     Which numbers are left out depends on one draw from torch's random state (so
     ``torch.manual_seed`` repeats it) and on their place; another set than torch's own. On other
@@ -142,7 +142,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = Fa
         inplace: Whether ``x`` itself is changed.
 
     Returns:
-        As ``x``.
+        Numbers of the shape and type of ``x``.
 
     Raises:
         ValueError: ``p`` is no probability.

@@ -1,4 +1,4 @@
-"""What a model's forward pass does with rows, learned from one run and repeated with fewer.
+"""The steps of a model's forward pass, learned from one run and repeated with fewer rows.
 
 The run is one of a copy of the model on a small graph, watched through torch's function modes:
 every call of a function, and of a convolution, is a step. From the last step back to the first it
@@ -64,13 +64,13 @@ class Step:
     Attributes:
         func: The function; the number of a module that is called whole.
         inputs: Tensors with rows among its arguments.
-        use: What it makes of their rows.
+        use: Use of their rows, a member of ``Use``.
         outputs: Results that have rows.
         reach: How many hops further than its outputs it looks, by input; of modules.
-        about: What a module is to do.
+        about: Plan of a module.
         paths: Places of all tensors among the arguments of a function.
         shape: Arguments of a function that changes dimensions.
-        cuts: What is cut before it, known when all steps are.
+        cuts: Tensors that are cut before it; known once all steps are.
     """
 
     func: Any
@@ -120,7 +120,7 @@ class Program:
 
     Attributes:
         steps: In order.
-        outputs: What the model returns, ``None`` for what has no rows.
+        outputs: Results of the model; ``None`` for a tensor without rows.
         kept: Rows that it leaves elsewhere.
         names: Names and classes of the model's modules, by their numbers.
         idle: Numbers of parameters that only rows of other nodes depend on: their gradient is
@@ -177,7 +177,7 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[
 def replace(
     args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[tuple[Path, Tensor]]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same arguments with other tensors."""
+    """Arguments with some tensors replaced."""
     out, named = list(args), dict(kwargs)
     for (key, place), tensor in tensors:
         at: Any = named if isinstance(key, str) else out
@@ -209,7 +209,7 @@ class Watching(TorchFunctionMode, ABC):
         return self.function(func, args, kwargs)
 
     def paused_function(self, func: Any) -> Any:
-        """What to call where a function is no step of its own."""
+        """The function to call where a function is no step of its own."""
         return func
 
     @abstractmethod
@@ -262,7 +262,7 @@ class Recorder(Watching):
         return value
 
     def value_of(self, tensor: Any) -> Value | None:
-        """What is known of a tensor; one that came from elsewhere with all rows is followed."""
+        """Facts about a tensor; one that came from elsewhere with all rows is followed."""
         if not isinstance(tensor, Tensor):
             return None
         found = self._values.get(id(tensor))
@@ -331,7 +331,7 @@ class Recorder(Watching):
         return out
 
     def _outputs(self, out: Any, call: Call) -> list[Value] | None:
-        """What is known of the results of a call that treats each row by itself."""
+        """Facts about the results of a call that treats each row by itself."""
         tensors = list(out) if isinstance(out, tuple | list) else [out]
         (tensor, value), found = call.first, []
         for item in tensors:
@@ -365,9 +365,9 @@ class Recorder(Watching):
             module: Which.
             inputs: Where they lie, what is known of them, and how many hops further than the
                 outputs they are looked at.
-            use: What it makes of rows.
-            outputs: With a row for each node or edge of a space.
-            about: What the module is to do.
+            use: Use of rows, a member of ``Use``.
+            outputs: Results with a row for each node or edge of a space.
+            about: Plan of the module.
         """
         made = [self.track(tensor, space, True) for tensor, space in outputs]
         self.steps.append(
@@ -385,7 +385,7 @@ class Recorder(Watching):
                 value.is_made = False
 
     def finish(self, outputs: list[Any]) -> list[Value | None]:
-        """What is known of the tensors that the model returned."""
+        """Facts about the tensors that the model returned."""
         return [self.value_of(tensor) for tensor in outputs]
 
     def program(self, outputs: list[Value | None], names: list[tuple[str, str]]) -> Program:
@@ -422,7 +422,7 @@ class Runner(Watching):
 
     Args:
         modules: All of the model's.
-        program: What was learned of it.
+        program: Steps that were learned.
         hops: Hops of the batch at hand.
         may_cut_norms: Whether norms over a batch may see fewer rows.
     """
@@ -481,7 +481,7 @@ class Runner(Watching):
         return tensor.narrow(value.dim, 0, count) if tensor.size(value.dim) > count else tensor
 
     def paused_function(self, func: Any) -> Any:
-        """What to call where a function is no step of its own."""
+        """The function to call where a function is no step of its own."""
         return FASTER.get(func, func)
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a function of torch does with the rows of nodes and edges: one by one, or all at once.
+"""Rules of torch's functions: whether they treat rows of nodes and edges one by one.
 
 A rule looks at one call, in which some tensors have a row for each node (or edge), and says whether
 a row of the result depends on the same row of these alone. Whatever has no rule depends on all.
@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 class Space(NamedTuple):
-    """What the rows of a tensor stand for.
+    """The nodes or edges that rows of a tensor stand for.
 
     Attributes:
         of_edges: Edges, or nodes.
@@ -33,10 +33,10 @@ class Value:
     """A tensor of a forward pass with a row for each node or edge.
 
     Attributes:
-        space: What of.
-        dim: In which dimension.
-        is_made: By a step of the forward pass; otherwise it comes with all rows.
-        need: How many hops of its rows are used.
+        space: Nodes or edges that its rows stand for.
+        dim: Dimension of the rows.
+        is_made: A step of the forward pass has made it; otherwise it comes with all rows.
+        need: Hops of its rows that are used.
     """
 
     space: Space
@@ -50,12 +50,12 @@ class Call:
     """A call of a function.
 
     Attributes:
-        func: Which.
+        func: The function.
         args: Its arguments.
-        kwargs: Likewise.
+        kwargs: Its named arguments.
         tracked: Tensors among them with rows, and what is known of these.
         others: Other tensors among them.
-        num_rows: How many rows.
+        num_rows: Number of rows.
         may_cut_norms: Whether the user lets norms over a batch see fewer rows.
     """
 
@@ -83,7 +83,7 @@ class Call:
 
 
 class Use:
-    """What a call makes of rows."""
+    """Uses of rows by a call."""
 
     ROWS = "rows"  # each row by itself
     PICK = "pick"  # some rows, by their numbers
@@ -113,7 +113,7 @@ def _elementwise(call: Call) -> str:
 
 
 def _product(call: Call) -> str:
-    """Of rows and a matrix."""
+    """Use of rows by their product with a matrix."""
     if not call.is_first():
         return Use.ALL
     tensor, value = call.first
@@ -308,7 +308,7 @@ RULES = _rules()
 
 
 def use_of(call: Call) -> str:
-    """What a call makes of the rows that it is given."""
+    """Use of the rows that a call is given."""
     rule = RULES.get(call.func)
     return Use.ALL if rule is None else rule(call)
 

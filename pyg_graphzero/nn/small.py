@@ -21,7 +21,7 @@ from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import Hops, SampledEdgeIndex, known_no_hops
 
 _SEED = 12345
-# Of each node type: seeds, and how many more nodes each hop has.
+# Seeds of each node type, and nodes that each hop adds.
 _FIRST, _MORE = 5, 7
 _LEAST = 101
 
@@ -36,7 +36,7 @@ def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None)
     Args:
         obj: Tensors, and lists, tuples, dictionaries and PyG's ``Data`` of them.
         change: Given a tensor and the key of the dictionary or storage it lies in.
-        key: Of ``obj``.
+        key: Key of ``obj`` itself.
     """
     if isinstance(obj, Tensor):
         return change(obj, key)
@@ -81,7 +81,7 @@ def plain(obj: Any) -> Any:
 
 
 def space_of(tensor: Tensor, key: Any, hops: Hops) -> Space | None:
-    """What the rows of an argument stand for; None: neither nodes nor edges.
+    """The nodes or edges that rows of an argument stand for; None if neither.
 
     Raises:
         AmbiguousError: There are as many nodes as edges, or as those of another type.
@@ -109,7 +109,7 @@ class SmallGraph:
     """A graph of some hundred nodes.
 
     Args:
-        hops: Of the batch it stands for.
+        hops: Hops of the batch it stands for.
         taken: Sizes that its numbers of rows are not to have.
         device: Where.
     """
@@ -154,7 +154,7 @@ class SmallGraph:
 
         Args:
             obj: The arguments.
-            hops: Of the batch.
+            hops: Hops of the batch.
 
         Raises:
             AmbiguousError: See ``space_of``.

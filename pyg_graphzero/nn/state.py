@@ -43,7 +43,7 @@ _DATA = (BaseData, FeatureStore, GraphStore, Dataset, DataLoader)
 
 
 def fingerprint(model: torch.nn.Module) -> tuple[tuple[Any, ...], list[torch.nn.Module]]:
-    """What a program rests on, and the modules that it numbers.
+    """Facts about a model that a program rests on, and the modules that it numbers.
 
     Two passes of one fingerprint have the same modules in the same places: of the same classes, in
     the same modes, with the same hooks; convolutions with the same settings.

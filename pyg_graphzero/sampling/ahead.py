@@ -17,12 +17,12 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.hops import KEEPING
 from pyg_graphzero.store.schema import EdgeType
 
-#: What a loader may take ahead.
+#: Reductions that a loader may take ahead.
 REDUCTIONS = ("sum", "mean")
 
 # Functions that return the same rows, in other memory; their sums go along.
 _KEEPING = KEEPING | {Tensor.record_stream, Tensor.float}
-# What can be told of a tensor without a look at its numbers.
+# Types of facts about a tensor that need no look at its numbers.
 _FACTS = (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout, type(None))
 
 
@@ -37,7 +37,7 @@ class InnerRows(Tensor):
         sums: By edge type, None in a homogeneous graph: a row for each inner node that these edges
             lead to, from the rows that they lead from.
         reduction: ``"sum"`` or ``"mean"``.
-        node_type: Of the rows; None in a homogeneous graph.
+        node_type: Node type of the rows; None in a homogeneous graph.
     """
 
     sums: dict[EdgeType | None, Tensor]

@@ -19,7 +19,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.store.schema import EdgeType
 
-#: Of nodes or edges that are not as far as hop ``h``, all are within hop ``ALL``.
+#: A hop that all nodes and edges are within.
 ALL = 1 << 20
 
 #: Functions that return the same numbers, most of them in other memory.
@@ -93,7 +93,7 @@ class SampledEdgeIndex(Tensor):
 
     @staticmethod
     def of(edge_index: Tensor, hops: Hops, edge_type: EdgeType | None) -> SampledEdgeIndex:
-        """The same edges, that know their hops."""
+        """Edges that know their hops, in the memory of ``edge_index``."""
         with torch.inference_mode(False):
             if edge_index.is_inference():  # writes to such tensors are not counted
                 edge_index = edge_index.clone()
@@ -108,7 +108,7 @@ class SampledEdgeIndex(Tensor):
             return self._hops if self._counted == self._version else None
 
     def plain(self) -> Tensor:
-        """The same edges, that know nothing."""
+        """These edges as a plain tensor."""
         return self.as_subclass(Tensor)
 
     @classmethod
@@ -150,7 +150,7 @@ def want_hops(wanted: bool = True) -> None:
 
 
 def are_hops_wanted() -> bool:
-    """Whether somebody asked for them."""
+    """Whether :func:`want_hops` was called."""
     return _is_wanted
 
 
