@@ -33,7 +33,7 @@ from pyg_graphzero.sampling.hops import Hops, want_hops
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
-# Ways through a model that are learned, before it is run as it is.
+# Ways through a model that are learned; with more of them, the model runs as it is.
 _MOST_WAYS = 64
 _running = threading.local()
 
@@ -43,8 +43,8 @@ class Options:
     """Permissions of a model's user.
 
     Attributes:
-        may_cut_norms: Norms over a batch see fewer rows.
-        local: Convolutions that look at a node and its in-edges alone.
+        may_cut_norms: Whether norms over a batch may see fewer rows.
+        local: Classes of convolutions that look at a node and its in-edges alone.
     """
 
     may_cut_norms: bool
@@ -126,7 +126,7 @@ class Forward:
         if found is None and len(self.learned) >= _MOST_WAYS:
             return Refused("it is changed again and again, or called in ever new ways")
         found = learn(self, args, kwargs, hops, tries)
-        self.learned.pop(key, None)  # explain() tells of the last one
+        self.learned.pop(key, None)  # explain() describes the last one
         self.learned[key] = found
         return found
 
@@ -154,10 +154,10 @@ class Forward:
         self, program: Program, args: Any, kwargs: Any, hops: Hops,
         modules: list[torch.nn.Module] | None = None,
     ) -> Any:  # fmt: skip
-        """The model's forward pass with no more rows than it needs.
+        """Runs the model's forward pass with no more rows than it needs.
 
         Raises:
-            DivergedError: It is another one than the program's.
+            DivergedError: The forward pass takes another way than the program.
         """
         modules = fingerprint(self.module)[1] if modules is None else modules
         runner = Runner(modules, program, hops, self.options.may_cut_norms)
@@ -181,7 +181,7 @@ class Forward:
         return map_tensors(out, cut)
 
     def _key(self, args: Any, kwargs: Any, hops: Hops) -> Any:
-        """Facts about a call that decide which program it follows."""
+        """Key of the way that arguments take through the model, known before the model runs."""
         tensors = list(tensors_in((args, kwargs)))
         kinds = [
             (
@@ -229,10 +229,10 @@ def _is_transformed() -> bool:
 
 
 class ConvForward:
-    """The ``forward`` of a convolution, or of what else is one step, of an accelerated model.
+    """The ``forward`` of a module that is one step of an accelerated model: a convolution, mostly.
 
     Args:
-        module: Which.
+        module: The module.
     """
 
     def __init__(self, module: torch.nn.Module) -> None:
@@ -285,7 +285,7 @@ def accelerate(
     edge.
 
     Args:
-        model: Any ``torch.nn.Module`` with convolutions; those it may not trim it leaves.
+        model: Any ``torch.nn.Module`` with convolutions; those that may not be trimmed stay whole.
         norms: ``"whole"``: layers before a norm over the batch (``BatchNorm`` in training) are
             computed for all nodes, as before. ``"trimmed"``: its statistics are those of the
             rows that are needed, which changes results.
@@ -296,12 +296,12 @@ def accelerate(
         ``model``.
 
     Raises:
-        TypeError: It is no ``torch.nn.Module``.
-        ValueError: ``norms`` is something else.
-        UnsupportedError: A TorchScript module.
+        TypeError: ``model`` is no ``torch.nn.Module``.
+        ValueError: ``norms`` is neither ``"whole"`` nor ``"trimmed"``.
+        UnsupportedError: ``model`` is a TorchScript or compiled module.
 
     Warns:
-        UserWarning: There is no convolution in it.
+        UserWarning: ``model`` has no convolution.
 
     Example:
         >>> model = gz.nn.accelerate(GraphSAGE(8, 16, num_layers=2, out_channels=3))
@@ -331,7 +331,7 @@ def accelerate(
 
 
 def _wrap(model: torch.nn.Module) -> bool:
-    """Has convolutions be steps; whether there was one that was none."""
+    """Makes each convolution a step; returns whether one of them was not a step before."""
     new = [
         module
         for module in model.modules()
@@ -345,7 +345,7 @@ def _wrap(model: torch.nn.Module) -> bool:
 
 
 def _own_forward(module: torch.nn.Module) -> Any:
-    """The ``forward`` that this object was given; None if it has its class's."""
+    """The ``forward`` that was set on this one object; None if it has that of its class."""
     found = vars(module).get("forward")
     if isinstance(found, Forward):
         return found.own

@@ -18,7 +18,7 @@ class Edges(NamedTuple):
     """Edges by destination.
 
     Attributes:
-        src: Where they come from, ``int64 [num_edges]``.
+        src: Source of each edge, ``int64 [num_edges]``.
         bounds: In-edges of destination ``d`` are ``bounds[d]`` up to ``bounds[d + 1]``.
     """
 
@@ -27,18 +27,18 @@ class Edges(NamedTuple):
 
 
 class Block:
-    """The nodes and edges that a layer needs for rows of nodes at most ``hop`` hops away.
+    """The nodes and edges that a layer needs to make rows of nodes at most ``hop`` hops away.
 
     Args:
         edges: Edges of the batch, of one type.
         hops: Hops of the batch.
-        hop: Hops from the seeds to the destinations.
+        hop: Largest distance of a destination from the seeds, in hops.
 
     Attributes:
-        num_src: How many nodes of the source type it looks at: the first ones.
-        num_dst: How many of the destination type it makes rows of.
-        num_edges: How many edges lead to them: the first ones.
-        num_nodes: How many nodes of the destination type the batch has.
+        num_src: Number of nodes of the source type that the layer looks at: the first ones.
+        num_dst: Number of nodes of the destination type that it makes rows of.
+        num_edges: Number of edges that lead to these destinations: the first ones.
+        num_nodes: Number of nodes of the destination type in the batch.
     """
 
     def __init__(self, edges: SampledEdgeIndex, hops: Hops, hop: int) -> None:
@@ -51,7 +51,7 @@ class Block:
         self.num_nodes = hops.num_nodes(dst, hops.depth)
 
     def sources(self, rows: Tensor) -> Tensor:
-        """The rows of its sources; of those that were added up ahead there are none."""
+        """The rows of its sources; ``rows`` itself where they were added up ahead."""
         if isinstance(rows, InnerRows):
             return rows
         return rows.narrow(0, 0, self.num_src) if len(rows) > self.num_src else rows
@@ -64,7 +64,7 @@ class Block:
     def both(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The rows of its sources, to be summed and nothing else, and those of its destinations.
 
-        The two are one tensor's rows, so that gradients meet again in the memory of the first.
+        Both are rows of one tensor, so that their gradients are added in the memory of the first.
         """
         src = self.sources(rows)
         if not (torch.is_grad_enabled() and rows.requires_grad):
@@ -73,7 +73,7 @@ class Block:
         return found
 
     def sum(self, rows: Tensor, weight: Tensor | None = None, *, mean: bool) -> Tensor:
-        """Sums of its sources' rows, or means, for each destination."""
+        """Sums, or means, of the rows of each destination's sources."""
         if isinstance(rows, InnerRows):
             return rows.sums[self.edges.edge_type].narrow(0, 0, self.num_dst)
         return neighbor_sum(rows, self.src, self.bounds, weight, mean=mean)
@@ -84,7 +84,7 @@ class Block:
 
     @property
     def src(self) -> Tensor:
-        """Where its edges come from, ``int64 [num_edges]``."""
+        """Source of each edge, ``int64 [num_edges]``."""
         return self.edges.plain()[0, : self.num_edges]
 
     @property
@@ -108,10 +108,10 @@ class Block:
 
 
 class SummedBlock(Block):
-    """A block whose sums, or means, are there already: there are no sources, and no edges.
+    """A block whose sums, or means, are given: it has no sources, and no edges.
 
     Args:
-        sums: For each destination, ``[num_dst, width]``.
+        sums: Sums, or means, for each destination, ``[num_dst, width]``.
     """
 
     def __init__(self, sums: Tensor) -> None:
@@ -119,7 +119,7 @@ class SummedBlock(Block):
         self.num_dst = len(sums)
 
     def sum(self, rows: Tensor, weight: Tensor | None = None, *, mean: bool) -> Tensor:
-        """The sums that were given."""
+        """The sums, or means, that the block was given."""
         return self._sums
 
     def edge_index(self) -> Tensor:
@@ -140,9 +140,9 @@ class _Both(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, summed: Tensor, first: Tensor) -> tuple[Tensor, None]:
-        if torch.is_grad_enabled():  # this has a gradient too
+        if torch.is_grad_enabled():  # this gradient has a gradient too
             return torch.cat((summed[: ctx.count] + first, summed[ctx.count :])), None
-        # Nothing else refers to the gradient of a sum.
+        # Nothing else refers to the gradient of a sum, so it may be written to.
         summed[: ctx.count] += first
         return summed, None
 

@@ -1,5 +1,5 @@
-# ruff: noqa: D103  (the operations are told of in ops.py)
-"""The operations of :mod:`pyg_graphzero.nn.ops` on the CPU: the engine's."""
+# ruff: noqa: D103  (ops.py describes the operations)
+"""The operations of :mod:`pyg_graphzero.nn.ops` on the CPU, computed by the engine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pyg_graphzero.nn.checks import (
     sum_type,
 )
 
-# Bytes from which on memory is the engine's own.
+# Results of at least this many bytes lie in memory of the engine.
 LARGE = 1 << 20
 
 
@@ -32,7 +32,7 @@ def _array(tensor: Tensor) -> Any:
 
 
 def _empty(like: Tensor, shape: Sequence[int], dtype: torch.dtype | None = None) -> Tensor:
-    """An empty tensor like ``like.new_empty(shape)``.
+    """Returns what ``like.new_empty(shape)`` does, in memory of the engine where it is large.
 
     In fresh memory of malloc's, page faults would take longer than most operations.
     """
@@ -209,7 +209,7 @@ def _scored(
     bounds: Tensor,
     edge: Tensor | None,
 ) -> tuple[Any, Any, Any, Any, Any, Any]:
-    """The memory of what scores are made of."""
+    """The memory of the arguments that scores are made of."""
     heads = x_src.size(1)
     of_edges = None if edge is None else _rows(edge, heads)
     rows = _rows(x_src, heads), _rows(x_dst, heads)

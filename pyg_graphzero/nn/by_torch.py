@@ -1,8 +1,8 @@
-# ruff: noqa: D103  (the operations are told of in ops.py)
+# ruff: noqa: D103  (ops.py describes the operations)
 """The operations of :mod:`pyg_graphzero.nn.ops` by torch's own functions, on any device.
 
-They make an array of messages and give it back. Nothing here waits for the device, so that it does
-not say which edge is wrong either.
+Each makes an array of messages and frees it again. Nothing here waits for the device, so errors do
+not say which edge is wrong.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def source_score_backward(
 def _edge_sums(
     x_src: Tensor, x_dst: Tensor, src: Tensor, bounds: Tensor, edge: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the rows of every edge's ends and its own, and whether it has ends."""
+    """Sums of each edge's own row and the rows of its ends, and whether the edge has ends."""
     dst = destinations(src.size(0), bounds)
     is_used = dst < x_dst.size(0)
     sums = x_src.new_zeros((src.size(0), *x_src.shape[1:]), dtype=sum_type(x_src.dtype))
@@ -185,21 +185,21 @@ def _edge_sums(
 
 
 def destinations(num_edges: int, bounds: Tensor) -> Tensor:
-    """Destination of each edge; the number of destinations for edges that have none."""
+    """Destination of each edge; the number of destinations for an edge that has none."""
     edges = torch.arange(num_edges, device=bounds.device)
     dst = torch.searchsorted(bounds, edges, right=True) - 1
     return dst.where(dst >= 0, bounds.size(0) - 1)
 
 
 def _degrees(bounds: Tensor) -> Tensor:
-    """In-degree of each destination, at least 1; and a 1 that stands for no destination."""
+    """In-edges of each destination, counted as at least 1; a last entry, 1, for no destination."""
     return torch.cat([bounds.diff().clamp(min=1), bounds.new_ones(1)])
 
 
 def _shares(
     rows: Tensor, dst: Tensor, bounds: Tensor, weight: Tensor | None, mean: bool
 ) -> Tensor | None:
-    """Factors of edges' rows, as [edges, 1 or heads, 1]."""
+    """Factor of each edge's row, ``[edges, 1 or heads, 1]``; None if all factors are 1."""
     share = None if weight is None else weight.to(sum_type(rows.dtype)).view(len(dst), -1, 1)
     if mean:
         degrees = _degrees(bounds)[dst].view(-1, 1, 1)
@@ -210,7 +210,7 @@ def _shares(
 def _added(
     rows: Tensor, of: Tensor, share: Tensor | None, to: Tensor, size: int, is_used: Tensor
 ) -> Tensor:
-    """Rows ``of`` edges times their shares, added up where edges lead ``to``."""
+    """Rows ``of`` one end of each edge, times its share, summed by the other end, ``to``."""
     dtype = sum_type(rows.dtype)
     out = torch.zeros((size + 1, *rows.shape[1:]), dtype=dtype, device=rows.device)
     if rows.size(0) > 0:

@@ -1,4 +1,4 @@
-"""Checks of the arguments of :mod:`pyg_graphzero.nn.ops`, wherever they lie."""
+"""Checks of the arguments of :mod:`pyg_graphzero.nn.ops`, on any device."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ _TYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
-    """Type in which numbers of a type are added up."""
+    """The type in which numbers of a type are added up."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def expect(holds: bool, name: str, found: object, expected: str) -> None:
-    """Raises where something does not hold."""
+    """Raises ``ValueError`` where a condition does not hold."""
     if not holds:
         raise ValueError(f"{name}: found {found}, expected {expected}")
 
 
 def check_edges(bounds: Tensor, *of_edges: tuple[str, Tensor]) -> int:
-    """Checks what says where edges lead; how many destinations there are."""
+    """Checks bounds, and arrays with an entry for each edge; returns the number of destinations."""
     for name, value in (("bounds", bounds), *of_edges[:1]):
         if value.dtype != torch.int64 or value.dim() != 1:
             shape = f"{value.dtype} {list(value.shape)}"
@@ -47,14 +47,14 @@ def check_rows(name: str, rows: Tensor, *others: Tensor | None) -> None:
 
 
 def check_dropout(x: Tensor, p: float) -> None:
-    """Checks what is left out of, and how likely."""
+    """Checks the type of the numbers, and the probability of dropping one."""
     if x.dtype not in _TYPES:
         expect(False, "x", x.dtype, "float32, float64, bfloat16 or float16")
     expect(0 <= p <= 1, "p", p, "a probability, 0 to 1")
 
 
 def check_weight(rows: Tensor, weight: Tensor | None) -> int:
-    """How many heads there are, as far as weights see."""
+    """Checks weights; returns their number of heads."""
     if weight is None or weight.dim() == 1:
         return 1
     if weight.dim() != 2 or rows.dim() != 3 or weight.size(1) != rows.size(1):
@@ -66,7 +66,7 @@ def check_weight(rows: Tensor, weight: Tensor | None) -> int:
 def check_sum(
     name: str, rows: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None
 ) -> tuple[int, int]:
-    """How many destinations and heads there are."""
+    """Checks arguments of a sum; returns the numbers of destinations and of heads in weights."""
     check_rows(name, rows, src, bounds, weight)
     of_edges = [("src", src)] if weight is None else [("src", src), ("weight", weight)]
     num_dst = check_edges(bounds, *of_edges)
@@ -76,7 +76,7 @@ def check_sum(
 
 
 def check_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor) -> int:
-    """How many heads there are."""
+    """Checks arguments of a product for each edge; returns the number of heads."""
     check_rows("k", k, q, src, bounds)
     num_dst = check_edges(bounds, ("src", src))
     if q.dtype != k.dtype or q.shape[1:] != k.shape[1:] or q.size(0) != num_dst:
@@ -87,7 +87,7 @@ def check_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor) -> int:
 
 
 def check_scores(scores: Tensor, bounds: Tensor) -> None:
-    """Checks what softmax is given."""
+    """Checks arguments of a softmax."""
     if scores.dtype not in _TYPES or scores.dim() not in (1, 2):
         found = f"{scores.dtype} {list(scores.shape)}"
         expect(False, "scores", found, "numbers with a fraction, [edges] or [edges, heads]")
@@ -104,7 +104,7 @@ def check_score(
     bounds: Tensor,
     edge: Tensor | None,
 ) -> None:
-    """Checks what scores are made of."""
+    """Checks arguments of a GATv2 score."""
     check_rows("x_src", x_src, x_dst, att, src, bounds, edge)
     num_dst = check_edges(bounds, ("src", src))
     expect(x_src.dim() == 3, "x_src", list(x_src.shape), "rows [sources, heads, channels]")

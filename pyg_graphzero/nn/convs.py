@@ -28,11 +28,11 @@ class Plan:
     """How a convolution is computed.
 
     Attributes:
-        what: In words.
-        is_trimmed: Over what its layer needs.
-        layer: Computes it over that.
+        what: The way it is computed, in words.
+        is_trimmed: Whether it runs over the rows and edges that are needed; else over all.
+        layer: Computes it over these rows and edges.
         reduction: ``"sum"`` or ``"mean"``, where nothing else is made of the rows of its sources.
-        is_ahead: The loader did that.
+        is_ahead: Whether the loader took this sum or mean ahead.
         edge_type: Type of its edges; None in a homogeneous graph.
     """
 
@@ -70,9 +70,9 @@ def plan_of(
     """How a convolution may be computed.
 
     Args:
-        conv: Which.
+        conv: The convolution.
         given: Its arguments.
-        is_square: Edges lead from nodes of a type to the same.
+        is_square: Whether sources and destinations are nodes of one type.
         local: Classes that look at a node and its in-edges alone, as the user says.
         may_cut_norms: Whether norms over a batch may see fewer rows.
     """
@@ -100,12 +100,12 @@ def _reduction(layer: Layer, conv: Any, given: dict[str, Any]) -> str | None:
 def why_not_ahead(
     program: Program, ahead: list[tuple[Value | None, str]], depth: int
 ) -> str | None:
-    """Why a forward pass cannot do with rows that were added up ahead; None: it can.
+    """The reason why a forward pass cannot use rows that were added up ahead; None if it can.
 
     Args:
-        program: Steps of the forward pass.
-        ahead: Its arguments of that kind, and how they were added up.
-        depth: How many hops batches have.
+        program: The steps of the forward pass.
+        ahead: Arguments whose rows were added up ahead, each with its reduction.
+        depth: Number of hops of a batch.
     """
     reductions = {id(value): reduction for value, reduction in ahead}
     for step in program.steps:
@@ -180,7 +180,7 @@ def record(
     recorder: Recorder, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any,
     local: tuple[type, ...], may_cut_norms: bool,
 ) -> Any:  # fmt: skip
-    """Runs a convolution as it is, and writes down what it needs."""
+    """Runs a convolution as it is, and writes down the rows that it needs."""
     given = _arguments(conv, args, kwargs)
     x, edge_index = given.get("x"), given.get("edge_index")
     if edge_index is None and isinstance(given.get("edge_index_dict"), dict):
@@ -223,14 +223,14 @@ def record(
 
 
 def _are_of(runner: Runner, edge_index: Any, edge_type: Any) -> bool:
-    """Whether edges are those of a type of the batch."""
+    """Whether ``edge_index`` holds the batch's edges of type ``edge_type``."""
     if not isinstance(edge_index, SampledEdgeIndex) or edge_index.hops is None:
         return False
     return edge_index.hops == runner.hops and edge_index.edge_type == edge_type
 
 
 def run(runner: Runner, conv: Any, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Computes a convolution for the rows that are needed of it."""
+    """Computes those rows of a convolution that later steps need."""
     step = runner.next_module(conv)
     plan: Plan = step.about
     if not plan.is_trimmed:

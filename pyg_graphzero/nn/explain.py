@@ -1,4 +1,4 @@
-"""The account of what an accelerated model computes, layer by layer."""
+"""Explains an accelerated model: the rows that each layer computes, and how."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class LayerExplanation:
     """One convolution.
 
     Attributes:
-        name: In the model.
-        kind: Its class.
-        hops: Rows are made of nodes at most this many hops from the seeds; None for all nodes.
-        how: The way of computing it, or the reason why the whole batch is computed.
+        name: Name of the convolution in the model.
+        kind: Name of its class.
+        hops: Rows are made for nodes at most this many hops from the seeds; None if for all nodes.
+        how: The way it is computed, or the reason why it runs over the whole batch.
     """
 
     name: str
@@ -37,9 +37,9 @@ class Explanation:
 
     Attributes:
         layers: Its convolutions, in the order in which they run.
-        whole: Steps that look at all rows at once, so that what comes before them is not trimmed.
-        as_it_is: Why the model runs as it did before; None: it does not.
-        is_ahead: It does not run at all on such batches, whose loader has ``ahead``.
+        whole: Steps that look at all rows at once, so that steps before them are not trimmed.
+        as_it_is: The reason why the model runs as it did before; None if it is accelerated.
+        is_ahead: Whether the loader of these batches has ``ahead``, which the model cannot run on.
     """
 
     layers: list[LayerExplanation]
@@ -68,13 +68,13 @@ def _hops(count: int) -> str:
 
 
 def explain(model: torch.nn.Module) -> Explanation:
-    """Says of an accelerated model what is trimmed, how it is computed, and why the rest is not.
+    """Says which layers of a model are trimmed, how they are computed, and why others are not.
 
     Args:
-        model: From ``accelerate``, after its first batch.
+        model: A model from ``accelerate``, after its first batch.
 
     Raises:
-        ValueError: It was not accelerated, or has seen no batch of ``pyg_graphzero.loader``.
+        ValueError: The model was not accelerated, or has seen no batch of ``pyg_graphzero.loader``.
 
     Example:
         >>> model = gz.nn.accelerate(GraphSAGE(8, 16, num_layers=2, out_channels=3))

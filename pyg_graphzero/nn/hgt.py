@@ -1,8 +1,9 @@
-"""PyG's ``HGTConv`` over what a layer needs (Hu et al. 2020, "Heterogeneous Graph Transformer").
+"""PyG's ``HGTConv`` over a block (Hu et al. 2020, "Heterogeneous Graph Transformer").
 
-A relation multiplies keys and values of its sources with matrices. Here these matrices multiply
-queries and sums of values, of which there are fewer. Where it is less work, the matrices that make
-keys and values are moved in the same way; then keys, values and their gradients are never made.
+PyG multiplies keys and values of all sources with the matrices of a relation. Here queries and sums
+of values are multiplied with these matrices instead: there are fewer of them. Where it takes less
+work, the weights that make keys and values of the sources' rows are applied to queries and sums
+too: then neither keys, nor values, nor gradients of them are made.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class _Made(NamedTuple):
     values: Tensor
 
     def scores(self, query: Sequence[Tensor], matrix: Tensor, block: Block) -> Tensor:
-        """How well keys of edges' sources fit, ``[num_edges, heads]``.
+        """Scores of edges: products of query and key, ``[num_edges, heads]``.
 
         Args:
             query: Queries of the destinations, by head, ``[num_dst, width]``.
-            matrix: Matrices that the relation multiplies keys with, ``[heads, width, width]``.
-            block: Its edges.
+            matrix: Matrices of the relation for keys, ``[heads, width, width]``.
+            block: Edges of the relation.
         """
         asked = torch.stack(_products(query, matrix), 1)
         return neighbor_dot(asked, self.keys, block.src, block.bounds)
@@ -46,23 +47,23 @@ class _Made(NamedTuple):
         """Sums of values for each destination, by head, ``[num_dst, width]``.
 
         Args:
-            shares: Shares of edges in the sum, ``[num_edges, heads]``.
-            matrix: Matrices that the relation multiplies values with, ``[heads, width, width]``.
-            block: Its edges.
+            shares: Weight of each edge in the sum, ``[num_edges, heads]``.
+            matrix: Matrices of the relation for values, ``[heads, width, width]``.
+            block: Edges of the relation.
         """
         sums = neighbor_sum(self.values, block.src, block.bounds, shares)
         return _products(sums.unbind(1), matrix.mT)
 
 
 class _Unmade(NamedTuple):
-    """Rows of a type, and products that would make keys and values of them.
+    """Rows of a type, with the weights and biases that would make keys and values of them.
 
     Attributes:
-        rows: ``[num_src, columns]``.
-        to_keys: ``[heads, width, columns]``.
-        to_values: ``[heads, width, columns]``.
-        more_keys: Rows that are added to keys, ``[heads, 1, width]``.
-        more_values: Rows that are added to values, ``[heads, 1, width]``.
+        rows: Rows of the nodes, ``[num_src, columns]``.
+        to_keys: Weights of keys, ``[heads, width, columns]``.
+        to_values: Weights of values, ``[heads, width, columns]``.
+        more_keys: Biases of keys, ``[heads, 1, width]``.
+        more_values: Biases of values, ``[heads, 1, width]``.
     """
 
     rows: Tensor
@@ -72,7 +73,7 @@ class _Unmade(NamedTuple):
     more_values: Tensor
 
     def scores(self, query: Sequence[Tensor], matrix: Tensor, block: Block) -> Tensor:
-        """Scores like those of :meth:`_Made.scores`."""
+        """Computes :meth:`_Made.scores` without keys."""
         made = torch.stack(
             [
                 neighbor_dot(asked.to(self.rows.dtype), self.rows, block.src, block.bounds)
@@ -84,7 +85,7 @@ class _Unmade(NamedTuple):
         return made + spread(torch.cat(more, 1), block.bounds, len(made))
 
     def heard(self, shares: Tensor, matrix: Tensor, block: Block) -> list[Tensor]:
-        """Sums like those of :meth:`_Made.heard`."""
+        """Computes :meth:`_Made.heard` without values."""
         sums = [
             neighbor_sum(self.rows, block.src, block.bounds, share) for share in shares.unbind(1)
         ]
@@ -97,12 +98,12 @@ class _Unmade(NamedTuple):
 
 
 def _products(rows: Iterable[Tensor], weight: Tensor) -> list[Tensor]:
-    """By head, rows of ``[num_rows, ins]`` times a matrix of ``[heads, outs, ins]``."""
+    """Rows of each head, ``[num_rows, ins]``, times its matrix in ``[heads, outs, ins]``."""
     return [F.linear(each, part) for each, part in zip(rows, weight, strict=True)]
 
 
 def are_products(conv: Any) -> bool:
-    """Whether layers of a convolution multiply with their weights, and do nothing else."""
+    """Whether the linear layers of a convolution multiply with their weights and do no more."""
     return (
         kinds.is_own(conv.kqv_lin, HeteroDictLinear)
         and kinds.is_own(conv.out_lin, HeteroDictLinear)
@@ -119,7 +120,7 @@ def hgt(conv: Any, x: dict[str, Tensor], blocks: dict[EdgeType, Block]) -> dict[
     Args:
         conv: The convolution.
         x: Rows of all nodes that it looks at, by node type.
-        blocks: Edges of each type that it needs.
+        blocks: Block of each edge type.
     """
     num_dst = {name[2]: block.num_dst for name, block in blocks.items()}
     sources = {
@@ -144,13 +145,13 @@ def hgt(conv: Any, x: dict[str, Tensor], blocks: dict[EdgeType, Block]) -> dict[
 
 
 def _sources(conv: Any, name: str, rows: Tensor, blocks: list[Block]) -> _Made | _Unmade:
-    """Keys and values of nodes of one type, made or not.
+    """Keys and values of nodes of one type, or the rows and weights that stand for these.
 
     Args:
         conv: The convolution.
-        name: Which type.
+        name: The node type.
         rows: Rows of these nodes, ``[num_src, columns]``.
-        blocks: Edges from them, by relation.
+        blocks: Blocks of the relations that lead from them.
     """
     size, heads = conv.out_channels, conv.heads
     lin = conv.kqv_lin.lins[name]
@@ -175,7 +176,7 @@ def _attention(
     sources: dict[str, _Made | _Unmade],
     blocks: dict[EdgeType, Block],
 ) -> Tensor:
-    """Sums of attention for nodes of one type, ``[num_dst, out_channels]``, over all relations."""
+    """Attention of nodes of one type, ``[num_dst, out_channels]``: a softmax over all relations."""
     scores = []
     for name, block in blocks.items():
         prior = conv.p_rel["__".join(name)] / math.sqrt(query[0].size(-1))
@@ -193,7 +194,7 @@ def _attention(
 
 
 def _added(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
-    """Sums, by head, in the memory of the first."""
+    """Adds two lists of rows by head, in the memory of the first."""
     return [one.add_(other) for one, other in zip(first, second, strict=True)]
 
 
@@ -204,10 +205,10 @@ def _relation(lin: Any, conv: Any, name: EdgeType) -> Tensor:
 
 
 def _merged(all_bounds: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Edges of several types to the same destinations as one list by destination.
+    """Merges edges of several types to the same destinations into one list by destination.
 
     Args:
-        all_bounds: Bounds of each type.
+        all_bounds: Bounds of each type, ``[num_dst + 1]``.
 
     Returns:
         The place of each edge, type by type, and the bounds of the list.

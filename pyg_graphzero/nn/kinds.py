@@ -1,4 +1,4 @@
-"""Facts about PyG's modules: how far they look, and at how many nodes."""
+"""PyG's modules by the rows that they look at: how many hops away, and at how many nodes."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from torch_geometric.nn import (
     TAGConv,
 )
 
-#: Given (rows of sources, rows of destinations) they compute nothing for the sources alone.
+#: Convolutions that, given (rows of sources, rows of destinations), make no row of a source.
 BIPARTITE = (SAGEConv, GATConv, GATv2Conv, GINConv, GINEConv, EdgeConv, GraphConv)
-#: They weight an edge by degrees of both ends, unless they are given weights.
+#: Convolutions that weight an edge by degrees of both ends, unless they are given weights.
 NORMALISING = (GCNConv, LGConv, GCN2Conv, FAConv)
 
-#: Convolutions with the neighbour's row as message, times ``edge_weight`` if there is one. Their
-#: subclasses may differ and are not meant. Tests compare each with the whole graph.
+#: Convolutions whose message is the neighbour's row, times ``edge_weight`` if there is one. Their
+#: subclasses may have other messages and are not meant. Tests compare each with the whole graph.
 FUSED = (
     APPNP, GatedGraphConv, GCN2Conv, GCNConv, GINConv, GraphConv, LGConv, MFConv, SAGEConv,
     SimpleConv, TAGConv,
 )  # fmt: skip
-# Not "min" and "max", of which torch has no product on a GPU.
+# "min" and "max" are missing: torch has no product that computes them on a GPU.
 _REDUCTIONS = ("add", "sum", "mean")
 
-# Convolutions that may look further than one hop: how far.
+# Number of hops that a convolution looks at, for those that may look further than one.
 _HOPS = {
     "SGConv": lambda m: m.K,
     "SSGConv": lambda m: m.K,
@@ -54,7 +54,7 @@ _HOPS = {
     "AntiSymmetricConv": lambda m: m.num_iters,
     "PANConv": lambda m: m.filter_size,
 }
-# Convolutions that weight an edge by degrees of its source.
+# Whether a convolution weights an edge by degrees of its source.
 _BY_DEGREES = {
     "SGConv": lambda m: True,
     "SSGConv": lambda m: True,
@@ -68,7 +68,7 @@ _BY_DEGREES = {
     "PDNConv": lambda m: m.normalize,
     "EGConv": lambda m: "symnorm" in m.aggregators,
 }
-# Modules that mix rows of all nodes, and when they do.
+# Whether a module mixes rows of all nodes.
 _ALL_NODES = {
     "GraphNorm": lambda m: True,
     "PairNorm": lambda m: True,
@@ -97,18 +97,18 @@ def _applies(rules: dict[str, Callable[[Any], Any]], module: torch.nn.Module) ->
 
 
 def hops_of(module: torch.nn.Module) -> int:
-    """How many hops a convolution looks far."""
+    """Number of hops that a convolution looks at."""
     hops = _applies(_HOPS, module)
     return 1 if hops is None else int(hops)
 
 
 def weighs_by_degrees(module: torch.nn.Module) -> bool:
-    """Whether it weights an edge by degrees of its source; those of ``NORMALISING`` aside."""
+    """Whether a module, none of ``NORMALISING``, weights an edge by degrees of its source."""
     return bool(_applies(_BY_DEGREES, module))
 
 
 def looks_at_all_nodes(module: torch.nn.Module) -> bool:
-    """Whether a row depends on others than those of a node and its neighbours, always."""
+    """Whether a row always depends on more rows than those of a node and its neighbours."""
     return bool(_applies(_ALL_NODES, module)) or (
         isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.running_mean is None
     )
@@ -128,10 +128,10 @@ def is_own(module: Any, *kinds: type) -> bool:
 
 
 def is_product(module: Any) -> bool:
-    """Whether a module is a product with its ``weight``, so that this may stand for a call of it.
+    """Whether a product with a module's ``weight``, and its bias, may stand for a call of it.
 
     Subclasses, adapters and modules with hooks (pruned ones), parametrizations or a ``forward`` of
-    their own do more than that: these are to be called.
+    their own do more than this product: they have to be called.
     """
     return is_own(module, *_PRODUCTS)
 
@@ -152,7 +152,7 @@ def is_changed(module: MessagePassing, steps: tuple[str, ...] = STEPS) -> bool:
 
 
 def is_plain(module: MessagePassing) -> bool:
-    """Whether nothing but sums of rows is looked at, or means, so that a product gives the same.
+    """Whether a convolution looks only at sums, or means, of rows, which a product gives too.
 
     Hooks into ``propagate`` and ``message_and_aggregate`` see that product; see ``is_changed``.
 

@@ -1,7 +1,7 @@
 """Functions of torch that take long on large tensors of the CPU, computed in another way.
 
-torch makes each result in memory that malloc fetches from the kernel and gives back: of tens of
-megabytes, page faults take as long as many a function. Its dropout draws on one core.
+torch makes each result in memory that malloc fetches from the kernel and gives back. For tens of
+megabytes, the page faults take as long as many functions do. Dropout of torch draws on one core.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return operators.product(input, weight, bias)
 
 
-#: Replacements of functions.
+#: Faster function to call in place of a function of torch.
 FASTER: dict[Any, Callable[..., Any]] = {
     F.dropout: _dropout,
     F.relu: _relu,

@@ -1,8 +1,8 @@
 """PyG's convolutions over a block, without a message for each edge.
 
-Each gives what the convolution of its name gives for the same nodes, with gradients. Where a
-convolution multiplies all rows by a matrix and then sums them up, sums may come first: there are
-fewer of them than of rows.
+Each function gives the rows that the convolution of its name gives for the same nodes, with
+gradients. Where a convolution multiplies all rows by a matrix and then sums them up, sums may come
+first: there are fewer sums than rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from pyg_graphzero.nn.ops import (
 from pyg_graphzero.sampling.hops import ALL
 from pyg_graphzero.store.columns import writes_to
 
-# Cost of adding up a number, in multiplications of a matrix product: adding waits for memory.
+# Cost of adding up one number, which waits for memory, in multiplications of a matrix product.
 _SUM_COST = 16
 
 Compute = Callable[[Any, Tensor, Tensor, Block, dict[str, Any], bool], Tensor]
@@ -60,12 +60,13 @@ class Layer:
     """How a convolution is computed over a block.
 
     Attributes:
-        what: In words.
-        compute: Given the convolution, rows of sources and destinations, the block, its other
-            arguments, and whether rows of both were given apart.
-        why_not: Says what of the convolution's settings and arguments is not computed so.
-        reach: How many hops further than its own the edges lie of which it is given values.
-        only_sums: Rows of sources are summed, and not looked at otherwise.
+        what: The way it is computed, in words.
+        compute: Function that computes it, given the convolution, rows of sources and destinations,
+            the block, its other arguments, and whether rows of both were given apart.
+        why_not: Names the setting or argument of a convolution that cannot be computed so; None
+            if there is none.
+        reach: Hops of edges, beyond those of the layer, whose values the function is given.
+        only_sums: Whether a convolution sums the rows of sources and uses them for nothing else.
     """
 
     what: str
@@ -78,7 +79,7 @@ class Layer:
 def _propagated(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool
 ) -> Tensor:
-    """Everything as the convolution does it, but for the sums."""
+    """Runs the convolution's own ``forward``, with sums of the block in place of ``propagate``."""
     is_square = not apart and type(conv) not in kinds.BIPARTITE
 
     def propagate(edge_index: Any, size: Any = None, **values: Any) -> Tensor:
@@ -96,7 +97,7 @@ def _propagated(
 class _Summing:
     """A convolution with another ``propagate``, for one call of its ``forward``.
 
-    Everything else is looked up in the convolution, and kept there.
+    Every other attribute is read from the convolution, and set there.
     """
 
     def __init__(self, conv: Any, propagate: Callable[..., Tensor]) -> None:
@@ -113,16 +114,16 @@ def as_pyg_does(
     conv: Any, src: Tensor, dst: Tensor, block: Block, given: dict[str, Any], apart: bool,
     called: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Rows that the convolution computes of the nodes and edges of a block.
+    """Rows that the convolution's own ``forward`` computes for a block.
 
     Args:
         conv: The convolution.
         src: Rows of sources.
         dst: Rows of destinations.
-        block: Its edges.
-        given: Other arguments.
+        block: The block.
+        given: Other arguments of the convolution.
         apart: Whether rows of both were given apart.
-        called: Stand-in for the convolution as ``self`` of its ``forward``.
+        called: Object to pass as ``self`` to its ``forward``; None for the convolution.
     """
     is_square = not apart and type(conv) not in kinds.BIPARTITE
     x = src if is_square else (src, dst)
@@ -135,10 +136,10 @@ def sums_first(rows: Tensor, blocks: Sequence[Block], width: int, sums: int = 1)
     """Whether sums of rows come before a product of ``width`` columns.
 
     Args:
-        rows: That are summed, ``[num_src, columns]``.
-        blocks: Over what.
+        rows: Rows to sum, ``[num_src, columns]``.
+        blocks: Blocks whose edges are summed over.
         width: Columns of the product.
-        sums: How many sums of each row's neighbours there are, each with a product.
+        sums: Number of sums for each destination, each with a product of its own.
     """
     columns = rows.size(-1)
     num_dst = sum(block.num_dst for block in blocks)
@@ -168,7 +169,7 @@ def _sage(
 
 
 def _add_product(out: Tensor, lin: Any, rows: Tensor) -> Tensor:
-    """``out + lin(rows)``, in the memory of ``out`` where nothing else has to happen."""
+    """``out + lin(rows)``, in the memory of ``out`` where ``lin`` is a product without a bias."""
     if not kinds.is_product(lin) or lin.bias is not None:
         return out + lin(rows)
     if not out.dtype == rows.dtype == lin.weight.dtype:
@@ -202,7 +203,7 @@ def _gcn(
 def _normalized(
     conv: Any, weight: Tensor | None, block: Block, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Weights of the batch's edges, and of each node's own row."""
+    """Weights of the batch's edges, and of each node's own row; None where all are 1, or none."""
     if not conv.normalize:
         return weight, None
 
@@ -265,13 +266,13 @@ def _gat(
 
 
 def _shares(conv: Any, scores: Tensor, bounds: Tensor) -> Tensor:
-    """Share of each edge in its destination's attention, after dropout."""
+    """Share of each edge among its destination's in-edges, after dropout."""
     share = neighbor_softmax(scores, bounds)
     return dropout(share, p=conv.dropout, training=conv.training)
 
 
 def _finished(conv: Any, out: Tensor, dst: Tensor) -> Tensor:
-    """Output rows of GAT, from the sums of its heads."""
+    """GAT's result from the sums of its heads: joined or averaged, with residual and bias."""
     out = out.flatten(1) if conv.concat else out.mean(dim=1)
     if conv.res is not None:
         out = out + conv.res(dst)
@@ -310,7 +311,7 @@ def _why_not_steps(conv: Any) -> str | None:
 
 
 def _folded(weight: Tensor, attention: Tensor) -> Tensor:
-    """``[heads, columns]``: times a row, what attention sees of its product with ``weight``."""
+    """``attention`` times ``weight`` by head, ``[heads, columns]``: maps a row to its scores."""
     heads, width = attention.shape[-2:]
     return torch.einsum("hoi,ho->hi", weight.view(heads, width, -1), attention.view(heads, width))
 
@@ -416,12 +417,12 @@ LAYERS: dict[type, Layer] = {
     GATv2Conv: Layer("trimmed; attention in one pass", _gatv2, _why_not_gat),
     TransformerConv: Layer("trimmed; attention in one pass", _transformer, _why_not_gat),
 }
-#: Layer of convolutions with the neighbour's row as message.
+#: Way to compute convolutions whose message is the neighbour's row.
 propagated = Layer(
     "trimmed; sums of rows",
     _propagated,
     lambda conv, given: None,
     only_sums=lambda conv: type(conv) in (GINConv, GraphConv),
 )
-#: Layer of all other convolutions.
+#: Way to compute all other convolutions.
 messages = Layer("trimmed; a message for each edge", as_pyg_does, lambda conv, given: None)

@@ -1,7 +1,7 @@
 """Learning a forward pass: on copies of a model and a small graph, and then put to the test.
 
-A copy is watched once. Two more are run on the small graph, one as it is and one by the program:
-their outputs for the seeds agree, and so do the gradients of these, or the model runs as it is.
+One copy is watched. Two more are run on the small graph, one as it is and one by the program. If
+their outputs for the seeds differ, or the gradients of these, the model runs as it is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-3}
 _ROUNDED = 5e-2  # to half precision on the way
 # Share of a gradient's length that may differ; share of the longest one's that is rounding.
 _GRADIENT, _NOISE = 5e-2, 1e-4
-# Batches that try to learn what raised an error.
+# Batches that try to learn a forward pass which raised an error.
 _TRIES = 3
 
 
@@ -45,9 +45,9 @@ class Refused:
     """A forward pass that runs as it is.
 
     Attributes:
-        reason: Why.
-        ahead: The loader's ``ahead``, which the model cannot do with; None where there is none.
-        tries: More batches that may try to learn it.
+        reason: The reason, in words.
+        ahead: The loader's ``ahead``, which the model cannot run with; None if it has none.
+        tries: Number of further batches that may try to learn it.
     """
 
     reason: str
@@ -92,11 +92,11 @@ def learn(
     """Learns what a model's forward pass does with rows.
 
     Args:
-        forward: The model's.
+        forward: The model's forward pass.
         args: Arguments of a batch.
         kwargs: Named arguments of the batch.
         hops: Hops of the batch.
-        tries: More batches that may try, where one did; 0 for the first.
+        tries: Tries that an earlier refusal left; 0 for the first batch.
     """
     summed = [t for _, t in tensors_in((args, kwargs)) if isinstance(t, InnerRows)]
     ahead = summed[0].reduction if summed else None
@@ -105,7 +105,7 @@ def learn(
         return Refused(reason, ahead)
     before = RandomState(is_cuda((args, kwargs)))
     try:
-        # checkpoint() would have what is saved for gradients here computed again.
+        # checkpoint() would compute again the tensors that are saved for gradients here.
         saved = torch.autograd.graph.saved_tensors_hooks(_unchanged, _unchanged)
         with torch.inference_mode(False), saved:
             return _Lesson(forward, args, kwargs, hops).program()
@@ -114,13 +114,13 @@ def learn(
     except DivergedError:
         return Refused("with fewer rows its forward pass takes another way", ahead)
     except Exception as error:
-        # A model may do anything with a graph that is none of its own; or memory is short just now.
+        # A model may do anything with a graph it was not made for, or memory may be short just now.
         left = (tries or _TRIES) - 1
         said = f"{type(error).__name__}: {error}"
         return Refused(f"on a small graph it raises {said}", ahead, left)
     finally:
         before.restore()
-        # torch 2.4 would give what was cast here, without gradients, to runs with them.
+        # torch 2.4 would give weights cast here, without gradients, to runs with gradients.
         torch.clear_autocast_cache()
 
 
@@ -128,7 +128,7 @@ class _Lesson:
     """One forward pass, on a small graph.
 
     Args:
-        forward: The model's.
+        forward: The model's forward pass.
         args: Arguments of a batch.
         kwargs: Named arguments of the batch.
         hops: Hops of the batch.
@@ -152,10 +152,10 @@ class _Lesson:
         self._depth = hops.depth
 
     def program(self) -> Program:
-        """The program.
+        """Learns the program.
 
         Raises:
-            _RefusedError: It does not do.
+            _RefusedError: The model has to run as it is.
         """
         program = self._watched()
         comparable = _Comparable(self._may_cut_norms)
@@ -206,7 +206,7 @@ class _Lesson:
         recorder: Recorder = held["recorder"]
         ahead = [(recorder.value_of(small), given.reduction) for small, given in self._summed]
         values = recorder.finish([tensor for _, tensor in tensors_in(out)])
-        held["others"] = map_tensors(out, lambda tensor, _: None)  # of kinds that none looks into
+        held["others"] = map_tensors(out, lambda tensor, _: None)  # for kinds not looked into
         del out
         program = recorder.program(values, names_of(self._forward.module))
         if ahead:
@@ -219,7 +219,7 @@ class _Lesson:
         """Compares two runs.
 
         Raises:
-            _RefusedError: They differ.
+            _RefusedError: The two runs differ.
         """
         (whole, its_copy), (cut, copy) = expected, found
         pairs = list(zip_longest(tensors_in(whole), tensors_in(cut), fillvalue=(None, None)))
@@ -241,10 +241,10 @@ def names_of(model: torch.nn.Module) -> list[tuple[str, str]]:
 
 
 def _agreed(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> tuple[Tensor, Tensor]:
-    """The rows that both have, where these agree but for rounding.
+    """The rows that both tensors have.
 
     Raises:
-        _RefusedError: They do not.
+        _RefusedError: These rows differ by more than rounding.
     """
     differs = _RefusedError("with fewer rows its outputs are others")
     if whole is None or cut is None or whole.dim() != cut.dim() or whole.dtype != cut.dtype:
@@ -264,7 +264,7 @@ def _agreed(whole: Tensor | None, cut: Tensor | None, is_rounded: bool) -> tuple
 
 
 def _gradients(copy: Forward, outputs: list[Tensor]) -> list[Tensor | None]:
-    """Gradients of a sum of outputs, by parameter; None for those of large parameters too."""
+    """Gradients of a sum of outputs, by parameter; None if it has none, or is large."""
     parameters = list(copy.module.parameters())
     wanted = [p for p in parameters if p.requires_grad and p.nbytes <= LARGE]
     loss: Any = 0
@@ -279,7 +279,7 @@ def _gradients(copy: Forward, outputs: list[Tensor]) -> list[Tensor | None]:
 
 
 def _idle(whole: list[Tensor | None], cut: list[Tensor | None]) -> list[int]:
-    """Numbers of parameters whose gradient is zero, and is missing where rows are cut.
+    """Numbers of parameters whose gradient is zero as a whole, and missing where rows are cut.
 
     Raises:
         _RefusedError: Another gradient differs.

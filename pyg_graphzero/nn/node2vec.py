@@ -1,4 +1,4 @@
-"""PyG's embeddings by random walks, whose walks are the engine's, over a store or in memory."""
+"""PyG's embeddings by random walks, with walks of the engine, over a store or in memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from pyg_graphzero.loader.walks import RandomWalker
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import random_key
 
-# Batches that are made while the model computes.
+# Number of batches that are made while the model computes.
 _AHEAD = 2
 
 Sample = Callable[..., tuple[Tensor, Tensor]]
 
 
 class _WalkLoader(DataLoader[Any]):
-    """Batches of walks, made ahead by a thread; with workers, as PyG has them."""
+    """Batches of walks, made ahead by a thread, or by worker processes if there are any."""
 
     def __init__(self, num_nodes: int, sample: Sample, **kwargs: Any) -> None:
         kwargs.pop("dataset", None)
@@ -76,16 +76,17 @@ class Node2Vec(StockNode2Vec):
         walk_length: Nodes of a walk.
         context_size: Nodes of a positive sample.
         walks_per_node: Walks from each node of a batch.
-        p: Parameter of node2vec; see :func:`pyg_graphzero.sampler.random_walk`.
-        q: Parameter of node2vec, too.
+        p: Return parameter of node2vec; see :func:`pyg_graphzero.sampler.random_walk`.
+        q: In-out parameter of node2vec; see :func:`pyg_graphzero.sampler.random_walk`.
         num_negative_samples: Negative samples for each positive one.
-        num_nodes: Number of nodes, for an ``edge_index``; a graph knows it.
+        num_nodes: Number of nodes of an ``edge_index``; a graph knows its own.
         sparse: Whether gradients of the embeddings are sparse.
-        reverse: Walk against edges (PyG has none of it).
+        reverse: Whether to walk against edges, which PyG cannot.
 
     Raises:
         UnsupportedError: The store has directed edges by destination only.
-        ValueError: ``walk_length`` is below ``context_size``.
+        ValueError: ``walk_length`` is below ``context_size``, this below 2, or ``num_nodes`` is not
+            the graph's.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -109,14 +110,14 @@ class Node2Vec(StockNode2Vec):
         sparse: bool = False,
         reverse: bool = False,
     ) -> None:
-        torch.nn.Module.__init__(self)  # PyG's sorts the edges
+        torch.nn.Module.__init__(self)  # PyG's own sorts the edges
         if walk_length < context_size or context_size < 2:
             raise ValueError(
                 f"walk_length={walk_length}, context_size={context_size}: expected a context of 2 "
                 "nodes or more, and a walk at least as long"
             )
         if isinstance(source, Tensor):
-            if num_nodes is None:  # as PyG's counts them
+            if num_nodes is None:  # counted as PyG does
                 num_nodes = int(source.max()) + 1 if source.numel() > 0 else 0
             source = Data(edge_index=source, num_nodes=num_nodes)
         self.walker = RandomWalker(source, p, q, reverse=reverse)
@@ -149,7 +150,7 @@ class Node2Vec(StockNode2Vec):
         return _windows(walks, self.context_size)
 
     def neg_sample(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Windows of nodes at random behind them, likewise."""
+        """Windows of some nodes followed by random ones, ``int64 [n, context_size]``."""
         start = batch.repeat(self.walks_per_node * self.num_negative_samples)
         shape = (start.numel(), self.walk_length)
         nodes = torch.randint(self.num_nodes, shape, generator=generator)
@@ -177,12 +178,13 @@ class MetaPath2Vec(StockMetaPath2Vec):
         context_size: Nodes of a positive sample.
         walks_per_node: Walks from each node of a batch.
         num_negative_samples: Negative samples for each positive one.
-        num_nodes_dict: Numbers of nodes, for an ``edge_index_dict``; a graph knows them.
+        num_nodes_dict: Numbers of nodes of an ``edge_index_dict``; a graph knows its own.
         sparse: Whether gradients of the embeddings are sparse.
 
     Raises:
         UnsupportedError: The store has directed edges by destination only.
-        ValueError: The metapath does not fit, or is shorter than the walk and no cycle.
+        ValueError: The metapath does not fit, or is shorter than the walk and no cycle;
+            ``walk_length + 1`` is below ``context_size``, or this below 2.
     """
 
     def __init__(
@@ -229,7 +231,7 @@ class MetaPath2Vec(StockMetaPath2Vec):
             self.end[name] = count
         self._types = [metapath[0][0], *(name[2] for name in steps)]
         self.offset = torch.tensor([self.start[name] for name in self._types])
-        # One more embedding stands for what follows on a walk's end.
+        # One more embedding stands for the steps after a walk's end.
         self.embedding = Embedding(count + 1, embedding_dim, sparse=sparse)
         self.dummy_idx = count
         self.reset_parameters()
@@ -264,7 +266,7 @@ class MetaPath2Vec(StockMetaPath2Vec):
 
 
 def _graph_of(edges: Mapping[EdgeType, Tensor], num_nodes: dict[str, int]) -> HeteroData:
-    """The graph of an ``edge_index_dict``, with as many nodes as its ids say, or more."""
+    """The graph of an ``edge_index_dict``; types not in ``num_nodes`` end at their largest id."""
     data, sizes = HeteroData(), dict(num_nodes)
     for name, edge_index in edges.items():
         data[name].edge_index = edge_index

@@ -173,10 +173,10 @@ def _operator(
     """One operator: the engine's function of that name on the CPU, torch's elsewhere.
 
     Args:
-        schema: Its name, arguments and result.
-        fake: Checks arguments and makes a result without numbers.
-        keep: Keeps what the gradient needs.
-        backward: The gradient.
+        schema: Name, arguments and result of the operator.
+        fake: Function that checks arguments and makes a result without numbers.
+        keep: Function that keeps the tensors that the gradient needs.
+        backward: Function that computes the gradient.
     """
     name = schema.split("(")[0]
     full_name = f"{_LIBRARY.ns}::{name}"
@@ -187,8 +187,8 @@ def _operator(
     torch.library.register_autograd(full_name, backward, setup_context=keep, lib=_LIBRARY)
     operator = getattr(getattr(torch.ops, _LIBRARY.ns), name).default
 
-    # torch.func cannot use the gradient that is registered. It asks for a function that keeps what
-    # the gradient needs by itself, which takes longer to call.
+    # torch.func cannot use the gradient that is registered. It asks for a function that keeps the
+    # tensors for the gradient itself; such a function takes longer to call.
     def one_by_one(info: Any, in_dims: Sequence[int | None], *args: Any) -> Any:
         made = []
         for i in range(info.batch_size):

@@ -1,17 +1,17 @@
 """Operations over the edges of a sampled batch, without an array of messages.
 
-Edges are grouped by destination: those into destination ``d`` are ``bounds[d]`` to before
-``bounds[d + 1]``, and ``src[e]`` is the row of the node that edge ``e`` comes from. Edges before
-``bounds[0]`` and from ``bounds[-1]`` on have no destination: they count nowhere, and results by
-edge are 0 for them.
+Edges are grouped by destination: edges ``bounds[d]`` up to, not including, ``bounds[d + 1]`` lead
+to destination ``d``, and ``src[e]`` is the row of the node that edge ``e`` comes from. Edges before
+``bounds[0]`` and from ``bounds[-1]`` on have no destination: no sum counts them, and in a result
+with an entry for each edge theirs is 0.
 
 - Numbers may be float32, float64, bfloat16 or float16. Sums are taken in float32 (float64 of
   float64) and rounded once, to the type of the rows that went in; weights may have another type.
-  ``torch.autocast`` changes nothing here, as it changes nothing of PyG's own messages: what a
-  linear layer before has rounded comes in rounded.
-- On the CPU the engine does it, and results have the same bits for any number of threads. On other
-  devices torch's own functions do it, with an array of messages while they do.
-- They work under ``torch.compile``, ``torch.utils.checkpoint``, ``torch.func.grad`` and ``vmap``
+  ``torch.autocast`` changes nothing here, just as it leaves PyG's own messages alone: rows that
+  a linear layer rounded come in rounded.
+- On the CPU the engine computes the operations, and results have the same bits for any number of threads. On
+  other devices torch's own functions do, with an array of messages while they run.
+- The operations work under ``torch.compile``, ``torch.utils.checkpoint``, ``torch.func.grad`` and ``vmap``
   (one after the other); there is no forward-mode derivative (``jvp``). Sums, means and products
   can be differentiated any number of times; the others raise the second time.
 - Bounds or sources that do not fit raise :class:`ValueError` or :class:`IndexError` on the CPU.
@@ -29,13 +29,13 @@ from pyg_graphzero.nn import operators
 def neighbor_sum(
     x: Tensor, src: Tensor, bounds: Tensor, weight: Tensor | None = None, mean: bool = False
 ) -> Tensor:
-    """The sum, or mean, over every destination's in-edges of the sources' rows.
+    """Sums, or averages, the rows of the sources of each destination's in-edges.
 
     Args:
         x: Rows of the sources, ``[num_src, channels]`` or ``[num_src, heads, channels]``.
-        src: ``[num_edges]``, ``int64``.
-        bounds: ``[num_dst + 1]``, ``int64``, ascending.
-        weight: Factor of each row, ``[num_edges]`` or ``[num_edges, heads]``.
+        src: Row of each edge's source, ``[num_edges]``, ``int64``.
+        bounds: First edge of each destination, ascending, and the end; ``int64 [num_dst + 1]``.
+        weight: Factor of each edge's row, ``[num_edges]`` or ``[num_edges, heads]``.
         mean: Whether sums are divided by the number of in-edges.
 
     Returns:
@@ -52,13 +52,13 @@ def neighbor_sum(
 
 
 def neighbor_dot(q: Tensor, k: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
-    """The product of every edge's destination's row and its source's.
+    """The inner product, for each edge, of its destination's row and its source's row.
 
     Args:
         q: Rows of the destinations, ``[num_dst, channels]`` or ``[num_dst, heads, channels]``.
         k: Rows of the sources, of the same shape and type.
-        src: ``[num_edges]``, ``int64``.
-        bounds: ``[num_dst + 1]``, ``int64``, ascending.
+        src: Row of each edge's source, ``[num_edges]``, ``int64``.
+        bounds: First edge of each destination, ascending, and the end; ``int64 [num_dst + 1]``.
 
     Returns:
         ``[num_edges]`` or ``[num_edges, heads]``.
@@ -70,11 +70,11 @@ def neighbor_softmax(scores: Tensor, bounds: Tensor) -> Tensor:
     """Softmax over every destination's in-edges, as :func:`torch_geometric.utils.softmax`.
 
     Args:
-        scores: ``[num_edges]`` or ``[num_edges, heads]``.
-        bounds: ``[num_dst + 1]``, ``int64``, ascending.
+        scores: Score of each edge, ``[num_edges]`` or ``[num_edges, heads]``.
+        bounds: First edge of each destination, ascending, and the end; ``int64 [num_dst + 1]``.
 
     Returns:
-        Shares of the shape and type of ``scores``.
+        Share of each edge, of the shape and type of ``scores``.
     """
     return operators.neighbor_softmax(scores, bounds)
 
@@ -93,9 +93,9 @@ def neighbor_score(
     Args:
         x_src: Rows of the sources, ``[num_src, heads, channels]``.
         x_dst: Rows of the destinations, ``[num_dst, heads, channels]``.
-        att: ``[heads, channels]`` or ``[1, heads, channels]``.
-        src: ``[num_edges]``, ``int64``.
-        bounds: ``[num_dst + 1]``, ``int64``, ascending.
+        att: Attention vector of each head, ``[heads, channels]`` or ``[1, heads, channels]``.
+        src: Row of each edge's source, ``[num_edges]``, ``int64``.
+        bounds: First edge of each destination, ascending, and the end; ``int64 [num_dst + 1]``.
         edge: Rows of the edges, ``[num_edges, heads, channels]``.
         negative_slope: Slope of ``leaky_relu`` below 0.
 
@@ -107,15 +107,15 @@ def neighbor_score(
 
 
 def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
-    """The largest numbers, channel by channel, among every destination's sources' rows.
+    """The largest number, channel by channel, among the rows of each destination's sources.
 
-    Sources that have the same number share its gradient, of which a result of 0 keeps one share
-    back: so does PyG's own.
+    Sources that have the largest number share its gradient equally. Where that number is 0, one
+    more share is left out, just as in PyG's own.
 
     Args:
         x: Rows of the sources, ``[num_src, channels]`` or ``[num_src, heads, channels]``.
-        src: ``[num_edges]``, ``int64``.
-        bounds: ``[num_dst + 1]``, ``int64``, ascending.
+        src: Row of each edge's source, ``[num_edges]``, ``int64``.
+        bounds: First edge of each destination, ascending, and the end; ``int64 [num_dst + 1]``.
 
     Returns:
         ``[num_dst, ...]``; 0 where there are no in-edges.
@@ -124,20 +124,20 @@ def neighbor_max(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
 
 
 def neighbor_min(x: Tensor, src: Tensor, bounds: Tensor) -> Tensor:
-    """The smallest numbers; the rest is as in :func:`neighbor_max`."""
+    """The smallest number, channel by channel; all else is the same as in :func:`neighbor_max`."""
     return operators.neighbor_max(x, src, bounds, True)
 
 
 def dropout(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Like :func:`torch.nn.functional.dropout`, which makes random numbers on one core alone.
+    """Dropout like :func:`torch.nn.functional.dropout`, which draws on one core alone.
 
-    Which numbers are left out depends on one draw from torch's random state (so
-    ``torch.manual_seed`` repeats it) and on their place; another set than torch's own. On other
-    devices than the CPU, and in place, it is torch's own.
+    One draw from torch's random state (so ``torch.manual_seed`` repeats it) and a number's place
+    decide whether the number is left out; torch's own leaves out another set. On other devices than
+    the CPU, and in place, this calls torch's own.
 
     Args:
         x: Numbers with a fraction, of any shape.
-        p: With which probability each becomes 0; the others are divided by ``1 - p``.
+        p: Probability that a number becomes 0; the others are divided by ``1 - p``.
         training: ``False`` returns ``x``.
         inplace: Whether ``x`` itself is changed.
 

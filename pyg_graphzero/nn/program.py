@@ -1,12 +1,12 @@
-"""The steps of a model's forward pass, learned from one run and repeated with fewer rows.
+"""A model's forward pass as a list of steps, learned from one run and repeated with fewer rows.
 
-The run is one of a copy of the model on a small graph, watched through torch's function modes:
-every call of a function, and of a convolution, is a step. From the last step back to the first it
-is then known how many hops of rows each step has to make for the seeds. Later runs are of the model
-itself; its tensors are cut to that before each step.
+A copy of the model is run on a small graph and watched through torch's function modes: every call
+of a function, and of a convolution, is a step. From the last step back to the first, it then
+follows how many hops of rows each step has to make for the seeds. Later the model itself is run,
+and its tensors are cut to these hops before each step.
 
-Rows that a forward pass leaves elsewhere than in its result are found by what is still alive when
-the result is gone: they are made for all nodes.
+A forward pass may leave rows elsewhere than in its result. Tensors that are still alive when the
+result is gone show this: such rows are made for all nodes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import ALL, Hops, SampledEdgeIndex
 
 _NO_SIZE = -2
-# Where a tensor lies in the arguments of a call: position or name, and place within a list or dict.
+# Place of a tensor in the arguments of a call: position or name, and place within a list or dict.
 Path = tuple[Any, Any]
 
 
@@ -59,18 +59,18 @@ class Cut:
 
 @dataclass
 class Step:
-    """One call.
+    """One call of a function or module.
 
     Attributes:
         func: The function; the number of a module that is called whole.
         inputs: Tensors with rows among its arguments.
-        use: Use of their rows, a member of ``Use``.
+        use: Its use of their rows, one of :class:`Use`.
         outputs: Results that have rows.
-        reach: How many hops further than its outputs it looks, by input; of modules.
-        about: Plan of a module.
+        reach: Hops that a module looks further than its outputs, by input; empty for a function.
+        about: Plan of a module's computation.
         paths: Places of all tensors among the arguments of a function.
         shape: Arguments of a function that changes dimensions.
-        cuts: Tensors that are cut before it; known once all steps are.
+        cuts: Tensors to cut before it, known once all steps are.
     """
 
     func: Any
@@ -91,7 +91,7 @@ class Step:
         return f"{owner} of a tensor" if name == "__get__" and owner else name
 
     def keeps(self) -> None:
-        """Has a module that keeps what it computes do so for all rows."""
+        """Has a module compute all rows, because it keeps rows that it computes."""
         self.use = Use.ALL
         for value in self.outputs:
             value.is_made = False
@@ -102,7 +102,7 @@ class Step:
 
     @property
     def need(self) -> int:
-        """How many hops of its outputs are used."""
+        """Hops of its outputs that later steps use."""
         return max((value.need for value in self.outputs), default=0)
 
     def wanted(self, number: int) -> int:
@@ -119,9 +119,9 @@ class Program:
     """The steps of a forward pass.
 
     Attributes:
-        steps: In order.
-        outputs: Results of the model; ``None`` for a tensor without rows.
-        kept: Rows that it leaves elsewhere.
+        steps: The steps, in order.
+        outputs: Tensors that the model returns, ``None`` for one without rows.
+        kept: Rows that it leaves elsewhere than in its result.
         names: Names and classes of the model's modules, by their numbers.
         idle: Numbers of parameters that only rows of other nodes depend on: their gradient is
             zero.
@@ -138,7 +138,7 @@ class Program:
         return self.names[step.func][0] if isinstance(step.func, int) else step.name
 
     def settle(self) -> None:
-        """Finds out how much of every step is used."""
+        """Finds out how many hops of every step are used, and plans the cuts."""
         for kept in self.kept:
             kept.need = ALL
         for value in self.outputs:
@@ -177,7 +177,7 @@ def tensors_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[
 def replace(
     args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[tuple[Path, Tensor]]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments with some tensors replaced."""
+    """A copy of arguments with other tensors in the places given."""
     out, named = list(args), dict(kwargs)
     for (key, place), tensor in tensors:
         at: Any = named if isinstance(key, str) else out
@@ -209,7 +209,7 @@ class Watching(TorchFunctionMode, ABC):
         return self.function(func, args, kwargs)
 
     def paused_function(self, func: Any) -> Any:
-        """The function to call where a function is no step of its own."""
+        """Function to call in place of ``func`` where it is no step of its own."""
         return func
 
     @abstractmethod
@@ -234,8 +234,8 @@ class Recorder(Watching):
     """Writes down the steps of a forward pass.
 
     Args:
-        modules: All of the model's.
-        num_rows: How many rows each space has in this run; no other dimension has that size.
+        modules: All modules of the model.
+        num_rows: Number of rows of each space in this run; no other dimension has that size.
         may_cut_norms: Whether norms over a batch may see fewer rows.
     """
 
@@ -253,7 +253,7 @@ class Recorder(Watching):
         self._may_cut_norms = may_cut_norms
 
     def track(self, tensor: Tensor, space: Space, is_made: bool, dim: int | None = None) -> Value:
-        """From now on, rows of a tensor are followed."""
+        """Follows the rows of a tensor from now on."""
         if dim is None:
             dim = row_dim(tensor, self.num_rows[space])
         assert dim is not None
@@ -262,7 +262,7 @@ class Recorder(Watching):
         return value
 
     def value_of(self, tensor: Any) -> Value | None:
-        """Facts about a tensor; one that came from elsewhere with all rows is followed."""
+        """The value of a tensor; tracks one that came from elsewhere with all rows."""
         if not isinstance(tensor, Tensor):
             return None
         found = self._values.get(id(tensor))
@@ -274,12 +274,12 @@ class Recorder(Watching):
         return found
 
     def enter(self, args: Any) -> None:
-        """Follows what a module makes of its arguments, though its functions are no steps."""
+        """Follows tensors that a module makes of its arguments; its functions are no steps."""
         for tensor in args:
             self._from_rows[id(tensor)] = weakref.ref(tensor)
 
     def paused_function(self, func: Any) -> Any:
-        """Notes which step makes tensors of rows."""
+        """Notes the step within which ``func`` makes tensors of rows."""
 
         def noted(*args: Any, **kwargs: Any) -> Any:
             given = [tensor for _, tensor in tensors_of(args, kwargs)]
@@ -331,7 +331,7 @@ class Recorder(Watching):
         return out
 
     def _outputs(self, out: Any, call: Call) -> list[Value] | None:
-        """Facts about the results of a call that treats each row by itself."""
+        """Values of the results of a call that works row by row; None if one has no rows."""
         tensors = list(out) if isinstance(out, tuple | list) else [out]
         (tensor, value), found = call.first, []
         for item in tensors:
@@ -362,12 +362,12 @@ class Recorder(Watching):
         """Writes down a module that was called whole.
 
         Args:
-            module: Which.
-            inputs: Where they lie, what is known of them, and how many hops further than the
-                outputs they are looked at.
-            use: Use of rows, a member of ``Use``.
-            outputs: Results with a row for each node or edge of a space.
-            about: Plan of the module.
+            module: The module.
+            inputs: Place and value of each input, and the number of hops that the module looks at
+                it further than at the outputs.
+            use: Its use of rows, one of :class:`Use`.
+            outputs: Results with a row for each node or edge of a space, and that space.
+            about: Plan of the module's computation.
         """
         made = [self.track(tensor, space, True) for tensor, space in outputs]
         self.steps.append(
@@ -385,16 +385,16 @@ class Recorder(Watching):
                 value.is_made = False
 
     def finish(self, outputs: list[Any]) -> list[Value | None]:
-        """Facts about the tensors that the model returned."""
+        """Values of the tensors that the model returned; None for one without rows."""
         return [self.value_of(tensor) for tensor in outputs]
 
     def program(self, outputs: list[Value | None], names: list[tuple[str, str]]) -> Program:
-        """The program.
+        """The program that was written down.
 
         REQUIRES: the caller has let go of the model's result.
 
         Args:
-            outputs: From ``finish``.
+            outputs: Values from ``finish``.
             names: Names and classes of the model's modules, by their numbers.
         """
         made = [
@@ -418,11 +418,11 @@ class Recorder(Watching):
 
 
 class Runner(Watching):
-    """Has a forward pass make only what is needed.
+    """Has a forward pass make only the rows that are needed.
 
     Args:
-        modules: All of the model's.
-        program: Steps that were learned.
+        modules: All modules of the model.
+        program: The program that was learned.
         hops: Hops of the batch at hand.
         may_cut_norms: Whether norms over a batch may see fewer rows.
     """
@@ -445,18 +445,18 @@ class Runner(Watching):
         return self._steps[self._at - 1]
 
     def next_module(self, module: torch.nn.Module) -> Step:
-        """The next step, which calls a module.
+        """The next step, which calls ``module``.
 
         Raises:
-            DivergedError: It is another one.
+            DivergedError: The next step is another one.
         """
         return self._next(self._numbers.get(id(module)))
 
     def expect(self, tensor: Any, value: Value) -> None:
-        """Raises where a tensor is not the one that a step before has made.
+        """Checks that a tensor is the one that an earlier step made for ``value``.
 
         Raises:
-            DivergedError: It is another one.
+            DivergedError: It is another tensor.
         """
         if value.is_made and self._made.get(id(tensor)) is not value:
             raise DivergedError
@@ -469,19 +469,19 @@ class Runner(Watching):
             self._made[id(tensor)] = value
 
     def count(self, value: Value, hop: int) -> int:
-        """Rows of what is at most ``hop`` hops away."""
+        """Number of rows of nodes or edges within ``hop`` hops."""
         space = value.space
         count = self.hops.num_edges if space.of_edges else self.hops.num_nodes
         return count(space.name, hop)
 
     def cut(self, tensor: Tensor, value: Value, hop: int) -> Tensor:
-        """The first rows of a tensor."""
+        """The rows of a tensor within ``hop`` hops, which come first."""
         count = self.count(value, hop)
         tensor = tensor.rows if isinstance(tensor, InnerRows) else tensor
         return tensor.narrow(value.dim, 0, count) if tensor.size(value.dim) > count else tensor
 
     def paused_function(self, func: Any) -> Any:
-        """The function to call where a function is no step of its own."""
+        """Function to call in place of ``func`` where it is no step of its own."""
         return FASTER.get(func, func)
 
     def function(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -515,7 +515,7 @@ class Runner(Watching):
         rows = dict(step.inputs)
         others = [tensor for path, tensor in tensors.items() if path not in rows]
         tracked = [(tensors[path], value) for path, value in step.inputs]
-        # A size that is asked for is no number of rows: on the small graph it was none.
+        # A size among the arguments is no number of rows: on the small graph it was none.
         call = Call(func, args, kwargs, tracked, others, _NO_SIZE, self._may_cut_norms)
         if use_of(call) != step.use:
             raise DivergedError
@@ -527,13 +527,13 @@ class Runner(Watching):
                 if index.numel():
                     least, most = index.aminmax()
                     if int(least) < 0 or int(most) >= self.count(value, 0):
-                        raise DivergedError  # not of a seed
+                        raise DivergedError  # not the number of a seed
 
     def finish(self, outputs: list[Tensor]) -> None:
-        """Checks that the forward pass is over, and returned what it did before.
+        """Checks that all steps were run, and that the results are those of the program.
 
         Raises:
-            DivergedError: It is not, or returned something else.
+            DivergedError: Steps are left, or a result is another.
         """
         if self._at != len(self._steps) or len(outputs) != len(self._program.outputs):
             raise DivergedError

@@ -1,7 +1,8 @@
-"""Rules of torch's functions: whether they treat rows of nodes and edges one by one.
+"""Rules for functions of torch: whether they use rows of nodes and edges one by one or together.
 
 A rule looks at one call, in which some tensors have a row for each node (or edge), and says whether
-a row of the result depends on the same row of these alone. Whatever has no rule depends on all.
+a row of the result depends on the same row of these alone. A function without a rule is taken to
+use all rows together.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from torch import Tensor
 
 
 class Space(NamedTuple):
-    """The nodes or edges that rows of a tensor stand for.
+    """The nodes or edges that the rows of a tensor stand for.
 
     Attributes:
-        of_edges: Edges, or nodes.
-        name: Their type; None in a homogeneous graph.
+        of_edges: Whether rows stand for edges; else for nodes.
+        name: Type of these nodes or edges; None in a homogeneous graph.
     """
 
     of_edges: bool
@@ -33,9 +34,9 @@ class Value:
     """A tensor of a forward pass with a row for each node or edge.
 
     Attributes:
-        space: Nodes or edges that its rows stand for.
+        space: Nodes or edges that the rows stand for.
         dim: Dimension of the rows.
-        is_made: A step of the forward pass has made it; otherwise it comes with all rows.
+        is_made: Whether a step of the forward pass makes it; otherwise it comes with all rows.
         need: Hops of its rows that are used.
     """
 
@@ -51,11 +52,11 @@ class Call:
 
     Attributes:
         func: The function.
-        args: Its arguments.
-        kwargs: Its named arguments.
-        tracked: Tensors among them with rows, and what is known of these.
-        others: Other tensors among them.
-        num_rows: Number of rows.
+        args: Arguments by position.
+        kwargs: Arguments by name.
+        tracked: Tensors with rows among the arguments, and their values.
+        others: Other tensors among the arguments.
+        num_rows: Number of rows of the tracked tensors.
         may_cut_norms: Whether the user lets norms over a batch see fewer rows.
     """
 
@@ -68,7 +69,7 @@ class Call:
     may_cut_norms: bool
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
-        """An argument, wherever it was given."""
+        """An argument, given by position or by name."""
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
     @property
@@ -77,13 +78,13 @@ class Call:
         return self.tracked[0]
 
     def is_first(self) -> bool:
-        """Whether the first argument has rows, and no other one."""
+        """Whether the first argument is the only one with rows."""
         given = self.args[0] if self.args else self.kwargs.get("input")
         return len(self.tracked) == 1 and given is self.tracked[0][0]
 
 
 class Use:
-    """Uses of rows by a call."""
+    """Ways in which a call uses rows."""
 
     ROWS = "rows"  # each row by itself
     PICK = "pick"  # some rows, by their numbers
@@ -113,7 +114,7 @@ def _elementwise(call: Call) -> str:
 
 
 def _product(call: Call) -> str:
-    """Use of rows by their product with a matrix."""
+    """Rule for a product of rows and a matrix."""
     if not call.is_first():
         return Use.ALL
     tensor, value = call.first
@@ -131,7 +132,7 @@ def _dims(call: Call, position: int, name: str, default: Any) -> list[int] | Non
 
 
 def _along(position: int, name: str = "dim", default: Any = None) -> Rule:
-    """Works along dimensions; they must not be that of the rows."""
+    """Rule for a function that works along dimensions; none of them may be that of the rows."""
 
     def rule(call: Call) -> str:
         if isinstance(call.argument(position, name), Tensor):
@@ -173,7 +174,7 @@ def _batch_norm(call: Call) -> str:
 def _reshape(call: Call) -> str:
     sizes = [n for arg in call.args[1:] for n in (arg if isinstance(arg, tuple | list) else [arg])]
     _, value = call.first
-    # A number of rows that was asked for does not hold where there are fewer.
+    # A number of rows among the sizes would be wrong where there are fewer rows.
     return Use.ROWS if value.dim == 0 and call.num_rows not in sizes else Use.ALL
 
 
@@ -253,7 +254,7 @@ _ALONG_SECOND = """
     sum mean prod max min amax amin aminmax std var median logsumexp softmax log_softmax argmax
     argmin any all cumsum cumprod unbind softmin sort argsort flip
 """
-# Where the dimension is given, and what it is where it is not.
+# Position of the argument that gives the dimension, and its default.
 _ALONG: dict[str, tuple[int, Any]] = {
     **dict.fromkeys(_ALONG_SECOND.split(), (1, None)),
     "norm": (2, None),
@@ -308,34 +309,34 @@ RULES = _rules()
 
 
 def use_of(call: Call) -> str:
-    """Use of the rows that a call is given."""
+    """The way in which a call uses the rows that it is given, one of :class:`Use`."""
     rule = RULES.get(call.func)
     return Use.ALL if rule is None else rule(call)
 
 
 def row_dim(tensor: Tensor, num_rows: int) -> int | None:
-    """The one dimension of a given size; None where there is none, or several."""
+    """The one dimension with ``num_rows`` entries; None if there is none, or several."""
     dims = [dim for dim, size in enumerate(tensor.shape) if size == num_rows]
     return dims[0] if len(dims) == 1 else None
 
 
 def looks_at_arguments(func: Any) -> bool:
-    """Whether its rule depends on arguments that shapes of tensors do not tell."""
+    """Whether a function's rule depends on more than the shapes of tensors."""
     return RULES.get(func) not in (None, _elementwise, _free)
 
 
 def keeps_order(func: Any) -> bool:
-    """Whether it divides a tensor into other dimensions, or puts these in another order."""
+    """Whether a function divides a tensor into other dimensions, or puts these in another order."""
     return RULES.get(func) in (_reshape, _move)
 
 
 def is_reshape(func: Any) -> bool:
-    """Whether it only divides a tensor into other dimensions."""
+    """Whether a function only divides a tensor into other dimensions."""
     return RULES.get(func) is _reshape
 
 
 def same_before(tensor: Tensor, out: Tensor, dim: int) -> bool:
-    """Whether dimension ``dim`` of a reshaped tensor has the rows of the other's first one."""
+    """Whether dimension ``dim`` of ``out`` has the rows of the first one of ``tensor``."""
     return math.prod(out.shape[:dim]) == 1 and out.numel() == tensor.numel()
 
 

@@ -1,7 +1,7 @@
 """A small graph with the hops of a batch, on which a forward pass is learned.
 
-Its numbers of nodes and edges are unlike any other size that occurs in the model, so that rows are
-known by them.
+Its numbers of nodes and edges differ from every other size in the model, so that a dimension of
+such a size is known to be one of rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST = 101
 
 
 class AmbiguousError(Exception):
-    """Which rows a tensor has cannot be told from this batch."""
+    """The sizes of this batch do not tell the rows that a tensor has."""
 
 
 def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None) -> Any:
@@ -35,8 +35,9 @@ def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None)
 
     Args:
         obj: Tensors, and lists, tuples, dictionaries and PyG's ``Data`` of them.
-        change: Given a tensor and the key of the dictionary or storage it lies in.
-        key: Key of ``obj`` itself.
+        change: Function that returns the new tensor, given a tensor and the key under which it
+            lies in a dictionary (in ``Data``, the type of its storage).
+        key: Key under which ``obj`` lies.
     """
     if isinstance(obj, Tensor):
         return change(obj, key)
@@ -57,14 +58,14 @@ def map_tensors(obj: Any, change: Callable[[Tensor, Any], Any], key: Any = None)
 
 
 def tensors_in(obj: Any) -> Iterator[tuple[Any, Tensor]]:
-    """The tensors of nested arguments, with the keys of what they lie in."""
+    """Keys and tensors of nested arguments; keys are those of ``map_tensors``."""
     found: list[tuple[Any, Tensor]] = []
     map_tensors(obj, lambda tensor, key: found.append((key, tensor)))
     return iter(found)
 
 
 def hops_in(obj: Any) -> Hops | None:
-    """Hops of the batch that arguments belong to; None where some edges know none any more."""
+    """Hops of the batch that arguments belong to; None where edges know none, or there are none."""
     edges = [tensor for _, tensor in tensors_in(obj) if isinstance(tensor, SampledEdgeIndex)]
     hops = [each.hops for each in edges]
     return None if None in hops or not hops else hops[0]
@@ -81,10 +82,10 @@ def plain(obj: Any) -> Any:
 
 
 def space_of(tensor: Tensor, key: Any, hops: Hops) -> Space | None:
-    """The nodes or edges that rows of an argument stand for; None if neither.
+    """Nodes or edges that the rows of an argument stand for; None if neither.
 
     Raises:
-        AmbiguousError: There are as many nodes as edges, or as those of another type.
+        AmbiguousError: The number of nodes equals that of edges, or of nodes of another type.
     """
     if isinstance(tensor, InnerRows):
         return Space(False, tensor.node_type)
@@ -109,9 +110,9 @@ class SmallGraph:
     """A graph of some hundred nodes.
 
     Args:
-        hops: Hops of the batch it stands for.
-        taken: Sizes that its numbers of rows are not to have.
-        device: Where.
+        hops: Hops of the batch that the graph stands for.
+        taken: Sizes that its numbers of rows must avoid.
+        device: Device of its edges.
     """
 
     def __init__(self, hops: Hops, taken: set[int], device: torch.device) -> None:
@@ -150,10 +151,10 @@ class SmallGraph:
         }
 
     def arguments(self, obj: Any, hops: Hops) -> tuple[Any, list[tuple[Tensor, Space]]]:
-        """Arguments for this graph in place of those for a batch, and which of them have rows.
+        """Arguments for this graph in place of a batch's, and the tensors with rows among them.
 
         Args:
-            obj: The arguments.
+            obj: Arguments of a batch.
             hops: Hops of the batch.
 
         Raises:
@@ -167,7 +168,7 @@ class SmallGraph:
                 return SampledEdgeIndex.of(self.edge_index[name], self.hops, name)
             space = space_of(tensor, key, hops)
             if space is None:
-                # Numbers, perhaps of seeds; there are fewer here.
+                # Integers may be numbers of seeds; there are fewer seeds here.
                 return tensor.remainder(_FIRST) if tensor.dtype == torch.int64 else tensor
             tensor = tensor.rows if isinstance(tensor, InnerRows) else tensor
             count = self.num_rows.get(space, 0)
@@ -183,11 +184,11 @@ class SmallGraph:
         return map_tensors(obj, change), rows
 
     def taken_ahead(self, obj: Any, summed: list[tuple[Tensor, InnerRows]]) -> Any:
-        """The arguments, some of them as a loader with ``ahead`` gives them.
+        """A copy of arguments, some in the form in which a loader with ``ahead`` gives them.
 
         Args:
-            obj: From ``arguments``.
-            summed: Which of them, and what they stand for.
+            obj: Arguments from ``arguments``.
+            summed: Tensors to replace, each with the tensor of the batch that it stands for.
         """
         last = self.hops.depth - 1
         like = {id(tensor): given for tensor, given in summed}

@@ -1,9 +1,9 @@
 """Features of a batch whose first aggregation was taken ahead.
 
-Features have no gradient, so sums over neighbours in a model's first layer are known before the
-model is. A loader with ``ahead`` adds them up while it gathers: a batch then has rows of its inner
-nodes, those that were sampled before the last hop, and sums for these. Rows of the last hop are in
-no batch.
+Features have no gradient, so sums over neighbours in a model's first layer are known before
+the model is. A loader with ``ahead`` adds them up while it gathers: a batch then has rows of its
+inner nodes (nodes that were sampled before the last hop) and a sum for each of these. It has no
+rows of the last hop.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.sampling.hops import KEEPING
 from pyg_graphzero.store.schema import EdgeType
 
-#: Reductions that a loader may take ahead.
+#: Aggregations that a loader may take ahead.
 REDUCTIONS = ("sum", "mean")
 
 # Functions that return the same rows, in other memory; their sums go along.
 _KEEPING = KEEPING | {Tensor.record_stream, Tensor.float}
-# Types of facts about a tensor that need no look at its numbers.
+# Types of facts about a tensor that do not depend on its numbers.
 _FACTS = (bool, int, str, torch.Size, torch.dtype, torch.device, torch.layout, type(None))
 
 
 class InnerRows(Tensor):
     """``x`` of a batch with ``ahead``: ``[num_inner_nodes, num_features]``, and sums beside it.
 
-    It can be moved and measured. Whatever computes with it raises ``UnsupportedError``: an
+    It can be moved and measured. Computing with it raises ``UnsupportedError``: an
     accelerated model takes it (``pyg_graphzero.nn.accelerate``), another one would miss the rows of
     the last hop.
 
     Attributes:
-        sums: By edge type, None in a homogeneous graph: a row for each inner node that these edges
-            lead to, from the rows that they lead from.
+        sums: By edge type (None in a homogeneous graph): for each inner node that these edges lead
+            to, the sum or mean of the rows of its sources.
         reduction: ``"sum"`` or ``"mean"``.
         node_type: Node type of the rows; None in a homogeneous graph.
     """
@@ -48,7 +48,7 @@ class InnerRows(Tensor):
     def of(
         rows: Tensor, sums: dict[EdgeType | None, Tensor], reduction: str, node_type: str | None
     ) -> InnerRows:
-        """Rows of inner nodes, with these sums."""
+        """Rows of inner nodes with the given sums."""
         out = rows.as_subclass(InnerRows)
         out.sums, out.reduction, out.node_type = sums, reduction, node_type
         return out

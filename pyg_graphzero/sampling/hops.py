@@ -1,7 +1,7 @@
 """Edges of a batch that know how far from the seeds they were sampled.
 
 A batch of neighbours grows hop by hop: first come the seeds, then the nodes one hop away, and so
-on; edges likewise. So whatever a layer of a model needs is a prefix of the nodes and a prefix of
+on; edges come in the same order. So a layer of a model needs a prefix of the nodes and a prefix of
 the edges (as PyG's ``trim_to_layer`` uses it). A model that was accelerated
 (``pyg_graphzero.nn.accelerate``) finds the lengths of these prefixes in the ``edge_index`` that it
 is given, wherever the batch has gone since.
@@ -19,7 +19,7 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.store.schema import EdgeType
 
-#: A hop that all nodes and edges are within.
+#: A hop so far away that all nodes and edges of a batch are within it.
 ALL = 1 << 20
 
 #: Functions that return the same numbers, most of them in other memory.
@@ -59,7 +59,7 @@ class Hops:
 
     @property
     def depth(self) -> int:
-        """How many hops were sampled."""
+        """Number of hops that were sampled."""
         return len(next(iter(self.nodes.values()))) - 1
 
     def num_nodes(self, name: str | None, hop: int) -> int:
@@ -89,11 +89,11 @@ class SampledEdgeIndex(Tensor):
     edge_type: EdgeType | None
     made: dict[Any, Any]
     _hops: Hops
-    _counted: int  # writes when the hops were known
+    _counted: int  # count of writes when the hops became known
 
     @staticmethod
     def of(edge_index: Tensor, hops: Hops, edge_type: EdgeType | None) -> SampledEdgeIndex:
-        """Edges that know their hops, in the memory of ``edge_index``."""
+        """A tensor of these edges that knows their hops."""
         with torch.inference_mode(False):
             if edge_index.is_inference():  # writes to such tensors are not counted
                 edge_index = edge_index.clone()
@@ -108,7 +108,7 @@ class SampledEdgeIndex(Tensor):
             return self._hops if self._counted == self._version else None
 
     def plain(self) -> Tensor:
-        """These edges as a plain tensor."""
+        """These edges as a plain tensor, which knows no hops."""
         return self.as_subclass(Tensor)
 
     @classmethod
@@ -136,7 +136,7 @@ def known_hops(edge_index: Any) -> Hops | None:
 
 
 def known_no_hops(tensor: Tensor) -> Tensor:
-    """The tensor itself, or where it is edges that know their hops, edges that do not."""
+    """The tensor itself; edges that know their hops as a plain tensor."""
     return tensor.plain() if isinstance(tensor, SampledEdgeIndex) else tensor
 
 
@@ -144,21 +144,21 @@ _is_wanted = False
 
 
 def want_hops(wanted: bool = True) -> None:
-    """Has the batches of this process know their hops from now on; before, they are as PyG's."""
+    """Has batches of this process know their hops from now on; before, they are like PyG's."""
     global _is_wanted
     _is_wanted = wanted
 
 
 def are_hops_wanted() -> bool:
-    """Whether :func:`want_hops` was called."""
+    """Whether batches of this process are to know their hops."""
     return _is_wanted
 
 
 def attach_hops(batch: Data | HeteroData) -> None:
-    """Lets the edges of a batch know their hops; where they belong to none, nothing is changed.
+    """Lets the edges of a batch know their hops; a batch without counts by hop stays unchanged.
 
     Args:
-        batch: With ``num_sampled_nodes`` and ``num_sampled_edges``, as ``NeighborLoader`` and
+        batch: Batch with ``num_sampled_nodes`` and ``num_sampled_edges``, as ``NeighborLoader`` and
             ``LinkNeighborLoader`` give it for ``subgraph_type="directional"``.
     """
     is_hetero = isinstance(batch, HeteroData)
