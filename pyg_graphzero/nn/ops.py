@@ -9,11 +9,11 @@ with an entry for each edge theirs is 0.
   float64) and rounded once, to the type of the rows that went in; weights may have another type.
   ``torch.autocast`` changes nothing here, just as it leaves PyG's own messages alone: rows that
   a linear layer rounded come in rounded.
-- On the CPU the engine computes the operations, and results have the same bits for any number of threads. On
-  other devices torch's own functions do, with an array of messages while they run.
-- The operations work under ``torch.compile``, ``torch.utils.checkpoint``, ``torch.func.grad`` and ``vmap``
-  (one after the other); there is no forward-mode derivative (``jvp``). Sums, means and products
-  can be differentiated any number of times; the others raise the second time.
+- On the CPU the engine computes the operations, and results have the same bits for any number of
+  threads. On other devices torch's own functions do, with an array of messages while they run.
+- The operations work under ``torch.compile``, ``torch.utils.checkpoint``, ``torch.func.grad`` and
+  ``vmap`` (one after the other); there is no forward-mode derivative (``jvp``). Sums, means and
+  products can be differentiated any number of times; the others raise the second time.
 - Bounds or sources that do not fit raise :class:`ValueError` or :class:`IndexError` on the CPU.
 """
 
