@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_graphzero.sampling.graph import SampledGraph
@@ -12,6 +15,35 @@ from pyg_graphzero.store.schema import EdgeType
 
 # A node that this many draws found no partner for is taken to have none.
 _ROUNDS = 100
+# Functions of torch that draw, from a generator if one is given.
+_DRAWS = frozenset(
+    (
+        *(torch.randint, torch.rand, torch.randn, torch.randperm, torch.normal),
+        *(torch.multinomial, torch.bernoulli, Tensor.multinomial, Tensor.bernoulli),
+        *(Tensor.random_, Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_),
+    )
+)
+
+
+class OwnDraws(TorchFunctionMode):
+    """Has this thread's draws come from a key, and leaves torch's generator alone.
+
+    PyG draws negatives from torch's generator. All threads share that one, so that seeding it here
+    would change the draws of a training step, and of the thread that plans memory.
+
+    Args:
+        key: Seed of the draws.
+    """
+
+    def __init__(self, key: int) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(key)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _DRAWS and kwargs.get("generator") is None:
+            kwargs = {**kwargs, "generator": self._generator}
+        return func(*args, **kwargs)
 
 
 def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch_geometric.sampler import (
     EdgeSamplerInput,
@@ -29,7 +28,7 @@ from pyg_graphzero.sampling.graph import (
     resolve,
 )
 from pyg_graphzero.sampling.link_seeds import link_seeds
-from pyg_graphzero.sampling.negatives import NonEdgeSampling
+from pyg_graphzero.sampling.negatives import NonEdgeSampling, OwnDraws
 from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
 from pyg_graphzero.sampling.order import add_order
 from pyg_graphzero.sampling.timed import TimedSampler
@@ -298,11 +297,7 @@ class NeighborSampler(TimedSampler):
             neg_sampling = NonEdgeSampling(
                 neg_sampling, self.graph, inputs.input_type, inputs.row, self.disjoint
             )
-        # PyG draws negatives from torch's generator, which every worker has another of.
-        generator = torch.default_generator
-        state = generator.get_state()
-        try:
-            generator.manual_seed(key % 2**63)
+        with OwnDraws(key % 2**63):
             links = link_seeds(
                 inputs,
                 neg_sampling,
@@ -312,8 +307,6 @@ class NeighborSampler(TimedSampler):
                 lambda times: self._seed_times(times, inputs.row.numel()),
                 windows,
             )
-        finally:
-            generator.set_state(state)
         times, own = links.times or {}, links.windows or {}
         seeds = [
             self._typed_seeds(t, nodes, times.get(t), own.get(t))

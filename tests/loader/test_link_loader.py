@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 
 import pytest
 import torch
@@ -463,3 +464,30 @@ def test_empty_heterogeneous_links():
     data = heterogeneous()
     name = ("venue", "hosts", "author")
     assert list(LinkNeighborLoader(data, [2], edge_label_index=name, batch_size=4)) == []
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_another_thread_that_draws_meanwhile_changes_nothing(homo, mode):
+    """Neither the negatives nor what that thread draws: a training step, or a memory plan."""
+    drawn = []
+
+    class Interrupted(NegativeSampling):
+        def sample(self, *args):
+            thread = threading.Thread(target=lambda: drawn.append(torch.rand(3)))
+            thread.start()
+            thread.join()
+            return super().sample(*args)
+
+    loader = LinkNeighborLoader(homo[1], [2], batch_size=40)
+    seeds = loader.input_data[torch.arange(40)]
+    torch.manual_seed(5)
+    expected, found = (
+        loader.link_sampler.sample_from_edges(seeds, kind(mode, 2), key=9)
+        for kind in (NegativeSampling, Interrupted)
+    )
+    assert torch.equal(found.node, expected.node)
+    assert torch.equal(found.row, expected.row)
+    own = torch.Generator().manual_seed(5)
+    assert drawn
+    for each in drawn:
+        assert torch.equal(each, torch.rand(3, generator=own))
