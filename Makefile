@@ -13,6 +13,7 @@
 #                   random loaders, a fiftieth as many accelerated models, failing disks
 #   make fuzz-asan  a tenth of these, with the engine under AddressSanitizer
 #   make mutants    deliberate mistakes, each noticed by the test that is named for it
+#   make replay     batches, bytes of stores and planned reads, compared with the recording
 #   make stock      torch-sparse from source (some 25 minutes): gives stock PyG a sampler
 #   make wheel      dist/: sdist and wheel, checked, installed in a fresh environment, the guide run there
 #   make clean
@@ -31,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Which tests; see the markers in pyproject.toml.
 TESTS ?= not long
 
-.PHONY: demo test test-all test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants stock wheel clean
+.PHONY: demo test test-all test-oldest test-newest versions lint docs cpptest sanitize fuzz fuzz-asan campaigns mutants replay stock wheel clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/wordnet_sage.py
@@ -91,6 +92,9 @@ sanitize: $(VENV)/.tools
 
 mutants: $(VENV)/.tools
 	$(BIN)/python tools/mutants.py
+
+replay: $(VENV)/.tools
+	$(BIN)/python tests/replay/run.py
 
 # Twice as many stores as inputs: a store can be used in more ways.
 CASES ?= 100000
