@@ -21,7 +21,7 @@ class Alarm(Exception):
 
 
 class At:
-    """Strikes once, at a moment of those at which Python looks for signals in the package.
+    """Strikes once, at a moment of those at which Python looks for signals.
 
     Those are where a Python function begins, and where one of C has returned and what it returned
     is not kept yet.
@@ -29,10 +29,12 @@ class At:
     Args:
         moment: The number of it.
         function: Moments are counted from the beginning of a function of this name.
+        folder: Moments in files below it count.
     """
 
-    def __init__(self, moment: int, function: str | None = None) -> None:
+    def __init__(self, moment: int, function: str | None = None, folder: str = PACKAGE) -> None:
         self.left = moment
+        self._folder = folder
         self._function = function
 
     def __enter__(self) -> At:
@@ -43,7 +45,7 @@ class At:
         sys.setprofile(None)
 
     def _see(self, frame, event, arg) -> None:
-        inside = frame.f_code.co_filename.startswith(PACKAGE)
+        inside = frame.f_code.co_filename.startswith(self._folder)
         if event not in ("call", "c_return") or not inside:
             return
         if self._function not in (None, frame.f_code.co_name):

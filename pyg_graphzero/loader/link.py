@@ -44,7 +44,8 @@ class LinkNeighborLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkNeig
         subgraph_type: ``"directional"``, ``"bidirectional"`` or ``"induced"``.
         disjoint: Every seed edge grows a tree of its own, named by ``batch.batch``.
         temporal_strategy: ``"uniform"``, or ``"last"`` for the newest neighbours.
-        neg_sampling: PyG's ``NegativeSampling``, ``"binary"`` or ``"triplet"``.
+        neg_sampling: PyG's ``NegativeSampling``, ``"binary"`` or ``"triplet"``. A subclass's own
+            ``sample()`` draws from torch's generator, which threads share.
         neg_sampling_ratio: Deprecated by PyG: binary negatives per seed.
         time_attr: Node or edge attribute with times; see ``NeighborLoader``.
         time_window: With ``time_attr``; see ``NeighborLoader``. A tensor has a number for each seed

@@ -42,7 +42,7 @@ def link_seeds(
     comparable: Callable[[Tensor], Tensor],
     windows: Tensor | None = None,
 ) -> LinkSeeds:
-    """Draws negatives, from torch's generator, and lays the ends of all seed edges out.
+    """Draws negatives, and lays the ends of all seed edges out.
 
     Binary negatives are pairs of their own, labelled 0; a triplet's negatives are destinations for
     a positive's source. Unless disjoint, a node that is the end of several edges is one seed.

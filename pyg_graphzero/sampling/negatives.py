@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from torch_geometric.sampler import NegativeSampling
 
 from pyg_graphzero.sampling.graph import SampledGraph
@@ -15,35 +12,46 @@ from pyg_graphzero.store.schema import EdgeType
 
 # A node that this many draws found no partner for is taken to have none.
 _ROUNDS = 100
-# Functions of torch that draw, from a generator if one is given.
-_DRAWS = frozenset(
-    (
-        *(torch.randint, torch.rand, torch.randn, torch.randperm, torch.normal),
-        *(torch.multinomial, torch.bernoulli, Tensor.multinomial, Tensor.bernoulli),
-        *(Tensor.random_, Tensor.uniform_, Tensor.normal_, Tensor.bernoulli_),
-    )
-)
 
 
-class OwnDraws(TorchFunctionMode):
-    """Has this thread's draws come from a key, and leaves torch's generator alone.
+class KeyedNegatives(NegativeSampling):
+    """PyG's ``NegativeSampling`` for one batch, drawn from the batch's key.
 
-    PyG draws negatives from torch's generator. All threads share that one, so that seeding it here
-    would change the draws of a training step, and of the thread that plans memory.
+    PyG draws from torch's generator. All threads share that one: seeding it here would change the
+    draws of a training step. A subclass's own ``sample()`` is called, and draws from torch's.
 
     Args:
+        base: How many to draw, and with which weights.
         key: Seed of the draws.
     """
 
-    def __init__(self, key: int) -> None:
-        super().__init__()
+    def __init__(self, base: NegativeSampling, key: int) -> None:
+        super().__init__(base.mode, base.amount, base.src_weight, base.dst_weight)
+        self.base = base
         self._generator = torch.Generator().manual_seed(key)
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _DRAWS and kwargs.get("generator") is None:
-            kwargs = {**kwargs, "generator": self._generator}
-        return func(*args, **kwargs)
+    def sample(self, num_samples: int, endpoint: str, num_nodes: int | None = None) -> Tensor:
+        """Draws one end of the negatives.
+
+        Args:
+            num_samples: How many nodes.
+            endpoint: ``"src"`` or ``"dst"``.
+            num_nodes: How many there are to draw from.
+
+        Returns:
+            ``int64 [num_samples]``.
+
+        Raises:
+            ValueError: There are no weights and no ``num_nodes``, or they do not agree.
+        """
+        weight = self.src_weight if endpoint == "src" else self.dst_weight
+        if type(self.base).sample is NegativeSampling.sample:
+            own = self._generator
+            if weight is not None and num_nodes in (None, weight.numel()):
+                return torch.multinomial(weight, num_samples, replacement=True, generator=own)
+            if weight is None and num_nodes is not None:
+                return torch.randint(num_nodes, (num_samples,), generator=own)
+        return self.base.sample(num_samples, endpoint, num_nodes)
 
 
 def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tensor) -> Tensor:
@@ -70,11 +78,12 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
     return found
 
 
-class NonEdgeSampling(NegativeSampling):
-    """PyG's ``NegativeSampling`` for one batch, drawing destinations again where it hit an edge.
+class NonEdgeSampling(KeyedNegatives):
+    """Negatives of one batch, whose destinations are drawn again where they hit an edge.
 
     Args:
-        base: What to draw, and how many.
+        base: How many to draw, and with which weights.
+        key: Seed of the draws.
         graph: The graph, walked forward.
         name: The edge type.
         src: Sources of the batch's positive edges, ``int64 [n]``.
@@ -88,12 +97,13 @@ class NonEdgeSampling(NegativeSampling):
     def __init__(
         self,
         base: NegativeSampling,
+        key: int,
         graph: SampledGraph,
         name: EdgeType | None,
         src: Tensor,
         disjoint: bool,
     ) -> None:
-        super().__init__(base.mode, base.amount, base.src_weight, base.dst_weight)
+        super().__init__(base, key)
         if name not in graph.edge_types:
             raise ValueError(
                 f"exclude_edges: found edge type {name}, expected one of {graph.edge_types}: of "

@@ -28,7 +28,7 @@ from pyg_graphzero.sampling.graph import (
     resolve,
 )
 from pyg_graphzero.sampling.link_seeds import link_seeds
-from pyg_graphzero.sampling.negatives import NonEdgeSampling, OwnDraws
+from pyg_graphzero.sampling.negatives import KeyedNegatives, NonEdgeSampling
 from pyg_graphzero.sampling.options import SamplingOptions, fan_outs
 from pyg_graphzero.sampling.order import add_order
 from pyg_graphzero.sampling.timed import TimedSampler
@@ -288,25 +288,32 @@ class NeighborSampler(TimedSampler):
         ``windows``: of each seed edge, where the sampler's are those of seeds.
         """
         node_times = self.graph.node_times
-        if exclude_edges and neg_sampling is not None:
-            if node_times or self.graph.backward:
+        if neg_sampling is not None:
+            if not exclude_edges:
+                neg_sampling = KeyedNegatives(neg_sampling, key % 2**63)
+            elif node_times or self.graph.backward:
                 raise UnsupportedError(
                     "exclude_edges: found node times or backward sampling, expected neither; leave "
                     "exclude_edges out"
                 )
-            neg_sampling = NonEdgeSampling(
-                neg_sampling, self.graph, inputs.input_type, inputs.row, self.disjoint
-            )
-        with OwnDraws(key % 2**63):
-            links = link_seeds(
-                inputs,
-                neg_sampling,
-                self.graph.node_types.__getitem__,
-                self.disjoint,
-                node_times,
-                lambda times: self._seed_times(times, inputs.row.numel()),
-                windows,
-            )
+            else:
+                neg_sampling = NonEdgeSampling(
+                    neg_sampling,
+                    key % 2**63,
+                    self.graph,
+                    inputs.input_type,
+                    inputs.row,
+                    self.disjoint,
+                )
+        links = link_seeds(
+            inputs,
+            neg_sampling,
+            self.graph.node_types.__getitem__,
+            self.disjoint,
+            node_times,
+            lambda times: self._seed_times(times, inputs.row.numel()),
+            windows,
+        )
         times, own = links.times or {}, links.windows or {}
         seeds = [
             self._typed_seeds(t, nodes, times.get(t), own.get(t))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -83,6 +84,22 @@ def test_wherever_a_call_is_struck(kind, workers):
         found, again, _ = struck_everywhere(make, first, 3)
         assert_same(found, expected)
     assert again < strikes
+
+
+@pytest.mark.parametrize("kind", ["nodes", "links", "hetero", "hgt"])
+def test_what_torch_keeps_for_a_thread_is_left_alone(kind):
+    """A strike in torch's own code would leave a mode of its set for all that comes after."""
+    make = maker(kind)
+    batches = iter(make())
+    for moment in range(0, 1000, 3):
+        with contextlib.suppress(Struck), At(moment, folder=""):
+            if next(batches, None) is None:
+                batches = iter(make())
+        assert torch._C._len_torch_function_stack() == 0
+        assert torch.is_grad_enabled()
+        assert not torch.is_inference_mode_enabled()
+        torch.manual_seed(1)
+        assert torch.equal(torch.rand(3), torch.rand(3, generator=torch.Generator().manual_seed(1)))
 
 
 def test_wherever_an_epoch_begins():

@@ -421,17 +421,6 @@ def test_links_do_not_depend_on_workers(homo, negatives):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_negatives_leave_the_generator_alone(homo):
-    loader = LinkNeighborLoader(homo[1], [2], neg_sampling="binary", batch_size=8)
-    torch.manual_seed(1)
-    want = torch.rand(4)
-    torch.manual_seed(1)
-    loader.link_sampler.sample_from_edges(
-        loader.input_data[torch.arange(8)], neg_sampling=loader.neg_sampling, key=3
-    )
-    assert torch.equal(torch.rand(4), want)
-
-
 def test_modes_of_links(homo):
     data, store = homo
     for kind in ("induced", "bidirectional"):
@@ -466,28 +455,49 @@ def test_empty_heterogeneous_links():
     assert list(LinkNeighborLoader(data, [2], edge_label_index=name, batch_size=4)) == []
 
 
+@pytest.mark.parametrize("exclude_edges", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("mode", ["binary", "triplet"])
-def test_another_thread_that_draws_meanwhile_changes_nothing(homo, mode):
+def test_another_thread_that_draws_meanwhile_changes_nothing(
+    homo, mode, weighted, exclude_edges, monkeypatch
+):
     """Neither the negatives nor what that thread draws: a training step, or a memory plan."""
+    weight = torch.rand(300) if weighted else None
+    negatives = NegativeSampling(mode, 2, weight, weight)
+    loader = LinkNeighborLoader(homo[1], [2], batch_size=40)
+    seeds = loader.input_data[torch.arange(40)]
+    expected = loader.link_sampler.sample_from_edges(seeds, negatives, 9, exclude_edges)
     drawn = []
 
-    class Interrupted(NegativeSampling):
-        def sample(self, *args):
+    def beside(draw):
+        def drawing(*args, **kwargs):
             thread = threading.Thread(target=lambda: drawn.append(torch.rand(3)))
             thread.start()
             thread.join()
-            return super().sample(*args)
+            return draw(*args, **kwargs)
 
-    loader = LinkNeighborLoader(homo[1], [2], batch_size=40)
-    seeds = loader.input_data[torch.arange(40)]
+        return drawing
+
+    monkeypatch.setattr(torch, "randint", beside(torch.randint))
+    monkeypatch.setattr(torch, "multinomial", beside(torch.multinomial))
     torch.manual_seed(5)
-    expected, found = (
-        loader.link_sampler.sample_from_edges(seeds, kind(mode, 2), key=9)
-        for kind in (NegativeSampling, Interrupted)
-    )
+    found = loader.link_sampler.sample_from_edges(seeds, negatives, 9, exclude_edges)
     assert torch.equal(found.node, expected.node)
     assert torch.equal(found.row, expected.row)
     own = torch.Generator().manual_seed(5)
     assert drawn
-    for each in drawn:
+    for each in [*drawn, torch.rand(3)]:
         assert torch.equal(each, torch.rand(3, generator=own))
+
+
+@pytest.mark.parametrize("exclude_edges", [False, True])
+def test_negatives_of_a_subclass_are_its_own(homo, exclude_edges):
+    class ToFew(NegativeSampling):
+        def sample(self, num_samples, endpoint, num_nodes=None):
+            return super().sample(num_samples, endpoint, 200) + 100
+
+    loader = LinkNeighborLoader(
+        homo[1], [2], neg_sampling=ToFew("binary", 3), exclude_edges=exclude_edges, batch_size=40
+    )
+    batch = next(iter(loader))
+    assert batch.n_id[batch.edge_label_index[:, batch.edge_label == 0]].min() >= 100
