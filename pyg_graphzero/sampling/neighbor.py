@@ -267,7 +267,7 @@ class NeighborSampler(TimedSampler):
             exclude_edges: No negative is an edge of the graph.
 
         Returns:
-            As ``sample_from_nodes``; ``metadata`` as PyG's ``LinkLoader`` reads it.
+            The output of ``sample_from_nodes``; ``metadata`` is what PyG's ``LinkLoader`` reads.
 
         Raises:
             UnsupportedError: ``exclude_edges`` with node times, or walking backwards.
