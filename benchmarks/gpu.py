@@ -106,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
         for name, loader in loaders.items()
         for what, epoch in work.items()
     }
-    # The round that warms up starts workers and page-locks memory.
+    # The round that warms up starts workers.
     times = {
         name: [(run["seconds"] / run["value"][0], 1 - run["value"][1] / run["seconds"])
                for run in runs]

@@ -486,7 +486,7 @@ class GatherPlan:
     What to gather for every batch: columns, each by one of its index lists.
     """
 
-    def __init__(self, num_lists: int, locked: bool = False) -> None: ...
+    def __init__(self, num_lists: int) -> None: ...
 
     def add_paged(self, by: int, rows: PagedRows, is_loaded: bool = False) -> int:
         """
@@ -691,11 +691,6 @@ def pool_state() -> PoolState: ...
 
 def narrow_bytes(ids: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]) -> int:
     """What these ids take while they wait for their batch's rows."""
-
-def set_page_lock(lock: int, unlock: int) -> None:
-    """
-    Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock memory for a device.
-    """
 
 class Labor:
     """Sampling by variates that destinations share."""

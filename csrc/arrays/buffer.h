@@ -20,8 +20,7 @@ class Buffer {
 
  public:
   Buffer() = default;
-  // `locked`: see Block; it stays so when it grows.
-  explicit Buffer(std::int64_t size, bool locked = false) : locked_(locked) { resize(size); }
+  explicit Buffer(std::int64_t size) { resize(size); }
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);
@@ -38,7 +37,7 @@ class Buffer {
   void reserve(std::int64_t wanted) {
     if (wanted <= capacity()) return;
     if (wanted > PTRDIFF_MAX / static_cast<std::int64_t>(sizeof(T))) throw std::bad_alloc();
-    const Block grown = take_block(static_cast<std::size_t>(wanted) * sizeof(T), locked_);
+    const Block grown = take_block(static_cast<std::size_t>(wanted) * sizeof(T));
     if (size_ > 0)
       std::memcpy(grown.data, block_.data, static_cast<std::size_t>(size_) * sizeof(T));
     return_block(std::exchange(block_, grown));
@@ -65,12 +64,10 @@ class Buffer {
   void swap(Buffer& other) noexcept {
     std::swap(block_, other.block_);
     std::swap(size_, other.size_);
-    std::swap(locked_, other.locked_);
   }
 
   Block block_;
   std::int64_t size_ = 0;
-  bool locked_ = false;
 };
 
 }  // namespace gz

@@ -43,13 +43,13 @@ class Pool {
     return *only;
   }
 
-  Block take(std::size_t bytes, bool locked) {
+  Block take(std::size_t bytes) {
     const std::size_t size = rounded(bytes);
     std::vector<Block> unwanted;
     {
       const std::lock_guard lock(mutex_);
       used_ += size;
-      const auto found = best_for(bytes, locked);
+      const auto found = best_for(bytes);
       if (found != idle_.end()) {
         const Block block = found->block;
         idle_.erase(found);
@@ -63,7 +63,7 @@ class Pool {
     }
     free_all(unwanted);
     try {
-      return {map_pages(size, locked), size, locked};
+      return {map_pages(size), size};
     } catch (...) {
       const std::lock_guard lock(mutex_);
       used_ -= size;
@@ -122,10 +122,9 @@ class Pool {
   // REQUIRES the lock. The smallest block that will do, so that larger ones are left for those
   // who need them; of equal ones the newest, which may be in the caches still. The end where there
   // is none.
-  Place best_for(std::size_t bytes, bool locked) {
+  Place best_for(std::size_t bytes) {
     Place best = idle_.end();
     for (Place at = idle_.begin(); at != idle_.end(); ++at) {
-      if (at->block.locked != locked) continue;
       if (at->block.size < bytes || at->block.size > bytes + bytes / 2) continue;
       if (best == idle_.end() || at->block.size <= best->block.size) best = at;
     }
@@ -153,7 +152,7 @@ class Pool {
 
   // Without the lock: to unmap takes long.
   static void free_all(const std::vector<Block>& blocks) noexcept {
-    for (const Block& block : blocks) unmap_pages(block.data, block.size, block.locked);
+    for (const Block& block : blocks) unmap_pages(block.data, block.size);
   }
 
   std::mutex mutex_;
@@ -166,11 +165,11 @@ class Pool {
 
 }  // namespace
 
-Block take_block(std::size_t bytes, bool locked) {
-  if (bytes >= kLarge) return Pool::pool().take(bytes, locked);
+Block take_block(std::size_t bytes) {
+  if (bytes >= kLarge) return Pool::pool().take(bytes);
   void* const data = std::malloc(std::max<std::size_t>(bytes, 1));
   if (data == nullptr) throw std::bad_alloc();
-  return {data, bytes, false};
+  return {data, bytes};
 }
 
 void return_block(Block block) noexcept {

@@ -10,14 +10,12 @@ namespace gz {
 struct Block {
   void* data = nullptr;
   std::size_t size = 0;
-  bool locked = false;  // in main memory, for a device that copies from it
 };
 
 // Thread safety: all of these may be called at once, also while the process ends.
 
-// A block of at least `bytes`; its bytes hold no defined value. With `locked`, page-locked if it is
-// a large one. Raises as map_pages().
-Block take_block(std::size_t bytes, bool locked = false);
+// A block of at least `bytes`; its bytes hold no defined value. Raises std::bad_alloc.
+Block take_block(std::size_t bytes);
 
 // Gives a block back. It is kept for later while a Recycling lives, else freed.
 void return_block(Block block) noexcept;

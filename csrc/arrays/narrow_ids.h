@@ -55,10 +55,9 @@ class NarrowIds {
 
   std::int64_t size() const noexcept { return steps_.size() + narrow_.size() + wide_.size(); }
 
-  // `locked`: see Buffer.
-  Buffer<std::int64_t> widen(bool locked = false) && {
+  Buffer<std::int64_t> widen() && {
     if (wide_.size() > 0) return std::move(wide_);
-    Buffer<std::int64_t> ids(size(), locked);
+    Buffer<std::int64_t> ids(size());
     widen_to(ids.data());
     return ids;
   }

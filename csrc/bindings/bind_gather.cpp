@@ -144,14 +144,7 @@ void init_gather(nb::module_& m) {
           "Of the next window, where it is the only one at a time.");
   nb::class_<GatherPlan>(m, "GatherPlan",
                          "What to gather for every batch: columns, each by one of its index lists.")
-      .def(
-          "__init__",
-          [](GatherPlan* self, std::size_t num_lists, bool locked) {
-            new (self) GatherPlan{};
-            self->num_lists = num_lists;
-            self->locked = locked;
-          },
-          "num_lists"_a, "locked"_a = false)
+      .def(nb::init<std::size_t>(), "num_lists"_a)
       .def(
           "add_paged",
           [](GatherPlan& self, std::size_t by, std::shared_ptr<PagedRows> rows, bool is_loaded) {

@@ -13,7 +13,6 @@
 #include "arrays/memory_pool.h"
 #include "arrays/narrow_ids.h"
 #include "bindings/gathered.h"
-#include "io/pages.h"
 #include "pipeline/pipeline.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
@@ -164,17 +163,6 @@ void init_pipeline(nb::module_& m) {
         return NarrowIds::bytes_for(as_span(ids)) * static_cast<std::int64_t>(ids.size());
       },
       "ids"_a, "What these ids take while they wait for their batch's rows.");
-
-  m.def(
-      "set_page_lock",
-      [](std::uintptr_t lock, std::uintptr_t unlock) {
-        set_page_lock({reinterpret_cast<decltype(PageLock::lock)>(lock),
-                       reinterpret_cast<decltype(PageLock::unlock)>(unlock)});
-      },
-      "lock"_a, "unlock"_a,
-      "Addresses of int lock(void*, size_t, unsigned) and int unlock(void*), which page-lock "
-      "memory "
-      "for a device.");
 
   nb::class_<Labor>(m, "Labor", "Sampling by variates that destinations share.")
       .def(nb::init<bool, std::uint64_t>(), "layer_dependent"_a = false, "batch_dependency"_a = 1);

@@ -192,8 +192,7 @@ Gathered gather(const GatherPlan& plan, std::span<const std::span<const std::int
   for (const GatherPlan::Source& source : plan.columns) {
     auto [table, by] = resolve(source);
     const auto make = [&](std::int64_t num_rows) {
-      out.columns.push_back(
-          {Buffer<std::byte>(num_rows * table.row_bytes, plan.locked), table.row_bytes});
+      out.columns.push_back({Buffer<std::byte>(num_rows * table.row_bytes), table.row_bytes});
       return out.columns.back().rows.data();
     };
     if (source.sum) {

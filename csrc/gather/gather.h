@@ -50,7 +50,6 @@ struct GatherPlan {
   std::vector<Paged> paged;             // by lists that the batch brings
   std::shared_ptr<WindowRoom> windows;  // what is read ahead; null: one batch at a time
   int max_window = std::numeric_limits<int>::max();  // batches of one, at most
-  bool locked = false;                               // rows go to page-locked memory
   bool keeps_slots = true;                           // batches have the slots of their edges
   std::vector<std::shared_ptr<const void>> owners;   // keep the tables alive
 

@@ -5,19 +5,10 @@
 
 #include <cstdint>
 #include <new>
-#include <stdexcept>
-#include <string>
 
 namespace gz {
-namespace {
 
-PageLock page_lock;
-
-}  // namespace
-
-void set_page_lock(PageLock functions) noexcept { page_lock = functions; }
-
-void* map_pages(std::size_t size, bool locked) {
+void* map_pages(std::size_t size) {
   const bool huge = size >= kHugePage;
   const std::size_t spare = huge ? kHugePage : 0;
   void* const at =
@@ -34,26 +25,16 @@ void* map_pages(std::size_t size, bool locked) {
     ::madvise(first, size, MADV_HUGEPAGE);  // refused where the kernel has none: nothing is lost
 #endif
   }
-  if (!locked) return first;
-  const int error = page_lock.lock == nullptr ? -1 : page_lock.lock(first, size, 0);
-  if (error != 0) {
-    ::munmap(first, size);
-    throw std::runtime_error("cannot page-lock " + std::to_string(size) + " bytes: the device's " +
-                             "runtime says " + std::to_string(error));
-  }
   return first;
 }
 
-void unmap_pages(void* pages, std::size_t size, bool locked) noexcept {
-  if (locked) page_lock.unlock(pages);
-  ::munmap(pages, size);
-}
+void unmap_pages(void* pages, std::size_t size) noexcept { ::munmap(pages, size); }
 
 std::shared_ptr<std::byte> make_pages(std::size_t bytes) {
   constexpr std::size_t kPage = 4096;
   const std::size_t size = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
-  return {static_cast<std::byte*>(map_pages(size, false)),
-          [size](std::byte* at) { unmap_pages(at, size, false); }};
+  return {static_cast<std::byte*>(map_pages(size)),
+          [size](std::byte* at) { unmap_pages(at, size); }};
 }
 
 }  // namespace gz

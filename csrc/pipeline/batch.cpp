@@ -12,10 +12,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Buffer<std::int64_t> stacked(const Buffer<std::int64_t>& first, const Buffer<std::int64_t>& second,
-                             bool locked) {
+Buffer<std::int64_t> stacked(const Buffer<std::int64_t>& first,
+                             const Buffer<std::int64_t>& second) {
   const std::int64_t n = first.size();
-  Buffer<std::int64_t> both(2 * n, locked);
+  Buffer<std::int64_t> both(2 * n);
   if (n > 0) {
     const auto bytes = static_cast<std::size_t>(n) * sizeof(std::int64_t);
     std::memcpy(both.data(), first.data(), bytes);
@@ -65,12 +65,12 @@ IdList index_list(const Batch& batch, std::size_t number) {
   return batch.packed->edges[number - num_node_types].slot;
 }
 
-void unpack(Batch& batch, bool locked) {
+void unpack(Batch& batch) {
   if (batch.packed == nullptr) return;
   for (NarrowIds& nodes : batch.packed->nodes) batch.nodes.push_back(std::move(nodes).widen());
   for (NarrowIds& trees : batch.packed->trees) batch.trees.push_back(std::move(trees).widen());
   for (auto& [first, second, slot] : batch.packed->edges) {
-    Buffer<std::int64_t> index(first.size() + second.size(), locked);
+    Buffer<std::int64_t> index(first.size() + second.size());
     first.widen_to(index.data());
     second.widen_to(index.data() + first.size());
     batch.edges.push_back({std::move(index), std::move(slot).widen()});
@@ -86,12 +86,11 @@ std::vector<Seeds> seeds_of(const BatchRequest& request) {
 
 // The arrays of a sample, as batches have them.
 void take_sample(const Recipe& recipe, Sample sample, Batch& batch) {
-  const bool locked = recipe.plan != nullptr && recipe.plan->locked;
   for (Sample::Edges& e : sample.edges) {
     const auto& [src, dst] = recipe.backward ? std::tie(e.col, e.row) : std::tie(e.row, e.col);
     const bool has_slots = recipe.plan == nullptr || recipe.plan->keeps_slots;
     batch.edges.push_back(
-        {stacked(src, dst, locked), has_slots ? std::move(e.slot) : Buffer<std::int64_t>()});
+        {stacked(src, dst), has_slots ? std::move(e.slot) : Buffer<std::int64_t>()});
     if (recipe.plan == nullptr) continue;
     batch.spent.push_back(std::move(e.row));
     batch.spent.push_back(std::move(e.col));
@@ -219,7 +218,7 @@ void pack_batch(Batch& batch) {
 
 void gather_batch(const Recipe& recipe, Batch& batch, int threads) {
   if (recipe.plan == nullptr) return;
-  unpack(batch, recipe.plan->locked);
+  unpack(batch);
   if (recipe.reads() && batch.window == nullptr) {
     Batch* const alone[] = {&batch};
     const auto errors = read_window(recipe, alone);

@@ -1,8 +1,7 @@
-"""Batches on the device that trains: page-locked memory, and copies while the last one trains."""
+"""Batches on the device that trains, copied while the last one trains."""
 
 from __future__ import annotations
 
-import ctypes
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -10,32 +9,7 @@ from typing import Any
 
 import torch
 
-from pyg_graphzero import _core
 from pyg_graphzero.loader.steady import Steady, is_struck
-from pyg_graphzero.util.system import loaded_library
-
-
-def lock_pages_with_cuda() -> bool:
-    """Lets the engine page-lock memory through the CUDA runtime torch has loaded.
-
-    Returns:
-        False where there is none to be found; torch can copy to page-locked memory of its own then.
-    """
-    if not torch.cuda.is_available() or torch.version.cuda is None:
-        return False
-    torch.cuda.init()
-    path = loaded_library("libcudart.so")
-    if path is None:
-        return False
-    try:
-        runtime = ctypes.CDLL(path)
-    except OSError:
-        return False
-    _core.set_page_lock(
-        ctypes.cast(runtime.cudaHostRegister, ctypes.c_void_p).value or 0,
-        ctypes.cast(runtime.cudaHostUnregister, ctypes.c_void_p).value or 0,
-    )
-    return True
 
 
 class StreamCopier:

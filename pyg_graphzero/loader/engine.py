@@ -14,7 +14,7 @@ from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.loader.delivery import DeviceIterator, copier_to, lock_pages_with_cuda
+from pyg_graphzero.loader.delivery import DeviceIterator, copier_to
 from pyg_graphzero.loader.keyed import (
     Graph_co,
     KeyedLoader,
@@ -66,7 +66,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
     num_workers: int
     batch_sampler: Any
     prefetch_factor: int | None
-    pin_memory: bool
     timeout: float
     transform: Any = None
     transform_sampler_output: Any = None
@@ -76,7 +75,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
     node_ids: bool = True  # n_id are the user's nodes; else rows of the store
     # Made when they are first wanted; they stay behind when the loader is pickled.
     _idle_pipeline: _core.Pipeline | None = None
-    _locks_pages: bool = False
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
 
@@ -166,12 +164,11 @@ class EngineLoader(KeyedLoader[Graph_co]):
     def _plan_by(self, files: PagedFiles | None) -> BatchPlan:
         made = _plans_in_memory if files is None else files.made
         plan, sampler = made.get(self), self.graph_sampler
-        if plan is None or not plan.is_for(self.data, sampler.graph, self._locks_pages):
+        if plan is None or not plan.is_for(self.data, sampler.graph):
             reading = None if files is None else files.reading(sampler, self._size_in(files))
             plan = made[self] = BatchPlan(
-                self.data, sampler, self._locks_pages, self.edge_ids, files, self.node_ids, reading,
-                self.ahead,
-            )  # fmt: skip
+                self.data, sampler, self.edge_ids, files, self.node_ids, reading, self.ahead
+            )
         return plan
 
     def _size_in(self, files: PagedFiles) -> float:
@@ -245,7 +242,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
     def _begin(self) -> Any:
         iterator: Any
         if self._runs_in_engine():
-            self._locks_pages = self._wants_locked_pages() and lock_pages_with_cuda()
             epoch = _Epoch(self)
             hooks = Hooks(
                 epoch.quota, epoch.is_outdated, self._take_pipeline, self._return_pipeline,
@@ -259,9 +255,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
         if self._device is None or self._device.type == "cpu":
             return iterator
         return DeviceIterator(iterator, copier_to(self._device), is_ready)
-
-    def _wants_locked_pages(self) -> bool:
-        return self.pin_memory or (self._device is not None and self._device.type == "cuda")
 
     def stats(self) -> LoaderStats:
         """Where the time of the epoch under way goes, or went in the last one.

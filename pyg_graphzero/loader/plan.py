@@ -133,7 +133,6 @@ class BatchPlan:
     Args:
         data: Where attributes come from, on disk or in memory.
         sampler: Knows the graph, and the original ids of sampled edges.
-        locks_pages: Rows go to page-locked memory (see ``lock_pages_with_cuda``).
         edge_ids: Batches have ``e_id``.
         files: Which of the store's columns are not in memory whole; None: all are.
         node_ids: ``n_id`` are the user's nodes; else rows of the store.
@@ -148,7 +147,6 @@ class BatchPlan:
         self,
         data: Data | HeteroData,
         sampler: GraphSampler,
-        locks_pages: bool = False,
         edge_ids: bool = True,
         files: RowsOfFiles | None = None,
         node_ids: bool = True,
@@ -157,7 +155,6 @@ class BatchPlan:
     ) -> None:
         self.data = data
         self.ahead = ahead
-        self.locks_pages = locks_pages
         self.has_edge_ids = edge_ids
         self.has_node_ids = node_ids
         self.reading = reading
@@ -167,7 +164,7 @@ class BatchPlan:
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
-        self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types), locks_pages)
+        self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types))
         contents = self.graph.contents
         self._no_ids = {
             name: str(contents.without_edge_ids(name, "e_id of a batch"))
@@ -192,10 +189,9 @@ class BatchPlan:
         self._seen = _seen(data)
         self._files = None  # they keep the plans that were made by them
 
-    def is_for(self, data: Any, graph: SampledGraph, locks_pages: bool = False) -> bool:
+    def is_for(self, data: Any, graph: SampledGraph) -> bool:
         """Whether it was made for these, and the graph's attributes are still what they were."""
-        is_same = data is self.data and graph is self.graph
-        return is_same and locks_pages == self.locks_pages and self._seen == _seen(data)
+        return data is self.data and graph is self.graph and self._seen == _seen(data)
 
     def writes(self) -> tuple[Any, ...]:
         """Equal as long as torch knows of no write to the tensors that the engine gathers from."""

@@ -108,7 +108,7 @@ class SweepLoader(NeighborLoader[Any]):
             return None
         prefetch_files(contents, room.held)
         source = Source(contents, room, bounds, self.node_type, graph)
-        plan = BatchPlan(self.data, self.graph_sampler, self._locks_pages, False, source, False)
+        plan = BatchPlan(self.data, self.graph_sampler, False, source, False)
         return Blocks(source, plan)
 
     def _may_ask(self) -> bool:

@@ -190,12 +190,6 @@ def mapped_at(path: Path, address: int) -> int | None:
     return None
 
 
-def loaded_library(name: str) -> str | None:
-    """The path of a shared library of this process whose name begins so; None if there is none."""
-    paths = (line.split(maxsplit=5)[5] for line in _maps() if f"/{name}" in line)
-    return next(paths, None)
-
-
 def _maps() -> list[str]:
     try:
         return Path("/proc/self/maps").read_text().splitlines()

@@ -116,34 +116,3 @@ TEST(large_blocks_begin_where_huge_pages_do) {
   CHECK_THROWS(std::bad_alloc, "", take_block(std::size_t{1} << 60));
   CHECK(pool_state().used == 0);
 }
-
-namespace {
-
-std::set<void*> locked_pages;
-
-}  // namespace
-
-TEST(locked_blocks_are_locked_once_and_stay_apart) {
-  set_page_lock(
-      {[](void* pages, std::size_t, unsigned) { return locked_pages.insert(pages).second ? 0 : 7; },
-       [](void* pages) { return locked_pages.erase(pages) == 1 ? 0 : 7; }});
-  {
-    const Recycling recycling;
-    return_block(take_block(4 * kMiB));  // there is room for what follows
-    const Block locked = take_block(kMiB, true);
-    CHECK(locked.locked && locked_pages.count(locked.data) == 1);
-    return_block(locked);
-    const Block plain = take_block(kMiB);
-    CHECK(!plain.locked && plain.data != locked.data);
-    const Block again = take_block(kMiB, true);
-    CHECK(again.data == locked.data && locked_pages.size() == 1);
-    const Block small = take_block(100, true);
-    CHECK(!small.locked);
-    return_block(small);
-    for (const Block& block : {plain, again}) return_block(block);
-  }
-  CHECK(locked_pages.empty());
-  set_page_lock({});
-  CHECK_THROWS(std::runtime_error, "cannot page-lock 1048576 bytes", take_block(kMiB, true));
-  CHECK(pool_state().used == 0);
-}

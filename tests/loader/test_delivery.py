@@ -1,16 +1,12 @@
-"""Page-locked memory and other devices, as far as a machine without one shows."""
+"""Delivery to other devices, as far as a machine without one shows."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
 
 import pytest
 import torch
 
-from graphs import homogeneous
-from pyg_graphzero import _core
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
 from pyg_graphzero.loader.delivery import DeviceIterator, PlainCopier, StreamCopier
 
@@ -142,52 +138,3 @@ def test_an_error_ahead_comes_in_its_place():
         next(iterator)
     with pytest.raises(StopIteration):
         next(iterator)
-
-
-@pytest.fixture
-def locked():
-    """Page-locking by a runtime that takes notes: address -> bytes of what is locked."""
-    pages: dict[int, int] = {}
-
-    def lock(at, size, flags):
-        pages[at] = size
-        return 0
-
-    def unlock(at):
-        del pages[at]
-        return 0
-
-    functions = (
-        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint)(lock),
-        ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(unlock),
-    )
-    _core.set_page_lock(*(ctypes.cast(f, ctypes.c_void_p).value for f in functions))
-    yield pages
-    gc.collect()
-    assert pages == {}
-    _core.set_page_lock(0, 0)
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_rows_are_gathered_into_page_locked_memory(locked, monkeypatch, workers):
-    import pyg_graphzero.loader.engine as engine
-
-    monkeypatch.setattr(engine, "lock_pages_with_cuda", lambda: True)
-    monkeypatch.setattr(engine.EngineLoader, "_wants_locked_pages", lambda self: True)
-    data = homogeneous()
-    data.x = torch.randn(data.num_nodes, 1000)
-    loader = NeighborLoader(data, [5, 5], batch_size=50, num_workers=workers)
-
-    def is_locked(tensor):
-        return any(at <= tensor.data_ptr() < at + size for at, size in locked.items())
-
-    seen = 0
-    for _ in range(3):
-        for batch in loader:
-            assert is_locked(batch.x)
-            assert not is_locked(batch.y)  # too small
-            assert torch.equal(batch.x, data.x[batch.n_id])
-            seen += 1
-    assert seen == 18
-    assert len(locked) < 12  # locked once, and used again
-    del batch, loader
