@@ -91,7 +91,7 @@ class UnsupportedError(GraphZeroError, ValueError):
     """The package cannot do this; the message says what to use instead."""
 
 
-class MissingEdgeIdsError(UnsupportedError, AttributeError):
+class MissingEdgeIdsError(UnsupportedError):
     """Something needs the ids of edges, and the store was converted without them."""
 
 

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage
+from torch_geometric.data.storage import BaseStorage
 from torch_geometric.loader.utils import index_select
 from torch_geometric.utils import to_torch_csr_tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import MissingEdgeIdsError, UnsupportedError
+from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.pyg.data import empty_like
 from pyg_graphzero.pyg.lazy import OnDemand, called, raw_items
 from pyg_graphzero.sampling.ahead import InnerRows
@@ -70,41 +70,6 @@ class _Storage:
         if part.e_id is not None:
             for key, value in self.by_edge.items():
                 mapping[key] = value(part)
-
-
-class _WithoutIds(BaseStorage):
-    """Edges without ids in a batch: an error at ``e_id`` says why there is none."""
-
-    why_no_ids: str
-
-    @staticmethod
-    def become(storage: BaseStorage, why: str) -> None:
-        """Makes a storage of a batch one of these; a storage of a user's class stays as it is."""
-        cls = _WITHOUT_IDS.get(type(storage))
-        if cls is not None:
-            # Not by setattr: PyG's storages take what is set on them for attributes of the graph.
-            object.__setattr__(storage, "__class__", cls)
-            object.__setattr__(storage, "why_no_ids", why)
-
-    def __getattr__(self, key: str) -> Any:
-        if key == "e_id" and key not in self._mapping:
-            raise MissingEdgeIdsError(self.why_no_ids)
-        return super().__getattr__(key)
-
-
-class _EdgesWithoutIds(_WithoutIds, EdgeStorage):
-    pass
-
-
-class _GraphWithoutIds(_WithoutIds, GlobalStorage):
-    pass
-
-
-# Class of a batch's storage, by the class that it replaces.
-_WITHOUT_IDS: dict[type, type[_WithoutIds]] = {
-    EdgeStorage: _EdgesWithoutIds,
-    GlobalStorage: _GraphWithoutIds,
-}
 
 
 class RowsOfFiles(Protocol):
@@ -165,12 +130,6 @@ class BatchPlan:
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
         self.columns = _core.GatherPlan(len(self.node_types) + len(self.edge_types))
-        contents = self.graph.contents
-        self._no_ids = {
-            name: str(contents.without_edge_ids(name, "e_id of a batch"))
-            for name in self.graph.unnumbered
-            if contents is not None
-        }
         self._nodes: dict[str | None, _Storage] = {}
         self._edges: dict[EdgeType | None, _Storage] = {}
         hetero = isinstance(data, HeteroData)
@@ -243,8 +202,6 @@ class BatchPlan:
             by_id = slots is not None and storage.edge_ids is not None
             e_id = ids[storage.edge_ids] if by_id else slots  # type: ignore[index]
             storage.fill(_Part(out, rows, edge_index=edge_index, e_id=e_id))
-            if edge_type in self._no_ids:
-                _WithoutIds.become(out, self._no_ids[edge_type])
         for key, stores, values in (
             ("batch", nodes, sampled.trees),
             ("num_sampled_nodes", nodes, sampled.num_sampled_nodes),

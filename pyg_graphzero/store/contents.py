@@ -295,13 +295,10 @@ class StoreContents(OpenedFiles):
         Raises:
             MissingEdgeIdsError: Says what needs them.
         """
-        if not self.edge_type(name).edge_ids:
-            raise self.without_edge_ids(name, what)
-
-    def without_edge_ids(self, name: EdgeType | None, what: str) -> MissingEdgeIdsError:
-        """What to raise where ``what`` needs ids that the store does not have."""
+        if self.edge_type(name).edge_ids:
+            return
         owner = "edges" if name is None else f"edges {name}"
-        return MissingEdgeIdsError(
+        raise MissingEdgeIdsError(
             f"{self.path}: {what}: found {owner} without ids, expected the ids that say which edge "
             "of the input is which; the store was converted with edge_ids=False (--no-edge-ids): "
             "convert it without that option"
