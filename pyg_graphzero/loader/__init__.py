@@ -1,11 +1,14 @@
 """PyG's loaders over a store: the same arguments, the same batches, another engine."""
 
-from pyg_graphzero.loader import stock  # noqa: F401 - PyG's own loaders
+from typing import TYPE_CHECKING, Any
+
 from pyg_graphzero.loader.adjs import NeighborSampler
 from pyg_graphzero.loader.cluster import ClusterData, ClusterLoader
 from pyg_graphzero.loader.hgt import HGTLoader
 from pyg_graphzero.loader.link import LinkNeighborLoader
+from pyg_graphzero.loader.links import LinkLoader
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.loader.nodes import NodeLoader
 from pyg_graphzero.loader.saint import (
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,
@@ -14,6 +17,9 @@ from pyg_graphzero.loader.saint import (
 from pyg_graphzero.loader.samplers import DynamicBatchSampler, ImbalancedSampler
 from pyg_graphzero.loader.shadow import ShaDowKHopSampler
 from pyg_graphzero.loader.subgraphs import RandomNodeLoader
+
+if TYPE_CHECKING:
+    from pyg_graphzero.loader.lightning import LightningLinkData, LightningNodeData
 
 __all__ = [
     "ClusterData",
@@ -24,9 +30,22 @@ __all__ = [
     "GraphSAINTRandomWalkSampler",
     "HGTLoader",
     "ImbalancedSampler",
+    "LightningLinkData",
+    "LightningNodeData",
+    "LinkLoader",
     "LinkNeighborLoader",
     "NeighborLoader",
     "NeighborSampler",
+    "NodeLoader",
     "RandomNodeLoader",
     "ShaDowKHopSampler",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Lightning's data modules: Lightning alone takes as long to import as torch."""
+    if name not in ("LightningLinkData", "LightningNodeData"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pyg_graphzero.loader import lightning
+
+    return getattr(lightning, name)

@@ -7,18 +7,16 @@ from typing import Any
 
 import torch_geometric.loader
 from torch import Tensor
-from torch_geometric.loader import NodeLoader
 
-from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
 from pyg_graphzero.loader.keyed import Graph_co
-from pyg_graphzero.loader.nodes import SeedNodeLoader
+from pyg_graphzero.loader.nodes import NodeLoader
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.hgt import HGTSampler
-from pyg_graphzero.sampling.windows import check_seed_windows, split_window
+from pyg_graphzero.sampling.windows import split_window
 
 
-class HGTLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
+class HGTLoader(NodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
     """A mini-batch loader for heterogeneous graphs; see PyG's class of the same name.
 
     A subclass of PyG's ``HGTLoader`` that takes its arguments and yields its batches, without
@@ -90,30 +88,15 @@ class HGTLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.HGTLoader):
         **kwargs: Any,
     ) -> None:
         given_window, (time_window, self._seed_windows) = time_window, split_window(time_window)
-        self.edge_ids = edge_ids
-        self._keep(device, locality, kwargs)
         data = resolve(data)
-        # Not PyG's constructor, which asks for torch-sparse.
-        NodeLoader.__init__(
-            self,
-            data,
-            HGTSampler(
-                data,
-                num_samples,
-                time_attr=time_attr,
-                temporal_strategy=temporal_strategy,
-                time_window=time_window,
-                strict=strict,
-            ),
-            input_nodes=check_input_nodes(data, input_nodes),
-            input_time=input_time,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            **kwargs,
-        )
-        check_input_time(input_time, self.input_data.node.numel())
-        check_seed_windows(self._seed_windows, self.input_data.node.numel())
+        sampler = HGTSampler(
+            data, num_samples, time_attr=time_attr, temporal_strategy=temporal_strategy,
+            time_window=time_window, strict=strict,
+        )  # fmt: skip
+        super().__init__(
+            data, sampler, input_nodes, input_time, transform, transform_sampler_output,
+            filter_per_worker, device=device, edge_ids=edge_ids, locality=locality, **kwargs,
+        )  # fmt: skip
         # Lightning makes loaders anew from attributes named as their arguments are.
         self.num_samples = num_samples
         self.is_sorted = is_sorted

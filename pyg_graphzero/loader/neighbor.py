@@ -8,17 +8,17 @@ from typing import Any
 import torch_geometric.loader
 from torch import Tensor
 
-from pyg_graphzero.loader.inputs import check_ahead, check_input_nodes, check_input_time
+from pyg_graphzero.loader.inputs import check_ahead
 from pyg_graphzero.loader.keyed import Graph_co
-from pyg_graphzero.loader.nodes import SeedNodeLoader
+from pyg_graphzero.loader.nodes import NodeLoader
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
 from pyg_graphzero.sampling.options import SamplingOptions, check_given
-from pyg_graphzero.sampling.windows import check_seed_windows, split_window
+from pyg_graphzero.sampling.windows import split_window
 
 
-class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLoader):
+class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader):
     """A mini-batch loader with neighbour sampling; see PyG's class of the same name.
 
     A subclass of PyG's ``NeighborLoader`` that takes its arguments and yields its batches. Sampling
@@ -113,25 +113,15 @@ class NeighborLoader(SeedNodeLoader[Graph_co], torch_geometric.loader.NeighborLo
         given_window, (time_window, self._seed_windows) = time_window, split_window(time_window)
         check_given(neighbor_sampler, locals())
         options = SamplingOptions.of(locals()) if neighbor_sampler is None else None
-        self.edge_ids = edge_ids
-        self._keep(device, locality, kwargs)
+        if input_time is not None and time_attr is None:
+            raise ValueError("input_time: found one without time_attr, expected both or neither")
         data = resolve(data)
         if options is not None:
             neighbor_sampler = NeighborSampler.of(data, num_neighbors, options)
         super().__init__(
-            data,
-            num_neighbors,
-            input_nodes=check_input_nodes(data, input_nodes),
-            input_time=input_time,
-            time_attr=time_attr,
-            transform=transform,
-            transform_sampler_output=transform_sampler_output,
-            filter_per_worker=filter_per_worker,
-            neighbor_sampler=neighbor_sampler,
-            **kwargs,
-        )
-        check_input_time(input_time, self.input_data.node.numel())
-        check_seed_windows(self._seed_windows, self.input_data.node.numel())
+            data, neighbor_sampler, input_nodes, input_time, transform, transform_sampler_output,
+            filter_per_worker, device=device, edge_ids=edge_ids, locality=locality, **kwargs,
+        )  # fmt: skip
         check_ahead(ahead, self)
         self.ahead = ahead
         # Lightning makes loaders anew from attributes named as their arguments are.

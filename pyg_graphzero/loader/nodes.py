@@ -1,25 +1,92 @@
-"""``SeedNodeLoader``: the common part of all loaders of seed nodes."""
+"""``NodeLoader``: seed nodes in, batches out, by a sampler that is given."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch_geometric.loader
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import NodeSamplerInput
 
 from pyg_graphzero.loader.engine import EngineLoader
+from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
 from pyg_graphzero.loader.keyed import Graph_co
 from pyg_graphzero.loader.locality import store_rows
+from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
+from pyg_graphzero.sampling.graph import resolve
+from pyg_graphzero.sampling.windows import check_seed_windows
 
 
-class SeedNodeLoader(EngineLoader[Graph_co]):
-    """Mixed into PyG's loaders of seed nodes, in front of them."""
+class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
+    """A mini-batch loader around seed nodes; see PyG's class of the same name.
+
+    A subclass of PyG's ``NodeLoader`` that takes its arguments and yields its batches, and the base
+    of ``NeighborLoader`` and ``HGTLoader``. With a sampler of ``gz.sampler`` the engine samples and
+    gathers, as there. Any other samples as it does in PyG's loader, in processes; over a store,
+    attributes are read whole then.
+
+    Args:
+        data: A ``Store``, its ``.data()``, its ``(feature_store, graph_store)``, or ``Data`` or
+            ``HeteroData`` in memory.
+        node_sampler: A sampler of ``gz.sampler``, or any PyG ``BaseSampler``, over the same graph.
+        input_nodes: Seeds: None (all nodes), an index (integers ``[n]``), a mask (``bool
+            [num_nodes]``), a node type, or (type, one of them).
+        input_time: Times of the seeds, ``[n]``; needs a sampler with a ``time_attr``.
+        transform: Called with every batch.
+        transform_sampler_output: Called with every sampler output.
+        filter_per_worker: Matters only with a sampler that is not ours; the engine gathers ahead.
+        custom_cls: Class of the batches, where ``data`` are stores of another package.
+        input_id: Shown by ``batch.input_id`` for each seed, ``int64 [n]``; None: its position.
+        device: Where batches are delivered; see ``NeighborLoader``.
+        edge_ids: With a sampler of ours, batches have ``e_id``; see ``NeighborLoader``.
+        locality: Shuffle groups of neighbouring seeds; see ``NeighborLoader``.
+        **kwargs: Arguments of ``torch.utils.data.DataLoader``; see ``NeighborLoader``.
+
+    Raises:
+        ValueError: An argument that does not fit the graph.
+        IndexError: A seed that is not a node.
+
+    Example:
+        >>> import pyg_graphzero as gz
+        >>> data = gz.open(example_store).data()
+        >>> sampler = gz.sampler.NeighborSampler(data, num_neighbors=[-1])
+        >>> loader = gz.loader.NodeLoader(data, sampler, input_nodes=[2], batch_size=4)
+        >>> next(iter(loader)).n_id.tolist()
+        [2, 1, 0]
+    """
 
     node_sampler: Any
-    input_data: NodeSamplerInput
     _seed_windows: Tensor | None = None
+
+    def __init__(
+        self,
+        data: Graph_co | Store | Sequence[Any],
+        node_sampler: Any,
+        input_nodes: Any = None,
+        input_time: Tensor | None = None,
+        transform: Any = None,
+        transform_sampler_output: Any = None,
+        filter_per_worker: bool | None = None,
+        custom_cls: Any = None,
+        input_id: Tensor | None = None,
+        *,
+        device: Any = None,
+        edge_ids: bool = True,
+        locality: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.edge_ids = edge_ids
+        self._keep(device, locality, kwargs)
+        data = resolve(data)
+        # By name: super() is PyG's NeighborLoader in a NeighborLoader, and would make its sampler.
+        torch_geometric.loader.NodeLoader.__init__(
+            self, data, node_sampler, check_input_nodes(data, input_nodes), input_time, transform,
+            transform_sampler_output, filter_per_worker, custom_cls, input_id, **kwargs,
+        )  # fmt: skip
+        check_input_time(input_time, self.input_data.node.numel())
+        check_seed_windows(self._seed_windows, self.input_data.node.numel())
 
     @property
     def graph_sampler(self) -> Any:

@@ -289,7 +289,7 @@ def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str
 
 def _tell_column(contents: StoreContents, name: Any, attr: str, num_bytes: int) -> None:
     instead = (
-        "loaders gather the rows of a batch without it; for some rows, "
+        "gz.loader's loaders gather the rows of a batch without it; for some rows, "
         f"store.feature_store.get_tensor(…, attr_name={attr!r}, index=…)"
     )
     contents.tell_use(called(name, attr), num_bytes, instead)
@@ -297,8 +297,8 @@ def _tell_column(contents: StoreContents, name: Any, attr: str, num_bytes: int) 
 
 def _tell_edges(contents: StoreContents, name: Any, num_bytes: int) -> None:
     instead = (
-        "loaders sample without it; reverse edges, self-loops and sorting out duplicates are "
-        "options of gz.convert(), and a split of edges is a mask over their numbers"
+        "gz.loader's loaders sample without it; reverse edges, self-loops and sorting out "
+        "duplicates are options of gz.convert(), and a split of edges is a mask over their numbers"
     )
     contents.tell_use(called(name, "edge_index"), num_bytes, instead)
 

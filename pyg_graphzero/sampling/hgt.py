@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_geometric.data import HeteroData
-from torch_geometric.sampler import EdgeSamplerInput, HeteroSamplerOutput
+from torch_geometric.sampler import HeteroSamplerOutput
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
@@ -172,9 +172,7 @@ class HGTSampler(TimedSampler):
             earliest=self._window_rows,
         )
 
-    def sample_from_edges(
-        self, inputs: EdgeSamplerInput, neg_sampling: Any = None
-    ) -> HeteroSamplerOutput:
+    def sample_from_edges(self, *args: Any, **kwargs: Any) -> HeteroSamplerOutput:
         """Not there, as in PyG.
 
         Raises:
@@ -183,3 +181,5 @@ class HGTSampler(TimedSampler):
         raise UnsupportedError(
             "HGT sampling starts from nodes; around edges use gz.loader.LinkNeighborLoader"
         )
+
+    prepare_edges = sample_from_edges  # a loader of ours asks for this one

@@ -214,8 +214,7 @@ class NeighborSampler(TimedSampler):
         if self.batch_dependency > 1 and not isinstance(key, BatchKey):
             raise UnsupportedError(
                 f"batch_dependency={self.batch_dependency}: found a batch without its number in an "
-                "epoch, expected batches of gz.loader.NeighborLoader or LinkNeighborLoader, which "
-                "number them"
+                "epoch, expected batches of gz.loader's loaders, which number them"
             )
         return super().sample(prepared, key)
 

@@ -20,7 +20,6 @@ from torch.utils.data import (
 )
 from torch.utils.data.distributed import DistributedSampler
 from torch_geometric.data import Data
-from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
 from torch_geometric.loader import CachedLoader, ImbalancedSampler, PrefetchLoader, ZipLoader
 from torch_geometric.nn import GAT, GraphSAGE
 
@@ -305,7 +304,7 @@ def test_lightning_node_data(homo):
     lightning()
     data, store = homo
     d = store.data()
-    module = LightningNodeData(
+    module = gz.loader.LightningNodeData(
         d,
         input_train_nodes=d.train_mask,
         input_val_nodes=~d.train_mask,
@@ -328,7 +327,7 @@ def test_lightning_link_data(homo):
     data, store = homo
     d = store.data()
     edges = data.edge_index[:, :200]
-    module = LightningLinkData(
+    module = gz.loader.LightningLinkData(
         d,
         input_train_edges=edges,
         link_sampler=gz.sampler.NeighborSampler(d, [5, 3]),
@@ -367,7 +366,7 @@ def test_lightning_evaluates_under_inference_mode(homo, workers, own):
     d = store.data()
     parts = {"val": d.train_mask, "test": ~d.train_mask, "pred": d.train_idx}
     options = {"num_neighbors": [5, 3], "batch_size": 64, "num_workers": workers}
-    module = LightningNodeData(
+    module = gz.loader.LightningNodeData(
         d, input_train_nodes=d.train_mask, pin_memory=False, **options,
         **{f"input_{part}_nodes": nodes for part, nodes in parts.items()},
     )  # fmt: skip

@@ -1,24 +1,22 @@
-"""PyG's own loaders and Lightning's data modules over a graph on disk, with our sampler."""
+"""Loaders and Lightning's data modules by a sampler that is given, ours and PyG's, on disk."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch_geometric.loader as stock
 from torch_geometric.data import Data
-from torch_geometric.data.lightning import LightningLinkData, LightningNodeData
-from torch_geometric.loader import LinkLoader, NodeLoader
-from torch_geometric.loader import LinkNeighborLoader as StockLinkLoader
-from torch_geometric.loader import NeighborLoader as StockLoader
+from torch_geometric.data.lightning import LightningNodeData as StockNodeData
+from torch_geometric.sampler import BaseSampler
 from torch_geometric.sampler import NeighborSampler as StockSampler
-from torch_geometric.sampler.base import SubgraphType
 
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous
+from pyg_graphzero.loader import LinkLoader, NodeLoader
 from pyg_graphzero.store.contents import StoreContents
 
 WRITES = ("author", "writes", "paper")
@@ -36,7 +34,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def _nothing_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has an entry for every edge, or a row for every node."""
+    """Nothing has an entry for every edge, or a row for every node."""
 
     def never(*args: Any) -> None:
         raise AssertionError("something of the size of edge_index was built")
@@ -69,75 +67,60 @@ def check_hetero(batch: Any, memory: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("per_worker", [True, False])
-def test_node_loader(paths, kind, workers, per_worker):
-    data = gz.open(paths[kind]).data()
+def test_node_loader(paths, kind, workers):
+    data, memory = gz.open(paths[kind]).data(), homogeneous()
     sampler = gz.sampler.NeighborSampler(data, [4, 3])
-    loader = NodeLoader(
-        data, sampler, input_nodes=data.train_idx, batch_size=20, num_workers=workers,
-        filter_per_worker=per_worker,
-    )  # fmt: skip
-    memory = homogeneous()
+    options = {"batch_size": 20, "num_workers": workers}
+    loader = NodeLoader(data, sampler, data.train_idx, **options)
+    assert isinstance(loader, stock.NodeLoader)
     batches = list(loader)
     assert torch.equal(torch.cat([b.n_id[: b.batch_size] for b in batches]), memory.train_idx)
     for batch in batches:
         check(batch, memory)
+    options |= {"edge_ids": False, "locality": 2, "shuffle": True}
+    for batch in NodeLoader(data, sampler, memory.train_mask, **options):
+        assert "e_id" not in batch
+        assert torch.equal(batch.n_id[: batch.batch_size], batch.input_id)
 
 
-@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 @pytest.mark.parametrize("workers", [0, 2])
-def test_neighbor_loaders_need_no_sampler(paths, workers):
-    """They make PyG's, which is ours where the graph is on disk; in memory it stays PyG's."""
+def test_link_loader(paths, workers):
     data, memory = gz.open(paths["ordered"]).data(), homogeneous()
-    edges = memory.edge_index[:, :90]
+    sampler, edges = gz.sampler.NeighborSampler(data, [4, 3]), memory.edge_index[:, :90]
     options = {"batch_size": 40, "num_workers": workers}
-    loader = StockLoader(data, [4, 3], input_nodes=data.train_idx, **options)
-    assert isinstance(loader.node_sampler, gz.sampler.NeighborSampler)
-    links = StockLinkLoader(data, [4, 3], edge_label_index=edges, directed=False, **options)
-    assert links.link_sampler.subgraph_type == SubgraphType.induced
-    for batch in (*loader, *links):
+    negatives = {"neg_sampling": "binary", "exclude_edges": True}
+    loader = LinkLoader(data, sampler, edges, **negatives, **options)
+    assert isinstance(loader, stock.LinkLoader)
+    found, stored = [], set(zip(*memory.edge_index.tolist(), strict=True))
+    for batch in loader:
         check(batch, memory)
-    hetero = gz.open(paths["heterogeneous"]).data()
-    for batch in StockLoader(hetero, [4, 3], input_nodes="paper", disjoint=True, **options):
-        check_hetero(batch, heterogeneous())
-    store = gz.open(paths["homogeneous"])
-    for source in (memory, (store.feature_store, store.graph_store)):
-        sampler = StockSampler(source, [4])
-        assert type(sampler) is type(pickle.loads(pickle.dumps(sampler))) is StockSampler
-
-
-def test_link_loader(paths):
-    data, memory = gz.open(paths["ordered"]).data(), homogeneous()
-    sampler = gz.sampler.NeighborSampler(data, [4, 3])
-    edges = memory.edge_index[:, :90]
-    for workers in (0, 2):
-        loader = LinkLoader(
-            data, sampler, edge_label_index=edges, neg_sampling="binary", batch_size=40,
-            num_workers=workers,
-        )  # fmt: skip
-        found = []
-        for batch in loader:
-            check(batch, memory)
-            found.append(batch.n_id[batch.edge_label_index[:, batch.edge_label == 1]])
-        assert torch.equal(torch.cat(found, 1), edges)
+        ends, is_edge = batch.n_id[batch.edge_label_index], batch.edge_label == 1
+        found.append(ends[:, is_edge])
+        assert not stored & set(zip(*ends[:, ~is_edge].tolist(), strict=True))
+    assert torch.equal(torch.cat(found, 1), edges)
+    for batch in LinkLoader(data, sampler, seed_order="store", **options):
+        ends = batch.n_id[batch.edge_label_index]
+        assert torch.equal(ends, memory.edge_index[:, batch.input_id])
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_heterogeneous(paths, workers):
-    data, memory = gz.open(paths["heterogeneous"]).data(), heterogeneous()
-    sampler = gz.sampler.NeighborSampler(data, [4, 3])
-    nodes = NodeLoader(data, sampler, input_nodes="paper", batch_size=64, num_workers=workers)
-    links = LinkLoader(
-        data, sampler, edge_label_index=(WRITES, memory[WRITES].edge_index), batch_size=64,
-        num_workers=workers,
-    )  # fmt: skip
-    for loader in (nodes, links):
+    store, memory = gz.open(paths["heterogeneous"]), heterogeneous()
+    sampler = gz.sampler.NeighborSampler(store, [4, 3])
+    edges = WRITES, memory[WRITES].edge_index
+    options = {"batch_size": 64, "num_workers": workers}
+    for loader in (
+        NodeLoader(store, sampler, "paper", **options),
+        LinkLoader((store.feature_store, store.graph_store), sampler, edges, **options),
+    ):
         for batch in loader:
             check_hetero(batch, memory)
+    with pytest.raises(gz.UnsupportedError, match="starts from nodes"):
+        next(iter(LinkLoader(store, gz.sampler.HGTSampler(store, {"paper": [3]}), edges)))
 
 
 def test_changes_are_loaded(paths):
-    """Between batches too, and what is no rows of a store."""
+    """Between batches too, and attributes that are no rows of a store."""
     data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
     loader = NodeLoader(data, gz.sampler.NeighborSampler(data, [3]), batch_size=100)
     batches = iter(loader)
@@ -161,25 +144,77 @@ def test_changes_are_loaded(paths):
     assert torch.equal(data.y, memory.y)
 
 
-def test_graphs_in_memory_are_served_as_ever(homo):
-    memory, _ = homo
-    sampler = gz.sampler.NeighborSampler(memory, [3])
-    batch = next(iter(NodeLoader(memory, sampler, batch_size=50)))
-    assert torch.equal(batch.x, memory.x[batch.n_id])
-    assert torch.equal(batch.edge_attr, memory.edge_attr[batch.e_id])
+# PyG's own ---------------------------------------------------------------------------------------
+
+
+class Theirs(BaseSampler):
+    """A sampler of another package, which does what ours does when PyG's loaders call it."""
+
+    def __init__(self, sampler: BaseSampler) -> None:
+        self.sampler = sampler
+
+    def sample_from_nodes(self, *args: Any) -> Any:
+        return self.sampler.sample_from_nodes(*args)
+
+    def sample_from_edges(self, *args: Any, **kwargs: Any) -> Any:
+        return self.sampler.sample_from_edges(*args, **kwargs)
+
+    edge_permutation = property(lambda self: self.sampler.edge_permutation)
+
+
+def test_any_loader_takes_any_sampler(homo, monkeypatch):
+    """PyG's over a graph in memory; ours over a store, too, which another's sampler reads whole."""
+    monkeypatch.undo()  # _nothing_is_built
+    memory, store = homo
+    of_memory, of_disk = (gz.sampler.NeighborSampler(each, [3]) for each in homo)
+    for loader in (
+        stock.NodeLoader(memory, of_memory, batch_size=50),
+        stock.NodeLoader(memory, of_disk, batch_size=50),
+        NodeLoader(memory, Theirs(of_memory), batch_size=50),
+        NodeLoader(store, Theirs(of_disk), batch_size=50),
+        LinkLoader(memory, Theirs(of_memory), memory.edge_index[:, :50], batch_size=50),
+    ):
+        batch = next(iter(loader))
+        assert torch.equal(batch.x, memory.x[batch.n_id])
+        assert torch.equal(batch.edge_attr, memory.edge_attr[batch.e_id])
+
+
+def test_pygs_loaders_are_served_from_feature_and_graph_stores(paths):
+    store, memory = gz.open(paths["ordered"]), homogeneous()
+    pair = store.feature_store, store.graph_store
+    sampler = gz.sampler.NeighborSampler(pair, [4, 3])
+    batch = next(iter(stock.NodeLoader(pair, sampler, memory.train_idx, batch_size=20)))
+    assert torch.equal(batch.x, memory.x.half().float()[batch.n_id])
+    assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
+
+
+def test_pygs_loaders_are_refused_over_the_data(paths):
+    """With the name of ours, of which a subclass of PyG's has none."""
+    data = gz.open(paths["ordered"]).data()
+    sampler = gz.sampler.NeighborSampler(data, [4])
+    mine = type("Mine", (stock.NeighborLoader,), {})
+    for name, loader in {
+        "NodeLoader": stock.NodeLoader(data, sampler),
+        "LinkLoader": stock.LinkLoader(data, sampler, torch.tensor([[0], [1]])),
+        "NeighborLoader": mine(data, [4], neighbor_sampler=sampler),
+    }.items():
+        with pytest.raises(
+            gz.UnsupportedError, match=f"in PyG's {name}.*expected gz.loader.{name}"
+        ):
+            next(iter(loader))
+
+
+@pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
+def test_pygs_sampler_reads_all_edges(paths, monkeypatch):
+    monkeypatch.undo()  # _nothing_is_built
+    data = gz.open(paths["ordered"]).data()
+    of_disk, of_memory = StockSampler(data, [4]), StockSampler(homogeneous(), [4])
+    assert type(of_disk) is StockSampler
+    for name in ("colptr", "row", "perm"):
+        assert torch.equal(getattr(of_disk, name), getattr(of_memory, name))
 
 
 # Lightning's data modules without its trainer, which test_ecosystem.py has
-
-
-def epoch(loader: Any) -> Iterator[Any]:
-    """Its batches. Then its workers, which are persistent, end, as Lightning's trainer ends them.
-
-    PyG's loaders refer to themselves. The garbage collector would close the workers' queues first,
-    and then torch waits five seconds for each of them, in whichever test is running.
-    """
-    yield from loader
-    loader._iterator = None
 
 
 @pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
@@ -187,33 +222,40 @@ def epoch(loader: Any) -> Iterator[Any]:
 @pytest.mark.parametrize("own", [True, False])
 def test_lightning_node_data(paths, kind, workers, own):
     pytest.importorskip("lightning")
-    data, memory = gz.open(paths[kind]).data(), homogeneous()
-    given = {"node_sampler": gz.sampler.NeighborSampler(data, [4, 3])}
-    module = LightningNodeData(
-        data, input_train_nodes=data.train_idx, input_val_nodes=memory.train_mask, batch_size=16,
-        num_workers=workers, pin_memory=False,
-        eval_loader_kwargs={"num_neighbors": [1], "batch_size": 32},
-        **(given if own else {"num_neighbors": [4, 3], "disjoint": False}),
+    store, memory = gz.open(paths[kind]), homogeneous()
+    given = {"node_sampler": gz.sampler.NeighborSampler(store, [4, 3])}
+    module = gz.loader.LightningNodeData(
+        store, memory.train_idx, None, memory.train_mask, batch_size=16, num_workers=workers,
+        pin_memory=False, locality=2, eval_loader_kwargs={"num_neighbors": [1], "edge_ids": False},
+        **(given if own else {"num_neighbors": [4, 3], "disjoint": True}),
     )  # fmt: skip
-    assert isinstance(module.graph_sampler, gz.sampler.NeighborSampler)
+    assert isinstance(module, StockNodeData)
     seen = []
-    for batch in epoch(module.train_dataloader()):
+    for batch in module.train_dataloader():
         check(batch, memory)
         assert len(batch.num_sampled_edges) == 2
+        assert own == (batch.batch is None)
         seen.append(batch.n_id[: batch.batch_size])
     assert torch.equal(torch.cat(seen).sort().values, memory.train_idx.sort().values)
-    for batch in epoch(module.val_dataloader()):
-        check(batch, memory)
+    for batch in module.val_dataloader():
+        assert torch.equal(batch.y, memory.y[batch.n_id])
         assert len(batch.num_sampled_edges) == 1
+        assert "e_id" not in batch
+    module = gz.loader.LightningNodeData(store, memory.train_idx, loader="full")
+    (whole,) = module.train_dataloader()
+    assert whole.num_nodes == memory.num_nodes
 
 
 def test_lightning_link_data(paths):
     pytest.importorskip("lightning")
-    data, memory = gz.open(paths["heterogeneous"]).data(), heterogeneous()
-    module = LightningLinkData(
-        data, input_train_edges=(WRITES, memory[WRITES].edge_index), neg_sampling="binary",
-        num_neighbors=[3, 2], batch_size=100, pin_memory=False, directed=False,
+    store, memory = gz.open(paths["heterogeneous"]), heterogeneous()
+    module = gz.loader.LightningLinkData(
+        store, input_train_edges=(WRITES, memory[WRITES].edge_index), loader="link_neighbor",
+        neg_sampling="binary", exclude_edges=True, num_neighbors=[3, 2], batch_size=100,
+        pin_memory=False, directed=False,
     )  # fmt: skip
     assert module.graph_sampler.subgraph_type.value == "induced"
-    for batch in epoch(module.train_dataloader()):
+    loader = module.train_dataloader()
+    assert loader.exclude_edges
+    for batch in loader:
         check_hetero(batch, memory)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import NeighborLoader as StockLoader
+from torch_geometric.loader import NodeLoader as StockLoader
 
 import graphs
 import pyg_graphzero as gz
@@ -134,9 +134,9 @@ def test_links_are_numbered_by_destination(store: gz.Store) -> None:
 
 
 def test_stock_loaders(store: gz.Store) -> None:
-    data = store.data()
-    sampler = gz.sampler.NeighborSampler(data, [3])
-    batch = next(iter(StockLoader(data, [3], neighbor_sampler=sampler, batch_size=8)))
+    data, pair = store.data(), (store.feature_store, store.graph_store)
+    loader = StockLoader(pair, gz.sampler.NeighborSampler(pair, [3]), torch.arange(8), batch_size=8)
+    batch = next(iter(loader))
     assert batch.edge_index.numel() > 0
     assert "e_id" not in batch
     row, colptr, perm = store.graph_store.csc()

@@ -32,13 +32,24 @@ def imported(built_once: Callable[..., Path]) -> dict[str, Any]:
         torch.set_num_threads(3)
         import torch_geometric.data, torch_geometric.loader, torch_geometric.nn
         of_pyg = set(sys.modules)  # pandas is among them, where it is installed
+        spaces = {n: vars(m) for n, m in sys.modules.items() if n.startswith("torch_geometric")}
+        classes = [c for space in spaces.values() for c in space.values() if isinstance(c, type)]
+        spaces |= {str(c): vars(c) for c in classes if c.__module__ in spaces}
+        before = {name: dict(space) for name, space in spaces.items()}
         from pyg_graphzero import _core
         import pyg_graphzero
         modules = [name for name in sys.modules if name not in of_pyg]
+        patched = [name for name, space in spaces.items() if space != before[name]]
+        sys.modules["lightning"] = sys.modules["pytorch_lightning"] = None  # as if not installed
+        try:
+            pyg_graphzero.loader.LightningNodeData(torch_geometric.data.Data(), loader="full")
+        except ModuleNotFoundError as error:
+            without_lightning = str(error)
         torch.randn(500, 500) @ torch.randn(500, 500)
         threads = _core.num_threads(), _core.num_threads(2)
         maps = open("/proc/self/maps").read()
-        print(json.dumps({"modules": modules, "threads": threads, "maps": maps}))
+        found = {"modules": modules, "threads": threads, "maps": maps, "patched": patched}
+        print(json.dumps(found | {"without_lightning": without_lightning}))
     """
 
     def build(path: Path) -> None:
@@ -64,6 +75,11 @@ def test_torch_decides_the_number_of_threads(imported):
 def test_importing_imports_nothing_optional(imported):
     """Lightning alone takes as long as torch."""
     assert not {"lightning", "matplotlib", "scipy", "pandas"} & set(imported["modules"])
+    assert "pip install lightning" in imported["without_lightning"]
+
+
+def test_importing_patches_nothing_of_pyg(imported):
+    assert imported["patched"] == []
 
 
 def test_what_users_are_shown():

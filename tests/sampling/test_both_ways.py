@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 
 import pytest
 import torch
@@ -268,16 +267,6 @@ def test_links(both):
     assert sorted(batch.e_id.tolist()) == reference(data.edge_index, seeds, 1)[1]
     edges = EdgeSamplerInput(None, *data.edge_index[:, :2])
     assert sampler.sample_from_edges(edges).num_sampled_edges is None
-
-
-def test_pygs_class_over_a_store_is_this_one(both):
-    _, store = both
-    sampler = Stock(store.data(), [2], "directional", False, True)
-    assert type(sampler) is BidirectionalNeighborSampler
-    assert sampler.disjoint
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # without pyg-lib
-        assert type(Stock(weighted(), [2])) is Stock
 
 
 def test_how_large_batches_are_is_found_out(both):

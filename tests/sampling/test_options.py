@@ -280,14 +280,13 @@ def test_links(homo):
 
 def test_pygs_loaders_take_the_sampler(homo):
     data, store = homo
-    d = store.data()
-    sampler = NeighborSampler(d, [4], **DEEP)
+    sampler = NeighborSampler(store, [4], **DEEP)
     seeds = {"input_nodes": data.train_idx, "batch_size": 10}
-    loader = torch_geometric.loader.NodeLoader(d, sampler, **seeds)
+    loader = torch_geometric.loader.NodeLoader(data, sampler, **seeds)
     for batch in loader:
         assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-    slow = NeighborSampler(d, [4], **SLOW)
-    loader = torch_geometric.loader.NodeLoader(d, slow, **seeds)
+    slow = NeighborSampler(store, [4], **SLOW)
+    loader = torch_geometric.loader.NodeLoader(data, slow, **seeds)
     with pytest.raises(UnsupportedError, match="batch_dependency=16: found a batch without its"):
         next(iter(loader))
     with pytest.raises(UnsupportedError, match="batches of gz"):
