@@ -86,7 +86,7 @@ def _rounds(
     """Loads some batches and trains on each: means of a batch."""
     store = gz.open(path) if args.memory is None else gz.open(path, memory=args.memory)
     data = store.data()
-    options: dict[str, Any] = {"prefetch_factor": 0} if args.memory is None else {"num_workers": 1}
+    options: dict[str, Any] = {} if args.memory is None else {"num_workers": 1}
     loader = gz.loader.NeighborLoader(
         data, args.fanout, input_nodes=data.train_mask, batch_size=args.batch_size, shuffle=True,
         edge_ids=False, ahead=ahead, generator=torch.Generator().manual_seed(0), **options,

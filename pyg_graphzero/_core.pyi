@@ -699,7 +699,7 @@ class Labor:
 
 class Batch:
     """
-    What was sampled and gathered for one batch, and what it cost. Lists are by the number of a node or edge type.
+    Sample and rows of one batch, and their cost. Lists are by the number of a node or edge type.
     """
 
     @property
@@ -782,47 +782,35 @@ class Recipe:
     def make(self, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, num_threads: int = 0, number: int = 0) -> Batch:
         """One batch, the `number`th of its epoch, made at once by the caller."""
 
-class Pipeline:
-    """Batches made ahead by threads, in the order asked for."""
+class Epoch:
+    """Batches by number, made ahead by threads."""
 
-    def __init__(self, num_threads: int, max_bytes: int) -> None: ...
+    def __init__(self, num_threads: int, max_bytes: int, first: int = 0) -> None:
+        """`first`: the first number."""
 
-    def submit(self, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, number: int = 0, ticket: int = 0) -> None:
-        """`ticket`: above `newest`; 0 is the one after it."""
+    def add(self, number: int, recipe: Recipe, seeds: Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None:
+        """Adds batch `number`, which is `end`."""
 
-    def next(self, timeout: float = 0.0) -> Batch | None:
+    def get(self, number: int, timeout: float = 0.0) -> Batch | None:
         """
-        The oldest batch asked for; None after `timeout` seconds, unless that is 0.
+        Batch `number`, which is `next`; None after `timeout` seconds, unless that is 0.
         """
 
     def flush(self) -> None:
-        """
-        Nothing follows for now: what was submitted does not wait for a full window.
-        """
+        """Batches that were added do not wait for a full window."""
 
     def give_up_windows(self) -> None:
-        """Forgets rows that were read and are not gathered; they are read again."""
+        """Forgets rows that were read and not gathered."""
 
     def close(self) -> None: ...
 
     @property
-    def is_ready(self) -> bool:
-        """Whether `next` would not wait."""
+    def end(self) -> int:
+        """One past the last number added."""
 
     @property
-    def newest(self) -> int:
-        """The ticket of the last batch asked for, or 0."""
-
-    @property
-    def oldest(self) -> int:
-        """That of the one `next` would give, or 0."""
-
-    @property
-    def num_pending(self) -> int: ...
-
-    @property
-    def orphaned(self) -> bool:
-        """Whether its threads were left behind a fork."""
+    def next(self) -> int:
+        """One past the last number given."""
 
 class DiskSpeed:
     """What probe_disk() measured."""

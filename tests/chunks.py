@@ -33,7 +33,7 @@ TINY: dict[str, dict[str, int]] = {
     "inference.normalize": {"_CHUNK": 30},
     "nn.by_engine": {"LARGE": 1},
     "inference.run": {"_COMMIT_BYTES": 64},
-    "loader.sweep": {"_ROWS_AT_ONCE": 30},
+    "inference.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
     "memory.ranking": {"_PIECE": 3},
     "store.csc": {"_SLAB_EDGES": 30},
@@ -91,7 +91,7 @@ NO_CHUNKS: dict[str, set[str]] = {
 # Buffers of readers and defaults that have no name, as they stand in the source.
 NAMELESS: dict[str, set[str]] = {
     "tune.doctor": {"64 << 20"},
-    "loader.blocks": {"16 << 20"},
+    "inference.blocks": {"16 << 20"},
     "memory.paged": {"16 << 20"},
     "nn.small": {"1 << 20"},
 }

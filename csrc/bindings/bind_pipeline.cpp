@@ -13,7 +13,7 @@
 #include "arrays/memory_pool.h"
 #include "arrays/narrow_ids.h"
 #include "bindings/gathered.h"
-#include "pipeline/pipeline.h"
+#include "pipeline/epoch.h"
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
 
@@ -120,13 +120,13 @@ std::shared_ptr<Recipe> recipe_of(std::shared_ptr<const Sampler> sampler, Reques
 // Waits in slices: a signal is seen between them.
 constexpr std::chrono::milliseconds kSlice{50};
 
-std::unique_ptr<Batch> wait(Pipeline& pipeline, double timeout) {
+std::unique_ptr<Batch> wait(Epoch& epoch, std::uint64_t number, double timeout) {
   const auto begin = std::chrono::steady_clock::now();
   while (true) {
     std::unique_ptr<Batch> batch;
     {
       const nb::gil_scoped_release released;
-      batch = pipeline.next(kSlice);
+      batch = epoch.get(number, kSlice);
     }
     if (batch != nullptr) return batch;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
@@ -136,12 +136,12 @@ std::unique_ptr<Batch> wait(Pipeline& pipeline, double timeout) {
 }
 
 // One that Python has dropped: other threads go on while its own end.
-class OwnedPipeline : public Pipeline {
+class OwnedEpoch : public Epoch {
  public:
-  using Pipeline::Pipeline;
-  OwnedPipeline(const OwnedPipeline&) = delete;
-  OwnedPipeline& operator=(const OwnedPipeline&) = delete;
-  ~OwnedPipeline() {
+  using Epoch::Epoch;
+  OwnedEpoch(const OwnedEpoch&) = delete;
+  OwnedEpoch& operator=(const OwnedEpoch&) = delete;
+  ~OwnedEpoch() {
     const nb::gil_scoped_release released;
     close();
   }
@@ -167,9 +167,10 @@ void init_pipeline(nb::module_& m) {
   nb::class_<Labor>(m, "Labor", "Sampling by variates that destinations share.")
       .def(nb::init<bool, std::uint64_t>(), "layer_dependent"_a = false, "batch_dependency"_a = 1);
 
-  nb::class_<TensorBatch>(m, "Batch",
-                          "What was sampled and gathered for one batch, and what it cost. Lists "
-                          "are by the number of a node or edge type.")
+  nb::class_<TensorBatch>(
+      m, "Batch",
+      "Sample and rows of one batch, and their cost. Lists are by the number of "
+      "a node or edge type.")
       .def_ro("nodes", &TensorBatch::nodes, "Rows of the store by node type, seeds first.")
       .def_ro("trees", &TensorBatch::trees,
               "The seed that each of them was reached from, by node type; none unless disjoint.")
@@ -250,39 +251,36 @@ void init_pipeline(nb::module_& m) {
                   "key: int, num_threads: int = 0, number: int = 0) -> Batch"),
           "One batch, the `number`th of its epoch, made at once by the caller.");
 
-  nb::class_<OwnedPipeline>(m, "Pipeline", nb::is_weak_referenceable(),
-                            "Batches made ahead by threads, in the order asked for.")
-      .def(nb::init<int, std::int64_t>(), "num_threads"_a, "max_bytes"_a)
+  nb::class_<OwnedEpoch>(m, "Epoch", nb::is_weak_referenceable(),
+                         "Batches by number, made ahead by threads.")
+      .def(nb::init<int, std::int64_t, std::uint64_t>(), "num_threads"_a, "max_bytes"_a,
+           "first"_a = 0, "`first`: the first number.")
       .def(
-          "submit",
-          [](OwnedPipeline& self, std::shared_ptr<const Recipe> recipe, const SeedArrays& seeds,
-             std::uint64_t key, std::uint64_t number, std::uint64_t ticket) {
-            self.submit(std::move(recipe), request_of(seeds, {key, number}), ticket);
+          "add",
+          [](OwnedEpoch& self, std::uint64_t number, std::shared_ptr<const Recipe> recipe,
+             const SeedArrays& seeds, std::uint64_t key) {
+            self.add(number, std::move(recipe), request_of(seeds, {key, number}));
           },
-          "recipe"_a, "seeds"_a, "key"_a, "number"_a = 0, "ticket"_a = 0,
-          nb::sig("def submit(self, recipe: Recipe, seeds: "
-                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int, "
-                  "number: int = 0, ticket: int = 0) -> None"),
-          "`ticket`: above `newest`; 0 is the one after it.")
+          "number"_a, "recipe"_a, "seeds"_a, "key"_a,
+          nb::sig("def add(self, number: int, recipe: Recipe, seeds: "
+                  "Sequence[tuple[int, torch.Tensor, torch.Tensor | None]], key: int) -> None"),
+          "Adds batch `number`, which is `end`.")
       .def(
-          "next",
-          [](OwnedPipeline& self, double timeout) -> std::optional<TensorBatch> {
-            const std::unique_ptr<Batch> batch = wait(self, timeout);
+          "get",
+          [](OwnedEpoch& self, std::uint64_t number, double timeout) -> std::optional<TensorBatch> {
+            const std::unique_ptr<Batch> batch = wait(self, number, timeout);
             if (batch == nullptr) return std::nullopt;
             return TensorBatch::of(std::move(*batch));
           },
-          "timeout"_a = 0.0,
-          "The oldest batch asked for; None after `timeout` seconds, unless that is 0.")
-      .def("flush", &Pipeline::flush, nb::call_guard<nb::gil_scoped_release>(),
-           "Nothing follows for now: what was submitted does not wait for a full window.")
-      .def("give_up_windows", &Pipeline::give_up_windows, nb::call_guard<nb::gil_scoped_release>(),
-           "Forgets rows that were read and are not gathered; they are read again.")
-      .def("close", &Pipeline::close, nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro("is_ready", &Pipeline::is_ready, "Whether `next` would not wait.")
-      .def_prop_ro("newest", &Pipeline::newest, "The ticket of the last batch asked for, or 0.")
-      .def_prop_ro("oldest", &Pipeline::oldest, "That of the one `next` would give, or 0.")
-      .def_prop_ro("num_pending", &Pipeline::num_pending)
-      .def_prop_ro("orphaned", &Pipeline::orphaned, "Whether its threads were left behind a fork.");
+          "number"_a, "timeout"_a = 0.0,
+          "Batch `number`, which is `next`; None after `timeout` seconds, unless that is 0.")
+      .def("flush", &Epoch::flush, nb::call_guard<nb::gil_scoped_release>(),
+           "Batches that were added do not wait for a full window.")
+      .def("give_up_windows", &Epoch::give_up_windows, nb::call_guard<nb::gil_scoped_release>(),
+           "Forgets rows that were read and not gathered.")
+      .def("close", &Epoch::close, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("end", &Epoch::end, "One past the last number added.")
+      .def_prop_ro("next", &Epoch::next, "One past the last number given.");
 }
 
 }  // namespace gz::python

@@ -105,7 +105,7 @@ struct Batch {
   ReadStats topology_read;                  // the same for the batches that were sampled together
   std::chrono::nanoseconds sample_time{0};  // of those, the share of one
   std::chrono::nanoseconds gather_time{0};
-  Loan loan;  // of bytes(), where a pipeline made it
+  Loan loan;  // of bytes(), where an epoch made it
 
   std::int64_t num_nodes() const noexcept;
   std::int64_t num_edges() const noexcept;

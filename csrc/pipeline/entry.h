@@ -1,4 +1,4 @@
-// One batch of a pipeline: how far it is, and what is done to it without the pipeline's lock.
+// One batch of an epoch: how far it is, and how its stages are done without the epoch's lock.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ enum class Stage { kToSample, kToRead, kReading, kToGather, kDone };
 struct Entry {
   std::shared_ptr<const Recipe> recipe;
   BatchRequest request;
-  std::uint64_t ticket = 0;
+  std::uint64_t number = 0;
   Batch batch;
   std::exception_ptr error;
   Stage stage = Stage::kToSample;

@@ -13,8 +13,8 @@ from pyg_graphzero.inference.hop import Hop, Inputs
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.rows import RowFile
 from pyg_graphzero.inference.stack import Layer
+from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import how_many
 from pyg_graphzero.pyg.data import contents_of, edge_storages, node_storages

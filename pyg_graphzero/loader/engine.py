@@ -1,58 +1,280 @@
-"""``EngineLoader``: the common part of all loaders whose batches the engine makes."""
+"""``EngineLoader``, the common part of all loaders whose batches the engine makes; ``Epoch``."""
 
 from __future__ import annotations
 
+import atexit
+import os
+import weakref
 from abc import abstractmethod
+from dataclasses import dataclass
+from itertools import count
+from time import perf_counter
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.loader.delivery import DeviceIterator, copier_to
-from pyg_graphzero.loader.keyed import (
-    Graph_co,
-    KeyedLoader,
-    Positions,
-    as_positions,
-    is_settled,
-    split_key,
-)
+from pyg_graphzero.loader.device import EpochOnDevice
+from pyg_graphzero.loader.keyed import Graph_co, KeyedLoader, Positions, as_positions, split_key
 from pyg_graphzero.loader.locality import check_locality
-from pyg_graphzero.loader.pipeline import BatchIterator, Hooks, Request, start_pipeline
 from pyg_graphzero.loader.plan import BatchPlan
-from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.paged import PagedFiles
 from pyg_graphzero.memory.pager import Pager, pager_of
 from pyg_graphzero.memory.quota import EpochQuota
-from pyg_graphzero.sampling.base import GraphSampler, Prepared
-from pyg_graphzero.store.columns import writes_to
-from pyg_graphzero.util.keys import batch_number, random_key
+from pyg_graphzero.sampling.base import GraphSampler, Prepared, Seeds
+from pyg_graphzero.util.keys import random_key
 from pyg_graphzero.util.system import free_memory
 
 # Share of the free memory for batches that wait for the consumer.
 _SHARE_AHEAD = 0.25
+# Engines whose threads must not outlive the interpreter. The references are plain: one with a
+# callback, as a WeakValueDictionary has, would lose a Ctrl-C that strikes in the callback.
+_live: dict[int, weakref.ref[_core.Epoch]] = {}
+_engines = count()
+_is_ending = False
 # How batches are put together of what is in memory whole; what is read is in `PagedFiles.made`.
 _plans_in_memory: WeakKeyDictionary[Any, BatchPlan] = WeakKeyDictionary()
-# Packages whose samplers and seeds may be used before a batch is asked for: NoneType's, too.
-_KNOWN = ("pyg_graphzero", "torch_geometric", "builtins")
-# Attributes that decide which seeds a batch has, of all kinds of loaders.
-_SEEDS = ("input_data", "node_idx", "neg_sampling", "exclude_edges", "_seed_windows")
 
 
-def _state(value: Any, depth: int = 1) -> Any:
-    """Equal as long as a value, and what it holds, are the same and not written to."""
-    if isinstance(value, Tensor):
-        return id(value), writes_to(value)
-    if depth > 0 and hasattr(value, "__dict__"):
-        return type(value), [(key, _state(held, depth - 1)) for key, held in vars(value).items()]
-    return value if isinstance(value, (bool, int, float, str, tuple)) else id(value)
+def begin_engine(threads: int, max_bytes: int, first: int) -> _core.Epoch:
+    """Starts threads that wait for batches to make, from number ``first`` on, until it is closed.
+
+    Raises:
+        RuntimeError: The interpreter is about to end.
+    """
+    engine = _core.Epoch(threads, max_bytes, first)
+    for number, reference in list(_live.items()):
+        if reference() is None:
+            _live.pop(number, None)
+    _live[next(_engines)] = weakref.ref(engine)
+    if _is_ending:
+        engine.close()
+        raise RuntimeError("the interpreter is ending: no more batches are made")
+    return engine
+
+
+@atexit.register
+def _close_all() -> None:
+    global _is_ending
+    _is_ending = True
+    for reference in list(_live.values()):  # daemon threads may be adding to it
+        engine = reference()
+        if engine is not None:
+            engine.close()
+
+
+@dataclass
+class Request:
+    """How a batch is to be made.
+
+    Attributes:
+        recipe: How the engine samples and gathers.
+        seeds: The nodes or edges that the batch is sampled around.
+        key: The key of its randomness.
+        context: The loader's own notes, with which it finishes the batch.
+    """
+
+    recipe: _core.Recipe
+    seeds: Seeds
+    key: int
+    context: Any
+
+
+class Epoch:
+    """Makes the batches of a loader's epoch: ahead by threads, or each when it is asked for.
+
+    A batch is a function of the loader's recipe, its seeds, its key and its number. So an epoch has
+    no state that must survive: after a fork, or with another memory plan, it begins anew at the
+    number that is asked for.
+
+    Args:
+        loader: The loader, whose sampler is one of this package.
+        first: Number of the first batch that will be asked for.
+    """
+
+    def __init__(self, loader: Any, first: int) -> None:
+        # Torch's own iterator draws a seed for its workers, before the shuffle, and looks for a
+        # device that pin_memory is for.
+        self._torchs = _BaseDataLoaderIter(loader)
+        self._loader = loader
+        self._seeds = loader.keyed_seeds(first)
+        self._engine: _core.Epoch | None = None
+        self._files: PagedFiles | None = None
+        self._quota: EpochQuota | None = None
+        self._requests: dict[int, Request] = {}  # of batches that the engine has
+        self._process: int | None = None  # the one that it has begun in
+        self._begun = perf_counter()
+        self.stats = LoaderStats(loader.num_workers)
+        self._preparing, self._waiting, self._finishing = (
+            Stopwatch(self.stats, field) for field in ("prepare", "wait", "finish")
+        )
+        with self._preparing:
+            self._begin(first)
+            if self._ahead:
+                self._fill(first)
+
+    def get(self, number: int) -> Any:
+        """Makes batch ``number``, or waits for it: any that is not before the last but one.
+
+        A batch that is asked for again is the same, bit for bit.
+
+        Raises:
+            StopIteration: The epoch has no such batch.
+            RuntimeError: The batch took longer than the loader's ``timeout``.
+        """
+        loader = self._loader
+        with self._preparing:
+            self._seeds.forget(number - 1)
+            if self._is_over(number):
+                self._seeds.at(number)  # nothing begins where there is no such batch
+                self._begin(number)
+            engine = self._engine
+            if engine is None or number < engine.next:
+                # Its arrays, if it was made before, were handed over and may have been written to.
+                request, engine = self._request(number), None
+            elif self._fill(number, wanted=number):
+                request = self._requests[number]
+            else:
+                self._close()
+                raise StopIteration
+        with self._waiting:
+            batch = (
+                request.recipe.make(
+                    request.seeds, request.key, loader.graph_sampler.num_threads, number
+                )
+                if engine is None
+                else engine.get(number, loader.timeout)
+            )
+        if batch is None:
+            raise RuntimeError(f"DataLoader timed out after {loader.timeout} seconds")
+        with self._preparing:
+            is_last = not self._fill(number + 1)
+            self._requests.pop(number, None)
+        with self._finishing:
+            finished = self._finish(batch, request.context)
+        if is_last:  # a consumer that counts batches does not ask for one more
+            self._close()
+        self.stats.add(batch)
+        self.stats.elapsed = perf_counter() - self._begun
+        return finished
+
+    def _begin(self, number: int) -> None:
+        """Starts the engine at a batch, by the memory plan that is best now."""
+        self._close()
+        loader = self._loader
+        self._quota = self._begin_quota()
+        threads = loader.num_workers if loader.prefetch_factor != 0 else 0
+        room = int(_SHARE_AHEAD * free_memory())
+        if self._quota is not None:
+            threads, room = self._quota.threads, self._quota.ready_bytes
+        self.stats.num_workers = threads
+        self._requests = {}
+        if threads > 0:
+            self._engine = begin_engine(threads, room, number)
+        if self._quota is not None:
+            self._quota.engine = self._engine
+        self._process = os.getpid()
+
+    def _begin_quota(self) -> EpochQuota | None:
+        """The epoch's share of the memory budget; None where all is in memory."""
+        loader = self._loader
+        self._files = None  # frees the columns of the last plan before the next one is chosen
+        files = self._files = loader._files()
+        plan = self._plan()
+        self.stats.reordered = files is not None and files.order is not None
+        if plan is None or files is None or files.quotas is None:
+            return None
+        size = loader._size_in(files)
+        window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
+        plan.columns.read_into(files.quotas.windows, window)
+        return files.quotas.begin(loader.num_workers, size)
+
+    def _is_over(self, number: int) -> bool:
+        """The engine cannot give this batch, or a better memory plan is ready."""
+        if self._process != os.getpid():  # it is closed, or its threads are in another process
+            return True
+        if self._engine is not None and self._engine.next - number not in (0, 1):
+            return True
+        if self._quota is None:
+            return False
+        pager, files = self._loader._pager(), self._files
+        is_alone = files is not None and files is pager.files and len(files.quotas or ()) == 1
+        return is_alone and pager.is_better_known
+
+    def _close(self) -> None:
+        """Ends the threads, and leaves the epoch's share of the memory budget to others."""
+        self._process = None
+        engine, quota = self._engine, self._quota
+        self._engine = self._quota = None
+        if engine is not None:
+            engine.close()
+        if quota is not None:
+            quota.give_back()
+
+    def _plan(self) -> BatchPlan | None:
+        loader = self._loader
+        return None if isinstance(loader.data, tuple) else loader._plan_by(self._files)
+
+    @property
+    def _ahead(self) -> int:
+        """Number of batches that may be made before they are asked for."""
+        if self._quota is not None:
+            return self._quota.ahead
+        return int(self._loader.num_workers * (self._loader.prefetch_factor or 0))
+
+    def _request(self, number: int) -> Request:
+        """How a batch is made."""
+        request: Request = self._loader._request(self._plan(), *self._seeds.at(number))
+        return request
+
+    def _fill(self, first: int, wanted: int | None = None) -> bool:
+        """Asks the engine for batches: ``wanted``, and as many from ``first`` on as may be ahead.
+
+        An error in a batch ahead is raised when that batch is wanted.
+
+        Returns:
+            False where the epoch is known to have no batch ``first``.
+        """
+        engine, loader = self._engine, self._loader
+        if engine is None:
+            return True
+        stop, has_first = first + max(self._ahead, int(wanted is not None)), True
+        while (number := engine.end) < stop:
+            if number != wanted and not loader._may_ask():
+                break
+            try:
+                request = self._requests[number] = self._request(number)
+            except StopIteration:
+                engine.flush()
+                has_first = number > first
+                break
+            except Exception:
+                if number == wanted:
+                    raise
+                break
+            engine.add(number, request.recipe, request.seeds, request.key)
+        if self._quota is not None:
+            self._quota.pending = engine.end - first
+        return has_first
+
+    def _finish(self, batch: _core.Batch, context: Any) -> Any:
+        """Turns the engine's batch into the consumer's, and notes its rows where use is watched."""
+        if self._files is not None and self._files.watch is not None:
+            self._files.watch.add(self._loader, batch)
+        finished = self._loader._finish(batch, context)
+        if self._torchs._pin_memory:
+            finished = pin_memory(finished, self._torchs._pin_memory_device)
+        return finished
 
 
 class EngineLoader(KeyedLoader[Graph_co]):
@@ -73,8 +295,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
     edge_ids: bool = True  # batches have e_id
     ahead: str | None = None  # how features of neighbours are added up while they are gathered
     node_ids: bool = True  # n_id are the user's nodes; else rows of the store
-    # Made when they are first wanted; they stay behind when the loader is pickled.
-    _idle_pipeline: _core.Pipeline | None = None
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
 
@@ -82,9 +302,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Takes what torch's constructor does not know, or would refuse, from its arguments."""
         self.device = device
         self.locality = check_locality(locality, arguments)
-        if arguments.get("prefetch_factor") == 0 and not arguments.get("num_workers"):
-            del arguments["prefetch_factor"]
-            self._prepares_none = True
 
     def _load(self, count: int, arguments: dict[str, Any]) -> None:
         """``DataLoader``'s constructor, where PyG's would sort or copy edges.
@@ -117,8 +334,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Samples one batch, and gathers its features if that is this process's job."""
         index, given = split_key(index)
         if not isinstance(self.graph_sampler, GraphSampler):
-            stock: Any = super()
-            return stock.collate_fn(index)
+            return super().collate_fn(index)  # type: ignore[misc]
         key = random_key() if given is None else given
         out = self.graph_sampler.sample(self._prepare(index, key), key)
         return self.filter_fn(out) if self.filter_per_worker else out
@@ -126,8 +342,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
     def filter_fn(self, out: SamplerOutput | HeteroSamplerOutput) -> Data | HeteroData:
         """Joins sampled nodes and edges with their attributes."""
         if not isinstance(self.graph_sampler, GraphSampler) or isinstance(self.data, tuple):
-            stock: Any = super()
-            return stock.filter_fn(out)
+            return super().filter_fn(out)  # type: ignore[misc]
         if self.transform_sampler_output:
             out = self.transform_sampler_output(out)
         plan, sampled = self._current_plan(), self.graph_sampler.sampled(out)
@@ -141,8 +356,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
     def check_worker_number_rationality(self) -> None:
         """Warns of more workers than there are cores, where workers are processes."""
         if not self._runs_in_engine():
-            stock: Any = super()
-            stock.check_worker_number_rationality()
+            super().check_worker_number_rationality()  # type: ignore[misc]
 
     def _runs_in_engine(self) -> bool:
         own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn
@@ -188,38 +402,18 @@ class EngineLoader(KeyedLoader[Graph_co]):
         """Whether the epoch may ask for one more batch ahead now; always where none is pending."""
         return True
 
-    def _may_prepare(self, num_bytes: int) -> bool:
-        """Without workers: whether nothing but the clock tells if the next batch is made early.
-
-        Args:
-            num_bytes: Size of the batch, which is one more in memory then.
-        """
-        asked = self.graph_sampler, self.__dict__.get("input_data")
-        roots = [type(part).__module__.partition(".")[0] for part in asked]
-        return (
-            self.prefetch_factor != 0
-            and is_settled(self.batch_sampler)
-            and all(root in _KNOWN for root in roots)
-            and num_bytes <= _SHARE_AHEAD * free_memory()
-        )
-
     def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
         """A batch from the positions of its seeds, for the engine to sample and maybe gather."""
-        prepared, basis = self._prepare(as_positions(index), key), self._basis(plan)
-        reading, plan = None if plan is None else plan.reading, basis[0]
-        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
-        return Request(recipe, prepared.seeds, int(key), (plan, prepared), batch_number(key), basis)
-
-    def _basis(self, plan: BatchPlan | None) -> tuple[Any, ...]:
-        """A request's inputs besides positions and key: first the plan it gathers by."""
+        prepared = self._prepare(as_positions(index), key)
+        reading = None if plan is None else plan.reading
         gathers = (
             self.graph_sampler.is_final
             and not self.transform_sampler_output
             and getattr(self.filter_fn, "__func__", None) is EngineLoader.filter_fn
         )
         plan = plan if gathers else None
-        seeds = [_state(value) for name, value in vars(self).items() if name in _SEEDS]
-        return plan, plan and plan.writes(), self.graph_sampler.basis, seeds
+        recipe = self.graph_sampler.recipe(None if plan is None else plan.columns, reading)
+        return Request(recipe, prepared.seeds, int(key), (plan, prepared))
 
     def _finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
         """Turns the engine's batch into the consumer's."""
@@ -239,22 +433,15 @@ class EngineLoader(KeyedLoader[Graph_co]):
     def device(self, value: Any) -> None:
         self._device = None if value is None else torch.device(value)
 
-    def _begin(self) -> Any:
-        iterator: Any
+    def _epoch(self, first: int) -> Any:
         if self._runs_in_engine():
-            epoch = _Epoch(self)
-            hooks = Hooks(
-                epoch.quota, epoch.is_outdated, self._take_pipeline, self._return_pipeline,
-                self._may_ask, self._may_prepare, epoch.is_current, epoch.request, epoch.finish,
-            )  # fmt: skip
-            iterator = BatchIterator(self, hooks)
-            self._stats, is_ready = iterator.stats, iterator.is_ready
-            epoch.report(iterator.stats)
+            epoch = Epoch(self, first)
+            self._stats = epoch.stats
         else:
-            iterator, is_ready = super()._begin(), bool
+            epoch = super()._epoch(first)
         if self._device is None or self._device.type == "cpu":
-            return iterator
-        return DeviceIterator(iterator, copier_to(self._device), is_ready)
+            return epoch
+        return EpochOnDevice(epoch, self._device)
 
     def stats(self) -> LoaderStats:
         """Where the time of the epoch under way goes, or went in the last one.
@@ -269,81 +456,5 @@ class EngineLoader(KeyedLoader[Graph_co]):
             )
         return self._stats or LoaderStats(self.num_workers)
 
-    def _take_pipeline(self, quota: EpochQuota | None) -> _core.Pipeline:
-        if quota is not None:
-            quota.pipeline = start_pipeline(quota.threads, quota.ready_bytes)
-            return quota.pipeline
-        pipeline, self._idle_pipeline = self._idle_pipeline, None
-        if pipeline is None or pipeline.orphaned:
-            pipeline = start_pipeline(max(1, self.num_workers), int(_SHARE_AHEAD * free_memory()))
-        return pipeline
-
-    def _return_pipeline(self, pipeline: _core.Pipeline) -> None:
-        if self.persistent_workers and self._idle_pipeline is None:
-            self._idle_pipeline = pipeline
-        else:
-            pipeline.close()
-
     def __getstate__(self) -> dict[str, Any]:
-        own = ("_idle_pipeline", "_stats")
-        return {k: v for k, v in self.__dict__.items() if k not in own}
-
-
-class _Epoch:
-    """One epoch of a loader: it ends with the plan of memory that it began with."""
-
-    def __init__(self, loader: EngineLoader) -> None:
-        self._loader = loader
-        self._files: PagedFiles | None = None
-        self._stats: LoaderStats | None = None
-
-    def report(self, stats: LoaderStats) -> None:
-        """Keeps ``stats`` up to date from now on: whether rows are read in the order of use."""
-        self._stats, stats.reordered = stats, self._is_reordered
-
-    def is_outdated(self) -> bool:
-        """A better memory plan is ready, and no other epoch is under way."""
-        pager, files = self._loader._pager(), self._files
-        if pager is None or files is None or files.is_foreign or files is not pager.files:
-            return False
-        return pager.is_better_known and files.quotas is not None and len(files.quotas) == 1
-
-    def quota(self) -> EpochQuota | None:
-        """The epoch's share of the memory budget; None where all is in memory."""
-        loader = self._loader
-        self._files = None  # frees the columns of the last plan before the next one is chosen
-        files = self._files = loader._files()
-        if self._stats is not None:
-            self.report(self._stats)
-        plan = self._plan()
-        if plan is None or files is None or files.quotas is None:
-            return None
-        size = loader._size_in(files)
-        window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
-        plan.columns.read_into(files.quotas.windows, window)
-        return files.quotas.begin(loader.num_workers, size)
-
-    @property
-    def _is_reordered(self) -> bool:
-        """Whether rows are read from a copy in the order of their use."""
-        return self._files is not None and self._files.order is not None
-
-    def request(self, index: Any, key: int) -> Request:
-        """How the batch of some positions is made."""
-        return self._loader._request(self._plan(), index, key)
-
-    def finish(self, batch: _core.Batch, context: tuple[BatchPlan | None, Prepared]) -> Any:
-        """Turns the engine's batch into the consumer's, and notes its rows where use is watched."""
-        if self._files is not None and self._files.watch is not None:
-            self._files.watch.add(self._loader, batch)
-        return self._loader._finish(batch, context)
-
-    def is_current(self, request: Request) -> bool:
-        """The request would be the same if it were made now."""
-        return bool(request.basis == self._loader._basis(self._plan()))
-
-    def _plan(self) -> BatchPlan | None:
-        loader, files = self._loader, self._files
-        if files is not None and files.is_foreign:
-            files = self._files = loader._files()
-        return None if isinstance(loader.data, tuple) else loader._plan_by(files)
+        return {k: v for k, v in self.__dict__.items() if k != "_stats"}

@@ -63,8 +63,9 @@ class NeighborLoader(NodeLoader[Graph_co], torch_geometric.loader.NeighborLoader
         locality: With ``shuffle=True``: seeds that lie next to each other in the store are shuffled
             in groups of this many; None shuffles them one by one.
         **kwargs: ``input_id`` (what ``batch.input_id`` shows for each seed), ``custom_cls``, and
-            the arguments of ``torch.utils.data.DataLoader``. ``prefetch_factor=0`` without workers:
-            no batch is prepared before it is asked for.
+            the arguments of ``torch.utils.data.DataLoader``. A setting that is changed in the
+            middle of an epoch applies to the next batch that is asked for, but for seeds,
+            neighbours and rows of batches that workers have made already.
 
     Raises:
         ValueError: An argument that does not fit the graph.

@@ -27,7 +27,6 @@ from pyg_graphzero.store.columns import (
     gather,
     is_written,
     row_table,
-    writes_to,
 )
 from pyg_graphzero.store.schema import EdgeType
 
@@ -125,7 +124,6 @@ class BatchPlan:
         self.reading = reading
         self._files = files
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
-        self._gathered: list[Tensor] = []  # tensors from which the engine gathers
         self.graph = sampler.graph
         self.node_types = list(self.graph.node_types)
         self.edge_types = self.graph.edge_types
@@ -151,10 +149,6 @@ class BatchPlan:
     def is_for(self, data: Any, graph: SampledGraph) -> bool:
         """Whether it was made for these, and the graph's attributes are still what they were."""
         return data is self.data and graph is self.graph and self._seen == _seen(data)
-
-    def writes(self) -> tuple[Any, ...]:
-        """Equal as long as torch knows of no write to the tensors that the engine gathers from."""
-        return tuple(map(writes_to, self._gathered))
 
     def gather(self, sampled: Sampled, num_threads: int) -> _core.Gathered:
         """Has the engine gather the rows of a sample."""
@@ -323,7 +317,6 @@ class BatchPlan:
         table = row_table(value) if is_rows and not is_trained else None
         if table is None:
             return lambda part: _select(value, index(part), dim)
-        self._gathered.append(value.stored if isinstance(value, EncodedRows) else value)
         file = None if self._files is None else self._files.file_of(value)
         held = None if self._files is None or file is None else self._files.held_rows(file)
         number = self.columns.add_column(by, held or table, self._page(value, by))
@@ -349,7 +342,6 @@ class BatchPlan:
                 f"ahead={reduction!r}: found {what} of {found}, expected float32 in main memory or "
                 "in a store (encoded or not), [num_nodes, num_features]"
             )
-        self._gathered.append(value.stored if isinstance(value, EncodedRows) else value)
         types, page, is_mean = self.node_types, self._page(value, by), reduction == "mean"
         rows = self.columns.add_column(by, table, page, inner_of=types.index(name))
         sums = {}

@@ -12,7 +12,6 @@ from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero.loader.cluster import ClusterData
 from pyg_graphzero.loader.inputs import check_input_nodes
-from pyg_graphzero.loader.keyed import settled
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.options import one_of
@@ -77,7 +76,6 @@ class ImbalancedSampler(torch_geometric.loader.ImbalancedSampler):
         weights[self._by_class] = torch.repeat_interleave(1 / self._sizes.double(), self._sizes)
         return weights
 
-    @settled
     def __iter__(self) -> Iterator[int]:
         of = torch.randint(self._sizes.numel(), (self.num_samples,), generator=self.generator)
         within = torch.rand(self.num_samples, dtype=torch.float64, generator=self.generator)

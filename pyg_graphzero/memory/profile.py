@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field, replace
-from itertools import islice
+from itertools import count, islice
 from time import perf_counter
 from typing import Any
 
@@ -304,13 +304,13 @@ def sampled_batches(
         num_threads: How many threads.
         max_bytes: Most bytes of finished batches that wait.
     """
-    pipeline = _core.Pipeline(num_threads, max_bytes)  # its threads end when it is freed
-    while True:
-        for seeds, key in islice(requests, max(0, _AHEAD * num_threads - pipeline.num_pending)):
-            pipeline.submit(recipe, seeds, key)
-        if pipeline.num_pending == 0:
+    epoch = _core.Epoch(num_threads, max_bytes)  # its threads end when it is freed
+    for number in count():
+        for seeds, key in islice(requests, number + _AHEAD * num_threads - epoch.end):
+            epoch.add(epoch.end, recipe, seeds, key)
+        if epoch.end == number:
             return
-        batch = pipeline.next()
+        batch = epoch.get(number)
         assert batch is not None  # without a timeout it waits
         yield batch
 

@@ -8,7 +8,6 @@ Epochs do not wait for each other: one may have little for a while, but always e
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from weakref import WeakSet
 
 from pyg_graphzero import _core
@@ -27,8 +26,8 @@ class EpochQuota:
         ready: Batches that may be finished and wait.
         ready_bytes: Bytes of these batches and of the one that the consumer has.
         size: Size of the epoch's batches, in batches that the plan is made for; 1 at least.
-        pending: The batches that the epoch has asked for and not delivered.
-        pipeline: The pipeline that makes them.
+        pending: Number of batches that the epoch has asked for and not delivered.
+        engine: Makes them.
     """
 
     def __init__(
@@ -38,8 +37,8 @@ class EpochQuota:
         self.ready = ready
         self.ready_bytes = ready_bytes
         self.size = size
-        self.pending: Sized = ()
-        self.pipeline: _core.Pipeline | None = None
+        self.pending = 0
+        self.engine: _core.Epoch | None = None
         self._quotas = quotas
 
     @property
@@ -50,7 +49,7 @@ class EpochQuota:
     @property
     def sampled(self) -> int:
         """Batches that wait, sampled or about to be, for windows of theirs."""
-        return max(0, len(self.pending) - self.ready)
+        return max(0, self.pending - self.ready)
 
     def give_back(self) -> None:
         """Ends it; a second time does nothing."""
@@ -86,8 +85,8 @@ class EpochQuotas:
         self._under_way.add(quota)
         self._divide()
         for other in others:
-            if other.pipeline is not None:
-                other.pipeline.give_up_windows()
+            if other.engine is not None:
+                other.engine.give_up_windows()
         return quota
 
     def ahead(self, quota: EpochQuota) -> int:

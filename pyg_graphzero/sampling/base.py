@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
@@ -19,14 +17,12 @@ from torch_geometric.sampler import (
 )
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import UnsupportedError
-from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.graph import (
     EdgePermutation,
     SampledGraph,
     Unmapped,
 )
-from pyg_graphzero.store.columns import look_up, writes_to
+from pyg_graphzero.store.columns import look_up
 from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.keys import batch_number, random_key
 
@@ -128,13 +124,6 @@ class GraphSampler(BaseSampler):
             plan: What it gathers; None: nothing.
             reading: Of neighbours; None: they are in memory, or mapped.
         """
-
-    @property
-    def basis(self) -> tuple[Any, ...]:
-        """What recipes depend on as it is now: equal as long as they make the same of a request."""
-        graph = self.graph
-        held = [*graph.node_times.values(), *(a for pair in graph.arrays.values() for a in pair)]
-        return self._mapped, *map(writes_to, held)
 
     @abstractmethod
     def prepare_nodes(self, inputs: NodeSamplerInput) -> Prepared:
@@ -281,12 +270,7 @@ class GraphSampler(BaseSampler):
         """Leads from CSC slots to original edge ids, for PyG's own loaders.
 
         ``int64`` in memory or None; of a graph on disk, ids are looked up when they are asked for.
-
-        Raises:
-            UnsupportedError: A loader of PyG's asks, and its ``data`` is a graph on disk.
         """
-        if self.graph.contents is not None:
-            _refuse_whole_columns(sys._getframe(1))
         graph = self.graph
         found: dict[EdgeType | None, Any] = {}
         for name in graph.edge_types:
@@ -314,27 +298,3 @@ class GraphSampler(BaseSampler):
             raise TypeError(f"seeds: found {nodes.dtype}, expected integers")
         nodes = nodes.to(torch.int64).contiguous().view(-1)
         return types.index(node_type), self.graph.rows(node_type, nodes, "seed")
-
-
-def _refuse_whole_columns(asking: FrameType) -> None:
-    """Stops a loader of PyG's that would read a graph on disk whole, ``edge_index`` too.
-
-    It asks for ``edge_permutation`` just before it reads, and then over a graph in memory, or over
-    feature and graph stores, which it asks for rows. Only its ``data`` tells these apart.
-
-    Args:
-        asking: The call that asks.
-
-    Raises:
-        UnsupportedError: It is one of PyG's loaders, over a graph on disk.
-    """
-    loader = asking.f_locals.get("self")
-    by_pyg = asking.f_globals["__name__"].startswith("torch_geometric.loader.")
-    if not by_pyg or contents_of(getattr(loader, "data", None)) is None:
-        return
-    name = next(c.__name__ for c in type(loader).__mro__ if c.__module__.startswith("torch_geo"))
-    raise UnsupportedError(
-        f"data: found a graph on disk in PyG's {name}, which reads attributes whole, expected "
-        f"gz.loader.{name} with the same arguments (for Lightning, gz.loader.LightningNodeData or "
-        "gz.loader.LightningLinkData)"
-    )

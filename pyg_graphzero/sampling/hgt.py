@@ -153,11 +153,6 @@ class HGTSampler(TimedSampler):
         # Without hops there are still edges among the seeds.
         return max([1, *map(len, self._num_samples.values())])
 
-    @property
-    def basis(self) -> tuple[Any, ...]:
-        """What recipes depend on as it is now."""
-        return *super().basis, *map(tuple, self._num_samples.values())
-
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
     ) -> _core.Recipe:

@@ -179,11 +179,6 @@ class NeighborSampler(TimedSampler):
     def _num_windows(self) -> int:
         return len(self._fanouts[0]) if self._fanouts else 0
 
-    @property
-    def basis(self) -> tuple[Any, ...]:
-        """What recipes depend on as it is now."""
-        return *super().basis, self._fanouts
-
     def recipe(
         self, plan: _core.GatherPlan | None = None, reading: Reading | None = None
     ) -> _core.Recipe:

@@ -64,11 +64,6 @@ class TimedSampler(GraphSampler):
         windows = self.windows()
         return windows.rows if windows.lengths else []
 
-    @property
-    def basis(self) -> tuple[Any, ...]:
-        """What recipes depend on as it is now."""
-        return *super().basis, self.options
-
     def prepare_nodes(self, inputs: NodeSamplerInput, windows: Tensor | None = None) -> Prepared:
         """What to sample around seed nodes.
 

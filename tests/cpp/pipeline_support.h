@@ -1,13 +1,14 @@
-// What the tests of pipelines share: recipes over a ring, and batches to compare.
+// Recipes over a ring, epochs and batches for tests.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "pipeline/pipeline.h"
+#include "pipeline/epoch.h"
 #include "sampling_support.h"
 
 namespace gz::test {
@@ -40,6 +41,18 @@ inline Batch batch_of(const Recipe& recipe, std::uint64_t key) {
   gather_batch(recipe, batch, 2);
   return batch;
 }
+
+// An epoch whose batches are added and asked for one after the other.
+class Batches : public Epoch {
+ public:
+  using Epoch::Epoch;
+  void add(std::shared_ptr<const Recipe> recipe, BatchRequest request) {
+    Epoch::add(end(), std::move(recipe), std::move(request));
+  }
+  std::unique_ptr<Batch> get(std::chrono::milliseconds patience) {
+    return Epoch::get(next(), patience);
+  }
+};
 
 inline bool same(const Batch& a, const Batch& b) {
   const auto equal = [](const auto& x, const auto& y) {

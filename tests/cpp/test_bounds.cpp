@@ -161,24 +161,24 @@ TEST(batches_ahead_take_no_more_than_they_may) {
       };
     }
     const auto shared = std::make_shared<const Recipe>(std::move(recipe));
-    Pipeline pipeline(8, kAllowed);
+    Batches epoch(8, kAllowed);
     const auto submit = [&](int n) {
-      for (int i = 0; i < n; ++i) pipeline.submit(shared, {{{0, {1}, {}}}, 0});
+      for (int i = 0; i < n; ++i) epoch.add(shared, {{{0, {1}, {}}}, 0});
     };
     const std::size_t before = pool_state().used;
     submit(1);  // so that it is known how much one takes
-    pipeline.flush();
-    CHECK(pipeline.next(60s) != nullptr);
+    epoch.flush();
+    CHECK(epoch.get(60s) != nullptr);
     {
       const std::lock_guard lock(mutex);
       most = taken = begun = 0;
     }
     submit(30);
-    pipeline.flush();
+    epoch.flush();
     std::size_t held = 0;
     for (int i = 0; i < 30; ++i) {
       std::this_thread::sleep_for(10ms);  // what may be made meanwhile is made
-      const auto batch = pipeline.next(60s);
+      const auto batch = epoch.get(60s);
       CHECK(batch != nullptr);
       // Counted as taken only now: until then it is there, however far the others are.
       held = std::max(held, pool_state().used - before);
@@ -282,21 +282,21 @@ TEST(a_pipeline_goes_on_after_rows_were_lost) {
   plan->windows = std::make_shared<WindowRoom>(WindowLimits{4, 1 << 20});
   plan->columns.push_back({0, {nullptr, kRows, kRow, kRow}, 0, 0});
   const auto recipe = recipe_of(sampler, plan);
-  Pipeline pipeline(2, 1 << 30);
+  Batches epoch(2, 1 << 30);
   const auto submit = [&] {
     for (std::int64_t k = 0; k < 8; ++k) {
-      pipeline.submit(recipe, {{{0, {50 * k, 50 * k + 1}, {}}}, static_cast<std::uint64_t>(k)});
+      epoch.add(recipe, {{{0, {50 * k, 50 * k + 1}, {}}}, static_cast<std::uint64_t>(k)});
     }
-    pipeline.flush();
+    epoch.flush();
   };
   {
     const CutShort cut(dir / "rows0", 0);
     submit();
-    for (int k = 0; k < 8; ++k) CHECK_THROWS(OsError, "truncated", pipeline.next(60s));
+    for (int k = 0; k < 8; ++k) CHECK_THROWS(OsError, "truncated", epoch.get(60s));
   }
   submit();
   for (int k = 0; k < 8; ++k) {
-    const auto batch = pipeline.next(60s);
+    const auto batch = epoch.get(60s);
     const auto nodes = batch->nodes[0].span();
     const auto expected = expected_numbers({nodes.begin(), nodes.end()});
     const auto found = batch->gathered.columns[0].rows.span();

@@ -1,4 +1,4 @@
-// gather/paged_rows and the pipeline over it: batches whose rows are read for a window of them are
+// gather/paged_rows and the epoch over it: batches whose rows are read for a window of them are
 // those that find every row in memory; a file that is cut short fails only who needs what is lost.
 #include <algorithm>
 #include <atomic>
@@ -279,16 +279,16 @@ TEST(batches_that_read_are_those_in_memory) {
     const Loading loading(table, table.paged(random_rows(random, table.num_rows), true, frames),
                           window);
     const int threads = static_cast<int>(1 + random() % 3);
-    Pipeline pipeline(threads, static_cast<std::int64_t>(random() % 20000));
+    Batches epoch(threads, static_cast<std::int64_t>(random() % 20000));
     const std::uint64_t ahead = 1 + random() % 9;
     std::uint64_t asked = 0;
     ReadStats stats;
     for (std::uint64_t key = 0; key < 25; ++key) {
       for (; asked < 25 && asked < key + ahead; ++asked) {
-        pipeline.submit(loading.recipe, batch_request(asked));
+        epoch.add(loading.recipe, batch_request(asked));
       }
-      if (asked == 25) pipeline.flush();
-      const auto batch = pipeline.next(60s);
+      if (asked == 25) epoch.flush();
+      const auto batch = epoch.get(60s);
       CHECK(batch != nullptr && same(*batch, in_memory(table, key)));
       stats += batch->read;
     }
@@ -301,24 +301,24 @@ TEST(a_consumer_that_waits_gets_a_short_window) {
   const Scratch scratch;
   const Table table(scratch / "rows", 300);
   const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
-  Pipeline pipeline(1, 1 << 30);
-  pipeline.submit(loading.recipe, batch_request(1));
-  CHECK(pipeline.next(60s) != nullptr);  // though 49 others might follow
+  Batches epoch(1, 1 << 30);
+  epoch.add(loading.recipe, batch_request(1));
+  CHECK(epoch.get(60s) != nullptr);  // though 49 others might follow
 }
 
 TEST(a_flushed_window_does_not_wait_for_its_consumer) {
   const Scratch scratch;
   const Table table(scratch / "rows", 300);
   const Loading loading(table, table.paged(ResidentRows::first(300, 0, 10)), {50, 1 << 30});
-  Pipeline pipeline(2, 1 << 30);
-  pipeline.submit(loading.recipe, batch_request(9));
-  CHECK(pipeline.next(60s) != nullptr);  // the first window is of one batch
-  for (std::uint64_t key = 0; key < 3; ++key) pipeline.submit(loading.recipe, batch_request(key));
-  pipeline.flush();
-  for (int i = 0; i < 6000 && !pipeline.is_ready(); ++i) std::this_thread::sleep_for(10ms);
-  CHECK(pipeline.is_ready());
+  Batches epoch(2, 1 << 30);
+  epoch.add(loading.recipe, batch_request(9));
+  CHECK(epoch.get(60s) != nullptr);  // the first window is of one batch
+  for (std::uint64_t key = 0; key < 3; ++key) epoch.add(loading.recipe, batch_request(key));
+  epoch.flush();
+  for (int i = 0; i < 6000 && !epoch.is_ready(); ++i) std::this_thread::sleep_for(10ms);
+  CHECK(epoch.is_ready());
   // All three were read for at once.
-  CHECK(pipeline.next(60s)->read.rows > pipeline.next(60s)->read.rows);
+  CHECK(epoch.get(60s)->read.rows > epoch.get(60s)->read.rows);
 }
 
 TEST(only_batches_that_need_what_is_lost_fail) {
@@ -326,16 +326,16 @@ TEST(only_batches_that_need_what_is_lost_fail) {
   const Table table(scratch / "rows", 2000);
   const Loading loading(table, table.paged(ResidentRows::first(2000, 0, 5), false), {4, 1 << 30});
   const auto around = [](std::int64_t node) { return BatchRequest{{{0, {node}, {}}}, 7}; };
-  Pipeline pipeline(2, 1 << 30);
+  Batches epoch(2, 1 << 30);
   std::filesystem::resize_file(table.path, static_cast<std::uintmax_t>(1000 * table.row_bytes()));
   for (const std::int64_t node : {100, 1500, 200, 1600}) {
-    pipeline.submit(loading.recipe, around(node));
+    epoch.add(loading.recipe, around(node));
   }
-  pipeline.flush();
-  CHECK(pipeline.next(60s)->num_nodes() > 1);
-  CHECK_THROWS(OsError, "rows", pipeline.next(60s));
-  CHECK(pipeline.next(60s)->num_nodes() > 1);
-  CHECK_THROWS(OsError, "truncated", pipeline.next(60s));
+  epoch.flush();
+  CHECK(epoch.get(60s)->num_nodes() > 1);
+  CHECK_THROWS(OsError, "rows", epoch.get(60s));
+  CHECK(epoch.get(60s)->num_nodes() > 1);
+  CHECK_THROWS(OsError, "truncated", epoch.get(60s));
 }
 
 TEST(room_for_windows_is_shared_and_never_more_than_there_is) {
@@ -368,13 +368,13 @@ TEST(batches_whose_windows_were_given_up_are_the_same) {
   const Scratch scratch;
   const Table table(scratch / "rows", 400);
   const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {5, 1 << 30});
-  Pipeline pipeline(2, 1 << 30);
-  for (std::uint64_t key = 0; key < 40; ++key) pipeline.submit(loading.recipe, batch_request(key));
-  pipeline.flush();
+  Batches epoch(2, 1 << 30);
+  for (std::uint64_t key = 0; key < 40; ++key) epoch.add(loading.recipe, batch_request(key));
+  epoch.flush();
   std::int64_t rows = 0, wanted = 0;
   for (std::uint64_t key = 0; key < 40; ++key) {
-    if (key % 3 == 0) pipeline.give_up_windows();
-    const auto batch = pipeline.next(std::chrono::seconds(20));
+    if (key % 3 == 0) epoch.give_up_windows();
+    const auto batch = epoch.get(std::chrono::seconds(20));
     CHECK(batch != nullptr && same(*batch, in_memory(table, key)));
     rows += batch->read.rows;
     wanted += batch->nodes[0].size();
@@ -387,13 +387,12 @@ TEST(a_slow_consumer_has_one_window_read_while_it_works_on_another) {
   const Table table(scratch / "rows", 400);
   for (const bool is_slow : {false, true}) {
     const Loading loading(table, table.paged(ResidentRows::first(400, 0, 10)), {8, 1 << 20});
-    Pipeline pipeline(2, 1);  // or all would be gathered at once
-    for (std::uint64_t key = 0; key < 64; ++key)
-      pipeline.submit(loading.recipe, batch_request(key));
-    pipeline.flush();
+    Batches epoch(2, 1);  // or all would be gathered at once
+    for (std::uint64_t key = 0; key < 64; ++key) epoch.add(loading.recipe, batch_request(key));
+    epoch.flush();
     std::vector<int> begins;  // of windows
     for (int key = 0; key < 64; ++key) {
-      const auto batch = pipeline.next(60s);
+      const auto batch = epoch.get(60s);
       CHECK(batch != nullptr && same(*batch, in_memory(table, static_cast<std::uint64_t>(key))));
       if (batch->read.rows > 0) begins.push_back(key);
       if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -411,13 +410,12 @@ TEST(closing_a_pipeline_that_reads_does_not_hang) {
   const Table table(scratch / "rows", 5000);
   for (int round = 0; round < 20; ++round) {
     const Loading loading(table, table.paged(ResidentRows::first(5000, 0, 5)), {3, 1 << 30});
-    Pipeline pipeline(2, 1 << 30);
-    for (std::uint64_t key = 0; key < 20; ++key)
-      pipeline.submit(loading.recipe, batch_request(key));
-    if (round % 2 == 0) pipeline.next(60s);
+    Batches epoch(2, 1 << 30);
+    for (std::uint64_t key = 0; key < 20; ++key) epoch.add(loading.recipe, batch_request(key));
+    if (round % 2 == 0) epoch.get(60s);
     std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
-    pipeline.close();
-    CHECK_THROWS(std::logic_error, "closed", pipeline.next(1s));
+    epoch.close();
+    CHECK_THROWS(std::logic_error, "closed", epoch.get(1s));
   }
 }
 

@@ -187,13 +187,13 @@ TEST(what_is_gathered_is_shared_and_what_is_sampled_is_not) {
 
 TEST(threads_of_a_pipeline_that_have_nothing_to_do_help) {
   const Wide wide;
-  Pipeline pipeline(2, 1);  // no room for a second batch
+  Batches epoch(2, 1);  // no room for a second batch
   bool helped = false;
   // A busy machine may leave one of them no core for a while.
   for (int attempt = 0; attempt < 200 && !helped; ++attempt) {
     auto before = time_of_threads();
-    pipeline.submit(wide.recipe, wide.request);
-    while (pipeline.next(10ms) == nullptr) {
+    epoch.add(wide.recipe, wide.request);
+    while (epoch.get(10ms) == nullptr) {
     }
     int busy = 0;
     for (const auto& [thread, time] : time_of_threads()) busy += time - before[thread] > 4'000'000;

@@ -206,12 +206,12 @@ TEST(batches_that_read_have_the_sums_of_those_in_memory) {
     return recipe_of(sampler, plan);
   };
   const auto in_memory = recipe(false), paged = recipe(true);
-  Pipeline pipeline(2, 1 << 20);
-  for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(paged, batch_request(key));
-  pipeline.flush();
+  Batches epoch(2, 1 << 20);
+  for (std::uint64_t key = 0; key < 20; ++key) epoch.add(paged, batch_request(key));
+  epoch.flush();
   for (std::uint64_t key = 0; key < 20; ++key) {
     const Batch expected = batch_of(*in_memory, key);
-    const auto batch = pipeline.next(std::chrono::seconds(60));
+    const auto batch = epoch.get(std::chrono::seconds(60));
     CHECK(batch != nullptr && same(*batch, expected));
     const auto& counts = expected.num_sampled_nodes[0];
     const std::int64_t inner = counts[0] + counts[1];

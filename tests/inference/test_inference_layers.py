@@ -52,7 +52,7 @@ from pyg_graphzero.inference.modules import Modules
 from pyg_graphzero.inference.normalize import Normalization
 from pyg_graphzero.inference.passes import LayerPass, Task, batch_edges
 from pyg_graphzero.inference.stack import fingerprint, reachable, stack_of, tried_rows
-from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.nn.kinds import FUSED
 from pyg_graphzero.sampling.hops import want_hops
 

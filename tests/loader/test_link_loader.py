@@ -406,21 +406,6 @@ def test_times_of_links(tmp_path, negatives, dtype):
         assert (seen <= limit[batch.batch[batch.edge_index[0]]]).all()
 
 
-@pytest.mark.parametrize("negatives", [None, "binary"])
-def test_links_do_not_depend_on_workers(homo, negatives):
-    _, store = homo
-    runs = []
-    for workers in (0, 2):
-        torch.manual_seed(5)
-        loader = LinkNeighborLoader(
-            store, [3, 2], batch_size=700, shuffle=True, neg_sampling=negatives,
-            num_workers=workers,
-        )  # fmt: skip
-        runs.append([(b.n_id, b.e_id, b.edge_label_index) for b in loader])
-    for a, b in zip(*runs, strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
-
-
 def test_modes_of_links(homo):
     data, store = homo
     for kind in ("induced", "bidirectional"):

@@ -196,14 +196,3 @@ def test_the_loader_lives_as_long_as_its_iterator(homo):
     assert len(list(iterator)) == 3
     iterator = iter(NeighborLoader(store.data(), [5], batch_size=100, filter_per_worker=False))
     assert len(list(iterator)) == 3
-
-
-def test_an_error_in_a_transform_reaches_the_caller(homo):
-    _, store = homo
-
-    def fail(batch):
-        raise RuntimeError("of the caller's own")
-
-    loader = NeighborLoader(store, [5], batch_size=64, transform=fail)
-    with pytest.raises(RuntimeError, match="of the caller's own"):
-        next(iter(loader))

@@ -10,7 +10,6 @@ import torch
 import torch_geometric.loader
 from read_neighbours import in_pages
 from scipy import stats
-from torch.utils.data import BatchSampler
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -23,7 +22,6 @@ from pyg_graphzero.loader import (
     LinkNeighborLoader,
     NeighborLoader,
 )
-from pyg_graphzero.loader.keyed import is_settled
 
 # Seeds by class ---------------------------------------------------------------------------------
 
@@ -58,18 +56,6 @@ def test_epochs_differ_and_a_generator_repeats_them():
     assert first == list(again)
     assert first != second
     assert list(pickle.loads(pickle.dumps(again))) == second
-
-
-def test_a_loader_knows_that_all_seeds_are_chosen_at_once():
-    """So it may prepare batches; of a subclass that chooses as it goes it may not."""
-
-    class Choosy(ImbalancedSampler):
-        def __iter__(self):
-            yield from super().__iter__()
-
-    labels = torch.tensor([0, 1, 1])
-    assert is_settled(BatchSampler(ImbalancedSampler(labels), 2, False))
-    assert not is_settled(BatchSampler(Choosy(labels), 2, False))
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -75,22 +75,6 @@ def test_a_model_trains_on_it(homo):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_it_does_not_depend_on_workers_and_resumes(homo):
-    _, store = homo
-    runs = []
-    for workers in (0, 2):
-        torch.manual_seed(6)
-        loader = ShaDowKHopSampler(store, 2, 3, batch_size=50, shuffle=True, num_workers=workers)
-        runs.append([batch.e_id for batch in loader])
-    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
-    iterator = iter(loader)
-    next(iterator)
-    state = loader.state_dict()
-    rest = [batch.e_id for batch in iterator]
-    loader.load_state_dict(state)
-    assert all(torch.equal(a, b.e_id) for a, b in zip(rest, loader, strict=True))
-
-
 def test_bad_input(homo, hetero):
     with pytest.raises(TypeError, match="found a heterogeneous graph, expected a homogeneous one"):
         ShaDowKHopSampler(hetero[1], 2, 3)

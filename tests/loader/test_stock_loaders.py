@@ -188,20 +188,17 @@ def test_pygs_loaders_are_served_from_feature_and_graph_stores(paths):
     assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
 
 
-def test_pygs_loaders_are_refused_over_the_data(paths):
-    """With the name of ours, of which a subclass of PyG's has none."""
-    data = gz.open(paths["ordered"]).data()
+@pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
+def test_pygs_loaders_read_a_graph_on_disk_whole(paths, kind, monkeypatch):
+    monkeypatch.undo()  # _nothing_is_built
+    data, memory = gz.open(paths[kind]).data(), homogeneous()
     sampler = gz.sampler.NeighborSampler(data, [4])
-    mine = type("Mine", (stock.NeighborLoader,), {})
-    for name, loader in {
-        "NodeLoader": stock.NodeLoader(data, sampler),
-        "LinkLoader": stock.LinkLoader(data, sampler, torch.tensor([[0], [1]])),
-        "NeighborLoader": mine(data, [4], neighbor_sampler=sampler),
-    }.items():
-        with pytest.raises(
-            gz.UnsupportedError, match=f"in PyG's {name}.*expected gz.loader.{name}"
-        ):
-            next(iter(loader))
+    links = memory.edge_index[:, :90]
+    for batch in (
+        *stock.NodeLoader(data, sampler, input_nodes=memory.train_idx, batch_size=20),
+        *stock.LinkLoader(data, sampler, links, batch_size=40),
+    ):
+        check(batch, memory)
 
 
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")

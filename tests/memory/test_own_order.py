@@ -122,7 +122,7 @@ def test_a_copy_says_whether_it_has_all_rows_that_are_used(store, limit):
 
 # One may strike in a finalizer, from which nobody can catch it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("function", ["_renew", "decide", "_tune", "_take_pipeline"])
+@pytest.mark.parametrize("function", ["_begin", "decide", "_tune", "begin_engine"])
 @pytest.mark.parametrize("moment", [0, 2, 9, 23])
 def test_an_interrupt_while_an_epoch_goes_over_to_the_copy(store, function, moment):
     """Struck so many moments after a function has begun that the going over calls."""

@@ -308,7 +308,7 @@ def test_larger_batches_beside_others_are_fewer(path, decisions):
     next(under_way)
     plan = store.division
     large = iter(loader_of(store, VAL, 240, num_neighbors=[12, 10]))
-    quota = large.iterator._quota
+    quota = large.epoch._quota
     assert quota.size > 4
     assert quota.ready == 1
     assert quota.sampled * quota.size <= plan.window
@@ -392,6 +392,6 @@ def test_an_epoch_ends_with_the_plan_that_it_began_with(path):
     other = iter(small)
     next(other)
     assert sum(1 for _ in under_way) == len(small) - 1
-    assert under_way.iterator.stats.rows == 0
+    assert under_way.epoch.stats.rows == 0
     assert sum(1 for _ in other) == len(small) - 1
-    assert other.iterator.stats.rows > 0
+    assert other.epoch.stats.rows > 0

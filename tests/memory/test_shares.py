@@ -140,17 +140,16 @@ class Consumer:
 
     def __init__(self, quotas):
         self.quota = quotas.begin(1)
-        self.quota.pending = self.pending = []
         self.gave_up = 0
-        self.quota.pipeline = SimpleNamespace(give_up_windows=self.give_up)
+        self.quota.engine = SimpleNamespace(give_up_windows=self.give_up)
 
     def give_up(self):
         self.gave_up += 1
 
     def step(self, taken):
-        del self.pending[:taken]
-        while len(self.pending) < self.quota.ahead:
-            self.pending.append(None)
+        self.quota.pending = max(self.quota.pending - taken, 0)
+        while self.quota.pending < self.quota.ahead:
+            self.quota.pending += 1
 
 
 @settings(max_examples=200)

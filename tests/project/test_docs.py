@@ -200,7 +200,7 @@ def test_files_that_a_page_names_exist(page):
         "loader.link",
         "loader.links",
         "loader.shadow",
-        "loader.sweep",
+        "inference.sweep",
         "tune.optimize",
         "memory.ranking",
         "sampling.neighbor",

@@ -343,7 +343,7 @@ def test_truncated_while_open(pristine: Path, tmp_path: Path) -> None:
 WALKS = """
     import torch, pyg_graphzero as gz
     from pyg_graphzero.inference.normalize import Rule, inverse_roots
-    from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+    from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 
     NODES = torch.arange(50)
 

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from pyg_graphzero import _core
-from pyg_graphzero.loader.blocks import Blocks, Source, plan_sweep
+from pyg_graphzero.inference.blocks import Blocks, Source, plan_sweep
+from pyg_graphzero.loader.engine import Request
 from pyg_graphzero.loader.keyed import as_positions
 from pyg_graphzero.loader.neighbor import NeighborLoader
-from pyg_graphzero.loader.pipeline import Request
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
@@ -113,10 +113,6 @@ class SweepLoader(NeighborLoader[Any]):
 
     def _may_ask(self) -> bool:
         return self._blocks is None or self._blocks.may_ask()
-
-    def _may_prepare(self, num_bytes: int) -> bool:
-        """No: to ask for a batch reads its block."""
-        return False
 
     def _request(self, plan: BatchPlan | None, index: Any, key: int) -> Request:
         if self._blocks is not None:

@@ -1,4 +1,4 @@
-#include "pipeline/pipeline.h"
+#include "pipeline/epoch.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -31,12 +31,17 @@ constexpr int kGrowth = 4;
 
 using Clock = std::chrono::steady_clock;
 
+std::string unexpected(std::uint64_t number, std::uint64_t expected) {
+  return "batch: found number " + std::to_string(number) + ", expected " + std::to_string(expected);
+}
+
 }  // namespace
 
-struct Pipeline::State : Lender {
-  State(int num_threads, std::int64_t limit)
+struct Epoch::State : Lender {
+  State(int num_threads, std::int64_t limit, std::uint64_t first)
       : sampled_at_once(std::min(num_threads, kSampledAtOnce)),
-        max_bytes(std::max<std::int64_t>(limit, 1)) {}
+        max_bytes(std::max<std::int64_t>(limit, 1)),
+        end(first) {}
 
   void begin_thread() {
     threads.emplace_back([this] { work(); });
@@ -283,6 +288,39 @@ struct Pipeline::State : Lender {
     return at_once(entry) > 1 && entry.recipe->plan->windows->has_half();
   }
 
+  // REQUIRES the lock.
+  std::uint64_t next() const { return entries.empty() ? end : entries.front()->number; }
+
+  // Waits for the oldest entry and takes it; null if `patience` ends before it is done.
+  std::unique_ptr<Entry> take(std::uint64_t number, std::chrono::milliseconds patience) {
+    std::unique_lock lock(mutex);
+    if (closing) throw std::logic_error("the epoch is closed");
+    if (entries.empty()) throw std::logic_error("no batch was added");
+    if (number != next()) throw std::logic_error(unexpected(number, next()));
+    if (delivered != Clock::time_point{}) {
+      pace.consumed(Clock::now() - delivered);
+      delivered = {};
+    }
+    if (!is_ready()) {
+      awaited = true;
+      to_read.notify_one();
+      const bool waited_for_more = std::exchange(waits_for_more, false);
+      const bool waited_for_room = std::exchange(waits_for_room, false);
+      if (waited_for_more || waited_for_room) to_do.notify_one();
+    }
+    const bool is_done = done.wait_for(lock, patience, [&] { return is_ready(); });
+    awaited = false;
+    if (!is_done) return nullptr;
+    if (closing) throw std::logic_error("the epoch is closed");
+    std::unique_ptr<Entry> entry = std::move(entries.front());
+    entries.pop_front();
+    const std::int64_t bytes = entry->batch.bytes();
+    held_bytes -= bytes;
+    lent_bytes += bytes;
+    delivered = Clock::now();
+    return entry;
+  }
+
   // REQUIRES the lock. Forgets rows that are read and not gathered.
   void give_up_windows() {
     for (const auto& entry : entries) {
@@ -320,17 +358,17 @@ struct Pipeline::State : Lender {
   bool awaited = false;              // the consumer waits
   Clock::time_point delivered;       // when the consumer last got a batch
   WindowPace pace;
-  std::thread reader;        // begun with the first batch that reads
-  std::stop_source stop;     // of what it reads
-  std::uint64_t newest = 0;  // ticket
+  std::thread reader;     // begun with the first batch that reads
+  std::stop_source stop;  // of what it reads
+  std::uint64_t end;      // number of the batch that is added next
   bool closing = false;
   std::mutex joining;  // of the threads; taken before `mutex`
 };
 
-Pipeline::Pipeline(int threads, std::int64_t max_bytes)
-    : state_(std::make_shared<State>(threads, max_bytes)) {
+Epoch::Epoch(int threads, std::int64_t max_bytes, std::uint64_t first)
+    : state_(std::make_shared<State>(threads, max_bytes, first)) {
   if (threads < 1) {
-    throw std::invalid_argument("pipeline: found " + std::to_string(threads) +
+    throw std::invalid_argument("epoch: found " + std::to_string(threads) +
                                 " threads, expected 1 or more");
   }
   try {
@@ -341,13 +379,13 @@ Pipeline::Pipeline(int threads, std::int64_t max_bytes)
   }
 }
 
-Pipeline::~Pipeline() {
+Epoch::~Epoch() {
   // Threads that are not here can be neither joined nor waited for: what they share is left.
   if (orphaned()) static_cast<void>(new std::shared_ptr<State>(state_));
   close();
 }
 
-void Pipeline::close() noexcept {
+void Epoch::close() noexcept {
   if (orphaned()) return;
   const std::shared_ptr<State> state = state_;  // for as long as this takes
   {
@@ -368,26 +406,24 @@ void Pipeline::close() noexcept {
   dropped.swap(state->entries);
 }
 
-bool Pipeline::orphaned() const noexcept { return state_->orphaned(); }
+bool Epoch::orphaned() const noexcept { return state_->orphaned(); }
 
-std::shared_ptr<Pipeline::State> Pipeline::live() const {
-  if (orphaned()) throw std::logic_error("the pipeline's threads are in another process");
+std::shared_ptr<Epoch::State> Epoch::live() const {
+  if (orphaned()) throw std::logic_error("the epoch's threads are in another process");
   return state_;
 }
 
-void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request,
-                      std::uint64_t ticket) {
+void Epoch::add(std::uint64_t number, std::shared_ptr<const Recipe> recipe, BatchRequest request) {
   const std::shared_ptr<State> state = live();
   auto entry = std::make_unique<Entry>();
   entry->recipe = std::move(recipe);
   entry->request = std::move(request);
+  entry->number = number;
   {
     const std::lock_guard lock(state->mutex);
-    if (state->closing) throw std::logic_error("the pipeline is closed");
-    entry->ticket = ticket == 0 ? state->newest + 1 : ticket;
-    if (entry->ticket <= state->newest) {
-      throw std::invalid_argument("ticket: found " + std::to_string(ticket) + ", expected above " +
-                                  std::to_string(state->newest));
+    if (state->closing) throw std::logic_error("the epoch is closed");
+    if (number != state->end) {
+      throw std::invalid_argument(unexpected(number, state->end));
     }
     if (entry->recipe->reads() && !state->reader.joinable()) {
       state->reader = std::thread([own = state.get()] { own->read(); });
@@ -397,24 +433,24 @@ void Pipeline::submit(std::shared_ptr<const Recipe> recipe, BatchRequest request
       state->has_spare = true;
     }
     state->entries.push_back(std::move(entry));
-    state->newest = state->entries.back()->ticket;
+    ++state->end;
   }
   state->to_do.notify_one();
 }
 
-std::uint64_t Pipeline::newest() const {
+std::uint64_t Epoch::end() const {
   const std::shared_ptr<State> state = live();
   const std::lock_guard lock(state->mutex);
-  return state->newest;
+  return state->end;
 }
 
-std::uint64_t Pipeline::oldest() const {
+std::uint64_t Epoch::next() const {
   const std::shared_ptr<State> state = live();
   const std::lock_guard lock(state->mutex);
-  return state->entries.empty() ? 0 : state->entries.front()->ticket;
+  return state->next();
 }
 
-void Pipeline::flush() {
+void Epoch::flush() {
   const std::shared_ptr<State> state = live();
   const std::lock_guard lock(state->mutex);
   if (state->entries.empty()) return;
@@ -423,56 +459,25 @@ void Pipeline::flush() {
   state->to_do.notify_one();
 }
 
-void Pipeline::give_up_windows() {
+void Epoch::give_up_windows() {
   const std::shared_ptr<State> state = live();
   const std::lock_guard lock(state->mutex);
   state->give_up_windows();
 }
 
-std::unique_ptr<Batch> Pipeline::next(std::chrono::milliseconds patience) {
+std::unique_ptr<Batch> Epoch::get(std::uint64_t number, std::chrono::milliseconds patience) {
   const std::shared_ptr<State> state = live();
-  std::unique_ptr<Entry> entry;
-  {
-    std::unique_lock lock(state->mutex);
-    if (state->delivered != Clock::time_point{}) {
-      const Clock::duration own = Clock::now() - state->delivered;
-      state->pace.consumed(own);
-      state->delivered = {};
-    }
-    if (!state->is_ready()) {
-      state->awaited = true;
-      state->to_read.notify_one();
-      const bool waits_for_more = std::exchange(state->waits_for_more, false);
-      const bool waits_for_room = std::exchange(state->waits_for_room, false);
-      if (waits_for_more || waits_for_room) state->to_do.notify_one();
-    }
-    const bool is_ready = state->done.wait_for(lock, patience, [&] { return state->is_ready(); });
-    state->awaited = false;
-    if (!is_ready) return nullptr;
-    if (state->closing) throw std::logic_error("the pipeline is closed");
-    if (state->entries.empty()) throw std::logic_error("no batch was asked for");
-    entry = std::move(state->entries.front());
-    state->entries.pop_front();
-    const std::int64_t bytes = entry->batch.bytes();
-    state->held_bytes -= bytes;
-    state->lent_bytes += bytes;
-    entry->batch.loan = Loan(state, bytes);
-    state->delivered = Clock::now();
-  }
+  const std::unique_ptr<Entry> entry = state->take(number, patience);
+  if (entry == nullptr) return nullptr;
+  entry->batch.loan = Loan(state, entry->batch.bytes());
   if (entry->error) std::rethrow_exception(entry->error);
   return std::make_unique<Batch>(std::move(entry->batch));
 }
 
-bool Pipeline::is_ready() const {
+bool Epoch::is_ready() const {
   const std::shared_ptr<State> state = live();
   const std::lock_guard lock(state->mutex);
   return state->is_ready();
-}
-
-std::int64_t Pipeline::num_pending() const {
-  const std::shared_ptr<State> state = live();
-  const std::lock_guard lock(state->mutex);
-  return static_cast<std::int64_t>(state->entries.size());
 }
 
 }  // namespace gz

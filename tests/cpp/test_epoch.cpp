@@ -43,9 +43,9 @@ struct Loading {
   std::shared_ptr<const Recipe> recipe;
 };
 
-std::unique_ptr<Batch> wait(Pipeline& pipeline) {
+std::unique_ptr<Batch> wait(Batches& epoch) {
   std::unique_ptr<Batch> batch;
-  while ((batch = pipeline.next(10ms)) == nullptr) {
+  while ((batch = epoch.get(10ms)) == nullptr) {
   }
   return batch;
 }
@@ -75,15 +75,15 @@ TEST(batches_come_in_order_and_are_those_made_in_line) {
   const Loading loading;
   const Recycling recycling;
   for (const int threads : {1, 2, 5}) {
-    Pipeline pipeline(threads, kPlenty);
+    Batches epoch(threads, kPlenty);
     bool same = true;
     for (std::uint64_t key = 0; key < 60; ++key) {
-      pipeline.submit(loading.recipe, batch_request(key));
+      epoch.add(loading.recipe, batch_request(key));
       if (key < 7) continue;
-      same = same && test::same(*wait(pipeline), loading.inline_batch(key - 7));
+      same = same && test::same(*wait(epoch), loading.inline_batch(key - 7));
     }
     CHECK(same);
-    CHECK(pipeline.num_pending() == 7);
+    CHECK(epoch.end() - epoch.next() == 7);
   }
 }
 
@@ -91,16 +91,16 @@ TEST(an_error_comes_in_place_of_its_batch) {
   const auto recipe = doing([](std::uint64_t key) {
     if (key % 3 == 1) throw std::out_of_range("batch " + std::to_string(key));
   });
-  Pipeline pipeline(3, kPlenty);
-  for (std::uint64_t key = 0; key < 30; ++key) pipeline.submit(recipe, batch_request(key));
+  Batches epoch(3, kPlenty);
+  for (std::uint64_t key = 0; key < 30; ++key) epoch.add(recipe, batch_request(key));
   for (std::uint64_t key = 0; key < 30; ++key) {
     if (key % 3 == 1) {
-      CHECK_THROWS(std::out_of_range, "batch " + std::to_string(key), wait(pipeline));
+      CHECK_THROWS(std::out_of_range, "batch " + std::to_string(key), wait(epoch));
     } else {
-      CHECK(wait(pipeline)->nodes.size() == 1);
+      CHECK(wait(epoch)->nodes.size() == 1);
     }
   }
-  CHECK_THROWS(std::logic_error, "no batch was asked for", pipeline.next(0ms));
+  CHECK_THROWS(std::logic_error, "no batch was added", epoch.get(0ms));
 }
 
 TEST(batches_ahead_are_bounded_by_bytes) {
@@ -110,16 +110,16 @@ TEST(batches_ahead_are_bounded_by_bytes) {
     std::this_thread::sleep_for(20ms);  // by then all threads are there
   };
   const auto recipe = doing(count, 1000);  // 8000 bytes each
-  Pipeline pipeline(8, 25000);
-  for (std::uint64_t key = 0; key < 20; ++key) pipeline.submit(recipe, batch_request(key));
+  Batches epoch(8, 25000);
+  for (std::uint64_t key = 0; key < 20; ++key) epoch.add(recipe, batch_request(key));
   CHECK(comes_to(begun, 3));
   std::this_thread::sleep_for(50ms);
   CHECK(begun.load() == 3);
-  for (int i = 0; i < 20; ++i) wait(pipeline);
+  for (int i = 0; i < 20; ++i) wait(epoch);
   CHECK(begun.load() == 20);
 
-  Pipeline tight(2, 1);  // nothing fits: one at a time
-  for (std::uint64_t key = 0; key < 20; ++key) tight.submit(recipe, batch_request(key));
+  Batches tight(2, 1);  // nothing fits: one at a time
+  for (std::uint64_t key = 0; key < 20; ++key) tight.add(recipe, batch_request(key));
   for (int i = 0; i < 20; ++i) wait(tight);
   CHECK(begun.load() == 40);
 }
@@ -127,9 +127,9 @@ TEST(batches_ahead_are_bounded_by_bytes) {
 TEST(what_the_consumer_has_leaves_less_room) {
   std::atomic<int> begun{0};
   const auto recipe = doing([&](std::uint64_t) { ++begun; }, 1000);  // 8000 bytes each
-  Pipeline pipeline(2, 25000);
-  for (std::uint64_t key = 0; key < 12; ++key) pipeline.submit(recipe, batch_request(key));
-  std::unique_ptr<Batch> first = wait(pipeline), second = wait(pipeline);
+  Batches epoch(2, 25000);
+  for (std::uint64_t key = 0; key < 12; ++key) epoch.add(recipe, batch_request(key));
+  std::unique_ptr<Batch> first = wait(epoch), second = wait(epoch);
   std::this_thread::sleep_for(20ms);
   CHECK(begun.load() == 3);
   first.reset();
@@ -142,16 +142,16 @@ TEST(what_the_consumer_has_leaves_less_room) {
   CHECK(comes_to(begun, 5));
   // A consumer that keeps all of them gets all of them.
   std::vector<std::unique_ptr<Batch>> kept;
-  while (pipeline.num_pending() > 0) kept.push_back(wait(pipeline));
+  while (epoch.end() - epoch.next() > 0) kept.push_back(wait(epoch));
   CHECK(kept.size() == 10 && begun.load() == 12);
 }
 
 TEST(a_loan_may_outlive_its_pipeline) {
   std::unique_ptr<Batch> batch;
   {
-    Pipeline pipeline(1, 1);
-    pipeline.submit(doing([](std::uint64_t) {}), batch_request(0));
-    batch = wait(pipeline);
+    Batches epoch(1, 1);
+    epoch.add(doing([](std::uint64_t) {}), batch_request(0));
+    batch = wait(epoch);
   }
   const pid_t child = ::fork();
   if (child == 0) {
@@ -167,12 +167,11 @@ TEST(a_loan_may_outlive_its_pipeline) {
 TEST(patience_ends) {
   std::mutex held;
   std::unique_lock lock(held);
-  Pipeline pipeline(1, kPlenty);
-  pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }),
-                  batch_request(0));
-  CHECK(pipeline.next(1ms) == nullptr);
+  Batches epoch(1, kPlenty);
+  epoch.add(doing([&](std::uint64_t) { const std::lock_guard wait(held); }), batch_request(0));
+  CHECK(epoch.get(1ms) == nullptr);
   lock.unlock();
-  CHECK(wait(pipeline) != nullptr);
+  CHECK(wait(epoch) != nullptr);
 }
 
 TEST(closing_drops_what_is_not_begun) {
@@ -181,14 +180,14 @@ TEST(closing_drops_what_is_not_begun) {
     ++begun;
     std::this_thread::sleep_for(5ms);
   });
-  Pipeline pipeline(2, kPlenty);
-  for (std::uint64_t key = 0; key < 1000; ++key) pipeline.submit(recipe, batch_request(key));
-  wait(pipeline);
-  pipeline.close();
+  Batches epoch(2, kPlenty);
+  for (std::uint64_t key = 0; key < 1000; ++key) epoch.add(recipe, batch_request(key));
+  wait(epoch);
+  epoch.close();
   CHECK(begun.load() < 100);
-  CHECK_THROWS(std::logic_error, "closed", pipeline.submit(recipe, batch_request(0)));
-  CHECK_THROWS(std::logic_error, "closed", pipeline.next(0ms));
-  pipeline.close();
+  CHECK_THROWS(std::logic_error, "closed", epoch.add(recipe, batch_request(0)));
+  CHECK_THROWS(std::logic_error, "closed", epoch.get(0ms));
+  epoch.close();
   CHECK(recipe.use_count() == 1);
 }
 
@@ -196,11 +195,10 @@ TEST(closing_wakes_whoever_waits) {
   for (int i = 0; i < 20; ++i) {
     std::mutex held;
     std::unique_lock lock(held);
-    Pipeline pipeline(1, kPlenty);
-    pipeline.submit(doing([&](std::uint64_t) { const std::lock_guard wait(held); }),
-                    batch_request(0));
-    std::thread consumer([&] { CHECK_THROWS(std::logic_error, "closed", pipeline.next(10s)); });
-    std::thread closer([&] { pipeline.close(); });
+    Batches epoch(1, kPlenty);
+    epoch.add(doing([&](std::uint64_t) { const std::lock_guard wait(held); }), batch_request(0));
+    std::thread consumer([&] { CHECK_THROWS(std::logic_error, "closed", epoch.get(10s)); });
+    std::thread closer([&] { epoch.close(); });
     consumer.join();
     lock.unlock();
     closer.join();
@@ -217,63 +215,64 @@ TEST(two_may_close_at_once) {
       std::this_thread::sleep_for(2ms);
       --under_way;
     });
-    auto pipeline = std::make_unique<Pipeline>(2, kPlenty);
-    for (std::uint64_t key = 0; key < 8; ++key) pipeline->submit(recipe, batch_request(key));
+    auto epoch = std::make_unique<Batches>(2, kPlenty);
+    for (std::uint64_t key = 0; key < 8; ++key) epoch->add(recipe, batch_request(key));
     while (begun.load() == 0) std::this_thread::yield();
     std::atomic<int> after{0};
     std::vector<std::thread> closers;
     for (int k = 0; k < 2; ++k) {
       closers.emplace_back([&] {
-        pipeline->close();
+        epoch->close();
         after += under_way.load();
       });
     }
     for (std::thread& closer : closers) closer.join();
     CHECK(after.load() == 0);  // both waited for what was under way
-    pipeline.reset();
+    epoch.reset();
     CHECK(recipe.use_count() == 1);
   }
 }
 
-TEST(a_consumer_can_ask_what_is_left) {
-  const auto recipe = doing([](std::uint64_t) {});
-  Pipeline pipeline(1, kPlenty);
-  CHECK(pipeline.newest() == 0 && pipeline.oldest() == 0);
-  pipeline.submit(recipe, batch_request(0));
-  pipeline.submit(recipe, batch_request(1), 7);
-  pipeline.submit(recipe, batch_request(2));
-  CHECK(pipeline.newest() == 8 && pipeline.oldest() == 1);
-  CHECK_THROWS(std::invalid_argument, "ticket: found 8, expected above 8",
-               pipeline.submit(recipe, batch_request(3), 8));
-  wait(pipeline);
-  CHECK(pipeline.oldest() == 7);
-  wait(pipeline);
-  wait(pipeline);
-  CHECK(pipeline.newest() == 8 && pipeline.oldest() == 0);
+TEST(batches_go_by_their_numbers) {
+  const Loading loading;
+  Epoch epoch(1, kPlenty, 7);
+  CHECK(epoch.next() == 7 && epoch.end() == 7);
+  CHECK_THROWS(std::logic_error, "no batch was added", epoch.get(7, 0ms));
+  CHECK_THROWS(std::invalid_argument, "batch: found number 8, expected 7",
+               epoch.add(8, loading.recipe, batch_request(8)));
+  for (std::uint64_t number = 7; number < 10; ++number) {
+    epoch.add(number, loading.recipe, batch_request(number));
+  }
+  CHECK(epoch.next() == 7 && epoch.end() == 10);
+  CHECK_THROWS(std::logic_error, "batch: found number 8, expected 7", epoch.get(8, 0ms));
+  CHECK(test::same(*epoch.get(7, 60s), loading.inline_batch(7)));
+  CHECK(epoch.next() == 8);
+  CHECK_THROWS(std::logic_error, "batch: found number 7, expected 8", epoch.get(7, 0ms));
+  CHECK(test::same(*epoch.get(8, 60s), loading.inline_batch(8)));
 }
 
 #if !defined(__SANITIZE_THREAD__)  // which cannot follow a fork of several threads
 TEST(a_child_has_none_of_the_threads_and_all_of_the_memory) {
   const Loading loading;
   const Recycling recycling;
-  Pipeline pipeline(3, kPlenty);
+  Batches epoch(3, kPlenty);
   for (int round = 0; round < 20; ++round) {
-    for (std::uint64_t key = 0; key < 8; ++key) pipeline.submit(loading.recipe, batch_request(key));
+    for (std::uint64_t key = 0; key < 8; ++key) epoch.add(loading.recipe, batch_request(key));
     const pid_t child = ::fork();
     if (child == 0) {
       ::alarm(30);
-      bool good = pipeline.orphaned();
+      bool good = epoch.orphaned();
       const Batch expected = loading.inline_batch(3);  // no lock was left behind
-      Pipeline own(2, kPlenty);
-      own.submit(loading.recipe, batch_request(3));
+      Batches own(2, kPlenty);
+      own.add(loading.recipe, batch_request(3));
       good = good && !own.orphaned() && test::same(*wait(own), expected);
-      pipeline.close();
+      epoch.close();
       own.close();
       ::_exit(good ? 0 : 1);
     }
     int status = -1;
     CHECK(::waitpid(child, &status, 0) == child && status == 0);
-    for (int i = 0; i < 8; ++i) wait(pipeline);
+    for (int i = 0; i < 8; ++i) wait(epoch);
   }
 }
 #endif
@@ -313,19 +312,19 @@ TEST(batches_sampled_together_are_those_made_in_line) {
   for (const int threads : {1, 2, 5}) {
     for (const int window : {1, 3, 8}) {
       const PagedLoading loading(window);
-      Pipeline pipeline(threads, kPlenty);
+      Batches epoch(threads, kPlenty);
       bool same = true;
       for (std::uint64_t key = 0; key < 40; ++key) {
         // Others between them, which do not wait.
-        pipeline.submit(key % 11 == 5 ? loading.recipe : loading.windowed, batch_request(key));
+        epoch.add(key % 11 == 5 ? loading.recipe : loading.windowed, batch_request(key));
         if (key < 17) continue;
-        same = same && test::same(*wait(pipeline), loading.inline_batch(key - 17));
+        same = same && test::same(*wait(epoch), loading.inline_batch(key - 17));
       }
-      pipeline.flush();
+      epoch.flush();
       for (std::uint64_t key = 23; key < 40; ++key) {
-        same = same && test::same(*wait(pipeline), loading.inline_batch(key));
+        same = same && test::same(*wait(epoch), loading.inline_batch(key));
       }
-      CHECK(same && pipeline.num_pending() == 0);
+      CHECK(same && epoch.end() - epoch.next() == 0);
     }
   }
   // In line, a batch is a window of one.
@@ -337,59 +336,58 @@ TEST(batches_sampled_together_are_those_made_in_line) {
 
 TEST(a_window_is_sampled_when_it_is_full_or_wanted_or_the_last) {
   const PagedLoading loading(4);
-  Pipeline pipeline(2, kPlenty);
+  Batches epoch(2, kPlenty);
   const auto submit = [&](std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t key = first; key < first + count; ++key) {
-      pipeline.submit(loading.windowed, batch_request(key));
+      epoch.add(loading.windowed, batch_request(key));
     }
   };
   submit(0, 4);  // the first one alone
-  CHECK(wait(pipeline)->topology_read.rows > 0);
+  CHECK(wait(epoch)->topology_read.rows > 0);
   std::this_thread::sleep_for(20ms);
-  CHECK(loading.begun.load() == 1 && !pipeline.is_ready());
+  CHECK(loading.begun.load() == 1 && !epoch.is_ready());
   submit(4, 1);  // full
   CHECK(comes_to(loading.begun, 5));
   std::vector<std::int64_t> rows;
-  for (int i = 0; i < 4; ++i) rows.push_back(wait(pipeline)->topology_read.rows);
+  for (int i = 0; i < 4; ++i) rows.push_back(wait(epoch)->topology_read.rows);
   CHECK(rows[0] > 0 && rows[1] == 0 && rows[2] == 0 && rows[3] == 0);
   submit(5, 2);
-  CHECK(wait(pipeline)->topology_read.rows > 0);  // wanted
-  CHECK(wait(pipeline)->topology_read.rows == 0 && loading.begun.load() == 7);
+  CHECK(wait(epoch)->topology_read.rows > 0);  // wanted
+  CHECK(wait(epoch)->topology_read.rows == 0 && loading.begun.load() == 7);
   submit(7, 3);
-  pipeline.flush();  // the last
+  epoch.flush();  // the last
   CHECK(comes_to(loading.begun, 10));
   submit(10, 6);
   CHECK(comes_to(loading.begun, 14));  // a full one, and two that wait
-  for (int i = 0; i < 9; ++i) wait(pipeline);
+  for (int i = 0; i < 9; ++i) wait(epoch);
   CHECK(loading.begun.load() == 16);
 }
 
 TEST(windows_grow_from_one_batch) {
   const PagedLoading loading(64);
-  Pipeline pipeline(1, kPlenty);
-  for (std::uint64_t key = 0; key < 40; ++key)
-    pipeline.submit(loading.windowed, batch_request(key));
-  pipeline.flush();
+  Batches epoch(1, kPlenty);
+  for (std::uint64_t key = 0; key < 40; ++key) epoch.add(loading.windowed, batch_request(key));
+  epoch.flush();
   std::vector<std::uint64_t> firsts;
   for (std::uint64_t key = 0; key < 40; ++key) {
-    if (wait(pipeline)->topology_read.rows > 0) firsts.push_back(key);
+    if (wait(epoch)->topology_read.rows > 0) firsts.push_back(key);
   }
   CHECK((firsts == std::vector<std::uint64_t>{0, 1, 5, 21}));
 }
 
 TEST(errors_in_a_window_come_in_place_of_their_batches) {
   const PagedLoading loading(5);
-  Pipeline pipeline(2, kPlenty);
+  Batches epoch(2, kPlenty);
   for (std::uint64_t key = 0; key < 10; ++key) {
     BatchRequest asked = batch_request(key);
     if (key % 5 == 2) asked.seeds[0].nodes[1] = 500;
-    pipeline.submit(loading.windowed, asked);
+    epoch.add(loading.windowed, asked);
   }
   for (std::uint64_t key = 0; key < 10; ++key) {
     if (key % 5 == 2) {
-      CHECK_THROWS(std::out_of_range, "seed 1: found node 500", wait(pipeline));
+      CHECK_THROWS(std::out_of_range, "seed 1: found node 500", wait(epoch));
     } else {
-      CHECK(test::same(*wait(pipeline), loading.inline_batch(key)));
+      CHECK(test::same(*wait(epoch), loading.inline_batch(key)));
     }
   }
 }
@@ -404,14 +402,13 @@ TEST(windows_ahead_are_bounded_by_bytes) {
     }();
     loading.begun = 0;
     // The first window is sampled before anyone knows how large batches are.
-    Pipeline pipeline(2, 3 * size);
-    for (std::uint64_t key = 0; key < 24; ++key)
-      pipeline.submit(loading.windowed, batch_request(key));
+    Batches epoch(2, 3 * size);
+    for (std::uint64_t key = 0; key < 24; ++key) epoch.add(loading.windowed, batch_request(key));
     std::this_thread::sleep_for(30ms);
     if (!gathers) CHECK(loading.begun.load() <= 8);
     bool same = true;
     for (std::uint64_t key = 0; key < 24; ++key) {
-      const auto batch = wait(pipeline);
+      const auto batch = wait(epoch);
       same = same && (!gathers || test::same(*batch, loading.inline_batch(key)));
     }
     CHECK(same && loading.begun.load() == 24);
@@ -427,17 +424,16 @@ TEST(the_next_batch_is_made_as_soon_as_there_is_room) {
     most = std::max(most, loading.inline_batch(key).bytes());
   }
   for (int round = 0; round < 5; ++round) {
-    Pipeline pipeline(2, 2 * most);
-    for (std::uint64_t key = 0; key < 40; ++key)
-      pipeline.submit(loading.windowed, batch_request(key));
-    pipeline.flush();
+    Batches epoch(2, 2 * most);
+    for (std::uint64_t key = 0; key < 40; ++key) epoch.add(loading.windowed, batch_request(key));
+    epoch.flush();
     std::unique_ptr<Batch> last;
     bool ready = true;
     for (std::uint64_t key = 0; key < 40; ++key) {
       // Nobody waits for it: there is room beside the last one.
-      for (int i = 0; i < 5000 && !pipeline.is_ready(); ++i) std::this_thread::sleep_for(1ms);
-      ready = ready && pipeline.is_ready();
-      last = wait(pipeline);
+      for (int i = 0; i < 5000 && !epoch.is_ready(); ++i) std::this_thread::sleep_for(1ms);
+      ready = ready && epoch.is_ready();
+      last = wait(epoch);
     }
     CHECK(ready);
   }
@@ -454,33 +450,33 @@ TEST(batches_are_gathered_while_all_windows_are_sampled_that_may_be) {
     return loading.windowed->begin(std::move(seeds), key, threads);
   };
   const std::int64_t size = loading.inline_batch(0).bytes();
-  Pipeline pipeline(2, 3 * size);  // so that not all of them are gathered before
-  for (std::uint64_t key = 0; key < 13; ++key) pipeline.submit(slow, batch_request(key));
-  std::unique_ptr<Batch> last = wait(pipeline);
+  Batches epoch(2, 3 * size);  // so that not all of them are gathered before
+  for (std::uint64_t key = 0; key < 13; ++key) epoch.add(slow, batch_request(key));
+  std::unique_ptr<Batch> last = wait(epoch);
   CHECK(comes_to(sampling, 2));
   for (std::uint64_t key = 1; key < 5; ++key) {
-    last = pipeline.next(10s);
+    last = epoch.get(10s);
     CHECK(last != nullptr && test::same(*last, loading.inline_batch(key)));
   }
   goes_on = true;
   for (std::uint64_t key = 5; key < 13; ++key) {
-    CHECK(test::same(*wait(pipeline), loading.inline_batch(key)));
+    CHECK(test::same(*wait(epoch), loading.inline_batch(key)));
   }
 }
 
 TEST(closing_stops_what_a_window_reads) {
   for (int round = 0; round < 6; ++round) {
     const PagedLoading loading(8, true, 200'000);
-    Pipeline pipeline(2, kPlenty);
+    Batches epoch(2, kPlenty);
     std::vector<std::int64_t> nodes(20'000);
     for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] = static_cast<std::int64_t>(i * 9);
     for (std::uint64_t key = 0; key < 32; ++key) {
-      pipeline.submit(loading.windowed, {{{0, nodes, {}}}, key});
+      epoch.add(loading.windowed, {{{0, nodes, {}}}, key});
     }
     CHECK(comes_to(loading.begun, 16) || loading.begun.load() > 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(round));
-    pipeline.close();
+    epoch.close();
     CHECK(loading.begun.load() <= 32);
-    CHECK_THROWS(std::logic_error, "closed", pipeline.next(0ms));
+    CHECK_THROWS(std::logic_error, "closed", epoch.get(0ms));
   }
 }

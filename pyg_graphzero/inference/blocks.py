@@ -246,7 +246,6 @@ class Blocks:
         self._next: tuple[threading.Thread, Block] | None = None
         self._asked = 0
         self._mapped = 0
-        self._read_ahead(0)
 
     def may_ask(self) -> bool:
         """Whether the next batch may be asked for: memory has two blocks, and three never."""
@@ -266,6 +265,8 @@ class Blocks:
         if self._block is not None and number < self._block.first:
             raise RuntimeError(f"batch {number}: its rows are not in memory any more; sweep again")
         if self._block is None or number >= self._block.stop:
+            if self._next is None:
+                self._read_ahead(number)
             assert self._next is not None
             thread, block = self._next
             begun = perf_counter()

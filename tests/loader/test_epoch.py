@@ -1,11 +1,10 @@
-"""Batches made ahead by threads: the same ones, in order, whatever the consumer does meanwhile."""
+"""Batches by number: the same ones, in order, whoever makes them and whatever happens meanwhile."""
 
 from __future__ import annotations
 
 import gc
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import time
@@ -23,7 +22,7 @@ from pyg_graphzero.loader import (
     NeighborLoader,
     ShaDowKHopSampler,
 )
-from pyg_graphzero.loader.keyed import index_batches
+from pyg_graphzero.loader.keyed import batches_of
 
 
 def engine_threads() -> set[str]:
@@ -123,24 +122,6 @@ def test_no_process_is_started_and_threads_end_with_the_epoch(homo):
     assert ended(started)
 
 
-def test_persistent_workers_stay(homo):
-    _, store = homo
-    list(NeighborLoader(store, [5], batch_size=10, num_workers=2))
-    loader = NeighborLoader(store, [5], batch_size=10, num_workers=2, persistent_workers=True)
-    before = engine_threads()
-    list(loader)
-    gc.collect()
-    stayed = engine_threads() - before
-    list(loader)
-    assert engine_threads() - before == stayed
-    pairs = list(zip(loader, loader, strict=True))  # the second epoch has threads of its own
-    assert all(torch.equal(a.input_id, b.input_id) for a, b in pairs)
-    del loader
-    gc.collect()
-    assert len(stayed) == 2
-    assert ended(stayed)
-
-
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_live_batches_share_no_memory(homo, workers):
     """Kept batches stay what they were while the memory of dropped ones goes round."""
@@ -216,9 +197,11 @@ def test_an_error_comes_at_its_batch(homo, workers):
     iterator = iter(loader)
     for _ in range(3):
         assert next(iterator).batch_size == 10
-    with pytest.raises(IndexError, match="1000000"):
-        next(iterator)
-    assert next(iterator).batch_size == 10  # the epoch goes on
+    for _ in range(2):  # the batch that comes next is this one still
+        with pytest.raises(IndexError, match="1000000"):
+            next(iterator)
+    loader.load_state_dict({**loader.state_dict(), "num_batches": 4})
+    assert [batch.batch_size for batch in loader] == [10]
 
     loader = NeighborLoader(d, [5], batch_size=10, num_workers=workers)
     loader.input_data.node = torch.cat([torch.arange(25), torch.tensor([300]), torch.arange(10)])
@@ -226,6 +209,8 @@ def test_an_error_comes_at_its_batch(homo, workers):
     assert next(iterator).batch_size == next(iterator).batch_size == 10
     with pytest.raises(IndexError, match="found node 300, expected 0 <= node < 300"):
         next(iterator)
+    loader.input_data.node[25] = 25
+    assert next(iterator).n_id[:10].tolist() == [*range(20, 26), *range(4)]
 
     def choosing():
         yield [1, 2]
@@ -234,9 +219,9 @@ def test_an_error_comes_at_its_batch(homo, workers):
     loader = NeighborLoader(d, [5], batch_sampler=choosing(), num_workers=workers)
     iterator = iter(loader)
     assert next(iterator).batch_size == 2
-    with pytest.raises(RuntimeError, match="of the caller's sampler"):
-        next(iterator)
-    assert list(iterator) == []
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="of the caller's sampler"):
+            next(iterator)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -249,39 +234,42 @@ def test_nested_and_interleaved_iterations(homo, workers):
     assert [a.input_id[0] == b.input_id[0] for a, b in zip(loader, other, strict=True)] == [1] * 3
 
 
-def test_timeout(homo, monkeypatch):
+class Late:
+    """An engine whose first batch comes after ``wait()``."""
+
+    def __init__(self, engine, wait):
+        self.engine = engine
+        self.wait = wait
+
+    def get(self, number, timeout):
+        wait, self.wait = self.wait, None
+        return self.engine.get(number, timeout) if wait is None else wait()
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+
+def test_timeout(homo):
     _, store = homo
     loader = NeighborLoader(store, [5], batch_size=100, num_workers=1, timeout=0.01)
     iterator = iter(loader)
-    monkeypatch.setattr(iterator.iterator, "_pipeline", Slow(iterator.iterator._pipeline))
+    iterator.epoch._engine = Late(iterator.epoch._engine, lambda: None)
     with pytest.raises(RuntimeError, match=r"timed out after 0.01 seconds"):
         next(iterator)
     assert len(list(iterator)) == 3  # it comes later
-
-
-class Slow:
-    """A pipeline whose first batch is late."""
-
-    def __init__(self, pipeline):
-        self.pipeline = pipeline
-        self.late = True
-
-    def next(self, timeout):
-        late, self.late = self.late, False
-        return None if late else self.pipeline.next(timeout)
-
-    def __getattr__(self, name):
-        return getattr(self.pipeline, name)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_ctrl_c_while_waiting(homo, workers):
     """A signal ends the wait for a batch that takes long, and the epoch can go on."""
     _, store = homo
-    loader = NeighborLoader(store, [5], batch_size=100, num_workers=workers)
-    iterator = iter(loader)
-    own = iterator.iterator._pipeline
-    iterator.iterator._pipeline = Never(own)
+
+    def wait():
+        while True:
+            time.sleep(0.01)
+
+    iterator = iter(NeighborLoader(store, [5], batch_size=100, num_workers=workers))
+    iterator.epoch._engine = Late(iterator.epoch._engine, wait)
     # The jobs that a shell runs in the background ignore SIGINT.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -290,30 +278,7 @@ def test_ctrl_c_while_waiting(homo, workers):
             next(iterator)
     finally:
         signal.signal(signal.SIGINT, handler)
-    iterator.iterator._pipeline = own
     assert len(list(iterator)) == 3
-
-
-class Never:
-    """A pipeline that is never done: waits as the real one does."""
-
-    orphaned = False
-
-    def __init__(self, pipeline):
-        self.oldest, self.newest = pipeline.oldest, pipeline.newest
-
-    def next(self, timeout):
-        while True:
-            time.sleep(0.01)
-
-    def submit(self, *request):
-        raise AssertionError("nothing is asked for while the queue is full")
-
-    def flush(self):
-        pass
-
-    def close(self):
-        pass
 
 
 def _epoch_in_child(loader, queue) -> None:
@@ -389,17 +354,6 @@ def test_inside_the_worker_of_another_loader(homo, context):
     assert list(outer) == want
 
 
-def test_loaders_pickle_after_use(homo):
-    _, store = homo
-    loader = NeighborLoader(store.data(), [5], batch_size=50, num_workers=2)
-    list(loader)
-    again = pickle.loads(pickle.dumps(loader))
-    torch.manual_seed(1)
-    want = [batch.e_id for batch in loader]
-    torch.manual_seed(1)
-    assert all(torch.equal(a.e_id, b) for a, b in zip(again, want, strict=True))
-
-
 def test_attributes_may_change_in_mid_epoch(homo):
     data, store = homo
     d = store.data()
@@ -412,6 +366,45 @@ def test_attributes_may_change_in_mid_epoch(homo):
     batch = next(iterator)
     assert (batch.y == 7).all()
     assert torch.equal(batch.extra, batch.n_id.float())
+
+
+def test_trained_rows_are_those_of_the_last_step():
+    d = homogeneous()
+    d.x = torch.zeros(d.num_nodes, 3, requires_grad=True)
+    for step, batch in enumerate(NeighborLoader(d, [5], batch_size=50)):
+        assert (batch.x == step).all()
+        with torch.no_grad():
+            d.x += 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_transform_that_is_set_applies_to_the_next_batch(homo, workers):
+    _, store = homo
+    loader = NeighborLoader(store, [5], batch_size=50, num_workers=workers)
+    iterator = iter(loader)
+    next(iterator)
+    loader.transform = lambda batch: batch.n_id
+    assert torch.is_tensor(next(iterator))
+
+
+def test_without_workers_all_is_asked_for_with_its_batch(homo):
+    """A sampler may look at what the model has learned, a transform too."""
+    _, store = homo
+    log = []
+
+    def chosen():
+        for i in range(3):
+            log.append(f"choose {i}")
+            yield [i]
+
+    def transform(batch):
+        log.append(f"transform {int(batch.input_id)}")
+        return batch
+
+    loader = NeighborLoader(store, [2], transform=transform, batch_sampler=chosen())
+    for i, _ in enumerate(loader):
+        assert log == [f"choose {i}", f"transform {i}"]
+        log.clear()
 
 
 def test_a_subclass_that_joins_itself_is_asked(homo):
@@ -445,8 +438,10 @@ def test_positions_come_in_torchs_order(drop_last, size):
         torch.manual_seed(4)
         want = list(BatchSampler(make(), 10, drop_last))
         torch.manual_seed(4)
-        batches = index_batches(BatchSampler(make(), 10, drop_last))
-        found = [torch.as_tensor(index).tolist() for index in batches]
+        batches = batches_of(BatchSampler(make(), 10, drop_last))
+        found = [torch.as_tensor(batches.at(number)).tolist() for number in range(len(want))]
+        with pytest.raises(StopIteration):
+            batches.at(len(want))
         assert found == want
 
 

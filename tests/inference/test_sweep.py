@@ -17,9 +17,9 @@ from torch_geometric.data import Data, HeteroData
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, random_edges, write_store
 from pyg_graphzero import _core
-from pyg_graphzero.loader import sweep as sweep_module
-from pyg_graphzero.loader.blocks import SweepPlan, plan_sweep
-from pyg_graphzero.loader.sweep import SweepLoader, sweep_bounds
+from pyg_graphzero.inference import sweep as sweep_module
+from pyg_graphzero.inference.blocks import SweepPlan, plan_sweep
+from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.store.columns import engine_array, row_table, write_column
 
@@ -173,17 +173,31 @@ def test_a_file_that_is_cut_short(stores, room, tmp_path, workers):
         opened.truncate(column.data_offset + lost * column.row_stride)
     iterator = iter(loader)
     failed = 0
-    for want in expected:
+    for number, want in enumerate(expected):
         if int(want[".n_id"].max()) >= lost:
             failed += 1
             with pytest.raises(OSError, match=f"x.gd.*|{file.name}") as caught:
                 next(iterator)
             assert file.name in str(caught.value)
+            loader.load_state_dict({**loader.state_dict(), "num_batches": number + 1})
+            iterator = iter(loader)
         else:
             assert_same(contents(next(iterator)), want)
     assert 0 < failed < len(expected)
     with pytest.raises(StopIteration):
         next(iterator)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sweep_goes_on_where_it_stopped(stores, room, workers):
+    path = stores["plain"][0]
+    expected = [contents(batch) for batch in sweep(path, None)]
+    room(1)  # a batch each
+    loader = sweep(path, None, workers=workers)
+    list(zip(loader, range(3), strict=False))
+    loader.load_state_dict({**loader.state_dict(), "num_batches": 3})
+    for found, want in zip(loader, expected[3:], strict=True):
+        assert_same(contents(found), want)
 
 
 def test_a_damaged_topology(stores, room, tmp_path):
