@@ -47,7 +47,7 @@ NOT_RUN = {
 }
 
 # Blocks that import one of these are run where it is installed: users have them, the tests do not.
-OPTIONAL = ("dgl", "pandas")
+OPTIONAL = ("dgl", "lightning", "pandas")
 
 # What is run, and "text", which is what running it printed. A page can have no others.
 LANGUAGES = ("python", "bash", "text")
