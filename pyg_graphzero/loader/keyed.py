@@ -137,11 +137,7 @@ class Slices:
 
 def _generator_of(sampler: RandomSampler) -> torch.Generator:
     """The generator from which a ``RandomSampler`` draws an epoch's order."""
-    if sampler.generator is not None:
-        return sampler.generator
-    generator = torch.Generator()
-    generator.manual_seed(random_key())
-    return generator
+    return sampler.generator or torch.Generator().manual_seed(random_key())
 
 
 def batches_of(base: Any, shuffle: Shuffle = plain_shuffle) -> Slices | Taken:
@@ -375,6 +371,9 @@ class KeyedLoader(Generic[Graph_co]):
         """Makes the next iteration go on where ``state_dict`` was taken, with the same batches."""
         self._progress = Progress(state["generator"], int(state["num_batches"]))
         self._resumed = None if state["generator"] is None else self._progress
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"  # as PyG's loaders print
 
 
 def split_key(index: Any) -> tuple[Tensor, BatchKey | None]:
