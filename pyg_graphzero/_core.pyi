@@ -99,18 +99,13 @@ class ColumnWriter:
 
     def finish(self) -> None: ...
 
-class ColumnDraft:
-    """A .gd file whose rows are written in any order."""
+class RowWriter:
+    """Writes a .gd file's rows in any order, from any thread."""
 
-    @staticmethod
-    def create(path: str, rows_path: str, dtype: str, shape: Sequence[int], encoding: Encoding | None) -> ColumnDraft:
+    def __init__(self, path: str, dtype: str, shape: Sequence[int], encoding: Encoding | None) -> None:
         """
-        Creates the file, and the one that says which rows are durable. `encoding`: what of float32 the rows are, one without scales; or None.
+        Creates the file. `encoding`: what of float32 the rows are, one without scales; or None.
         """
-
-    @staticmethod
-    def resume(path: str, rows_path: str, dtype: str, shape: Sequence[int], encoding: Encoding | None) -> ColumnDraft:
-        """Goes on with what create() made and a commit() left."""
 
     def write(self, first: int, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Whole rows from `first` on, as their bytes."""
@@ -120,26 +115,12 @@ class ColumnDraft:
         Whole rows in any places, as their bytes; of equal places the last counts.
         """
 
-    def commit(self) -> None:
-        """Makes durable what was written."""
-
     def finish(self) -> None:
         """Makes a column of it, once every row is written."""
 
     @property
-    def durable_front(self) -> int:
-        """Rows before this one are durable."""
-
-    @property
     def first_missing(self) -> tuple[int, int]:
         """The first rows that are not written, [begin, end)."""
-
-    @property
-    def num_rows(self) -> int: ...
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row, as it is stored."""
 
 class Topology:
     """An opened .gl file: CSC over one edge type."""

@@ -53,14 +53,17 @@ def verify(
     ctx.exit(0 if report.ok else 1)
 
 
-@click.command(short_help="Remove what loaders wrote beside a store's own files.")
+@click.command(short_help="Remove what is in a store beside its own files.")
 @click.argument("store", type=click.Path(path_type=str))
 def clean(store: str) -> None:
-    """Remove the rows that loaders have written once more, in the order of their use, from STORE.
+    """Remove what is in STORE beside its own files.
 
-    A loader that needs them writes them again, unless the store is opened with order="off".
+    That is rows which loaders have written once more, in the order of their use, and columns that
+    were begun and never published. A loader that needs such rows writes them again, unless the
+    store is opened with order="off".
     """
     from pyg_graphzero.store.copies import remove_copies
+    from pyg_graphzero.store.leftovers import remove_drafts
 
-    count, num_bytes = remove_copies(store)
+    count, num_bytes = map(sum, zip(remove_copies(store), remove_drafts(store), strict=True))
     click.echo(f"{store}: {count} removed, {num_bytes:,} bytes")

@@ -32,7 +32,6 @@ TINY: dict[str, dict[str, int]] = {
     "convert.text": {"_PIECE_BYTES": 64},
     "inference.normalize": {"_CHUNK": 30},
     "nn.by_engine": {"LARGE": 1},
-    "inference.run": {"_COMMIT_BYTES": 64},
     "inference.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
     "memory.ranking": {"_PIECE": 3},
@@ -45,7 +44,6 @@ TINY: dict[str, dict[str, int]] = {
     },
     "memory.dictionaries": {"_FIRST_ROWS": 30},
     "memory.prefetch": {"_PIECE": 4096},
-    "store.unpublished": {"_PIECE_BYTES": 3},
 }
 
 # Large numbers that are no chunks: shares and limits, sizes of formats, defaults.

@@ -41,8 +41,7 @@ struct ChunkSizes {
   unsigned fixed_files = 64;         // that io_uring knows by number
 
   // storage/
-  std::uint64_t draft_piece_bytes = 8 << 20;  // written out together
-  std::size_t draft_pieces = 4;               // under way: the disk never waits
+  std::uint64_t rows_bytes = 1 << 20;         // of rows in any order, written by one call
   std::uint64_t will_need_bytes = 256 << 10;  // the kernel takes no more at a time than a request
 
   // build/

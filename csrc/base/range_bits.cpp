@@ -33,14 +33,6 @@ void RangeBits::clear(std::uint64_t begin, std::uint64_t end) noexcept {
   for_words(begin, end, [&](std::uint64_t word, std::uint64_t mask) { words_[word] &= ~mask; });
 }
 
-bool RangeBits::any(std::uint64_t begin, std::uint64_t end) const noexcept {
-  return find(begin, end, 0) < end;
-}
-
-bool RangeBits::all(std::uint64_t begin, std::uint64_t end) const noexcept {
-  return find(begin, end, kAll) == end;
-}
-
 std::uint64_t RangeBits::first_set(std::uint64_t begin) const noexcept {
   return find(begin, size_, 0);
 }
@@ -60,10 +52,6 @@ std::uint64_t RangeBits::find(std::uint64_t begin, std::uint64_t end,
     }
   }
   return end;
-}
-
-void RangeBits::trim() noexcept {
-  if (size_ % 64 != 0) words_.back() &= kAll >> (64 - size_ % 64);
 }
 
 }  // namespace gz

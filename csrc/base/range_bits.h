@@ -12,20 +12,16 @@ class RangeBits {
   explicit RangeBits(std::uint64_t size);
 
   std::uint64_t size() const noexcept { return size_; }
-  // Bit i is bit i % 64 of word i / 64; those behind the last are 0, see trim().
+  // Bit i is bit i % 64 of word i / 64; those behind the last are 0.
   std::span<std::uint64_t> words() noexcept { return words_; }
   std::span<const std::uint64_t> words() const noexcept { return words_; }
 
   // REQUIRES: begin <= end <= size(), here and below.
   void set(std::uint64_t begin, std::uint64_t end) noexcept;
   void clear(std::uint64_t begin, std::uint64_t end) noexcept;
-  bool any(std::uint64_t begin, std::uint64_t end) const noexcept;
-  bool all(std::uint64_t begin, std::uint64_t end) const noexcept;
   // The first set, or not set, from `begin` on; size() if there is none.
   std::uint64_t first_set(std::uint64_t begin) const noexcept;
   std::uint64_t first_clear(std::uint64_t begin) const noexcept;
-  // Clears the bits behind the last, after words() were written to from outside.
-  void trim() noexcept;
 
  private:
   // The first of [begin, end) that is not as `flip` says; `end` if there is none.

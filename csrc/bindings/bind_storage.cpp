@@ -13,7 +13,7 @@
 #include "build/encode.h"
 #include "io/publish.h"
 #include "storage/column.h"
-#include "storage/column_draft.h"
+#include "storage/row_writer.h"
 #include "storage/topology.h"
 
 namespace gz::python {
@@ -28,12 +28,6 @@ const DType& dtype_named(const std::string& name) {
     throw std::invalid_argument("dtype: found '" + name + "', expected one format v1 stores");
   }
   return *dtype;
-}
-
-DraftLayout draft_layout(const std::string& path, const std::string& rows_path,
-                         const std::string& dtype, const std::vector<std::uint64_t>& shape,
-                         std::optional<Encoding> encoding) {
-  return {path, rows_path, dtype_named(dtype), shape, encoding};
 }
 
 std::vector<std::uint64_t> shape_of(const Column& column) {
@@ -122,49 +116,35 @@ void init_storage(nb::module_& m) {
           nb::arg("rows").noconvert(), "Appends whole rows, given as their bytes.")
       .def("finish", &ColumnWriter::finish, nb::call_guard<nb::gil_scoped_release>());
 
-  nb::class_<ColumnDraft>(m, "ColumnDraft", "A .gd file whose rows are written in any order.")
-      .def_static(
-          "create",
-          [](const std::string& path, const std::string& rows_path, const std::string& dtype,
+  nb::class_<RowWriter>(m, "RowWriter", "Writes a .gd file's rows in any order, from any thread.")
+      .def(
+          "__init__",
+          [](RowWriter* self, const std::string& path, const std::string& dtype,
              const std::vector<std::uint64_t>& shape, std::optional<Encoding> encoding) {
-            return ColumnDraft::create(draft_layout(path, rows_path, dtype, shape, encoding));
+            new (self) RowWriter(path, dtype_named(dtype), shape, encoding);
           },
-          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "encoding"_a.none(),
-          "Creates the file, and the one that says which rows are durable. "
-          "`encoding`: what of float32 the rows are, one without scales; or None.")
-      .def_static(
-          "resume",
-          [](const std::string& path, const std::string& rows_path, const std::string& dtype,
-             const std::vector<std::uint64_t>& shape, std::optional<Encoding> encoding) {
-            return ColumnDraft::resume(draft_layout(path, rows_path, dtype, shape, encoding));
-          },
-          "path"_a, "rows_path"_a, "dtype"_a, "shape"_a, "encoding"_a.none(),
-          "Goes on with what create() made and a commit() left.")
+          "path"_a, "dtype"_a, "shape"_a, "encoding"_a.none(),
+          "Creates the file. `encoding`: what of float32 the rows are, one without scales; or "
+          "None.")
       .def(
           "write",
-          [](ColumnDraft& self, std::uint64_t first, const Bytes& rows) {
+          [](RowWriter& self, std::uint64_t first, const Bytes& rows) {
             const nb::gil_scoped_release released;
             self.write(first, rows.data(), rows.size());
           },
           "first"_a, nb::arg("rows").noconvert(), "Whole rows from `first` on, as their bytes.")
       .def(
           "put",
-          [](ColumnDraft& self, const Int64Array& places, const Bytes& rows) {
+          [](RowWriter& self, const Int64Array& places, const Bytes& rows) {
             const nb::gil_scoped_release released;
             self.put(as_span(places), rows.data(), rows.size());
           },
           nb::arg("places").noconvert(), nb::arg("rows").noconvert(),
           "Whole rows in any places, as their bytes; of equal places the last counts.")
-      .def("commit", &ColumnDraft::commit, nb::call_guard<nb::gil_scoped_release>(),
-           "Makes durable what was written.")
-      .def("finish", &ColumnDraft::finish, nb::call_guard<nb::gil_scoped_release>(),
+      .def("finish", &RowWriter::finish, nb::call_guard<nb::gil_scoped_release>(),
            "Makes a column of it, once every row is written.")
-      .def_prop_ro("durable_front", &ColumnDraft::durable_front,
-                   "Rows before this one are durable.")
-      .def_prop_ro("first_missing", &ColumnDraft::first_missing,
-                   "The first rows that are not written, [begin, end).")
-      .def_prop_ro("num_rows", &ColumnDraft::num_rows)
-      .def_prop_ro("row_bytes", &ColumnDraft::row_bytes, "Bytes of one row, as it is stored.");
+      .def_prop_ro("first_missing", &RowWriter::first_missing,
+                   "The first rows that are not written, [begin, end).");
 
   nb::class_<Topology>(m, "Topology", "An opened .gl file: CSC over one edge type.")
       .def_static("open", &Topology::open, "path"_a)

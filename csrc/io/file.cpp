@@ -61,10 +61,6 @@ File File::create(const std::string& path) {
   return File(open_retrying(path, O_RDWR | O_CREAT | O_EXCL), path);
 }
 
-File File::open_for_update(const std::string& path) {
-  return File(open_regular(path, O_RDWR | O_NOFOLLOW), path);
-}
-
 File File::temporary(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -164,24 +160,6 @@ void File::resize(std::uint64_t size) {
     result = ::ftruncate(fd_, static_cast<off_t>(size));
   } while (result != 0 && errno == EINTR);
   if (result != 0) throw OsError("cannot resize", path_, errno);
-}
-
-void File::start_writing(std::uint64_t offset, std::uint64_t size) {
-  write_out(offset, size, SYNC_FILE_RANGE_WRITE);
-}
-
-void File::finish_writing(std::uint64_t offset, std::uint64_t size) {
-  write_out(offset, size,
-            SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
-}
-
-void File::write_out(std::uint64_t offset, std::uint64_t size, unsigned flags) {
-  const auto at = static_cast<off_t>(offset);
-  if (::sync_file_range(fd_, at, static_cast<off_t>(size), flags) == 0) return;
-  // Filesystems that cannot are left to their own pace.
-  if (errno != ENOSYS && errno != EINVAL && errno != ESPIPE) {
-    throw OsError("cannot write", path_, errno);
-  }
 }
 
 void File::sync() {

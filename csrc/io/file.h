@@ -20,8 +20,6 @@ class File {
   static File open(const std::string& path);
   // Creates a file that must not exist yet, for writing and reading back.
   static File create(const std::string& path);
-  // Opens a file that is there, for reading and writing.
-  static File open_for_update(const std::string& path);
   // A file without a name beside `path`, which is its name for an instant where the filesystem
   // cannot do without: the space goes back when the File dies, however the process ends.
   static File temporary(const std::string& path);
@@ -54,11 +52,6 @@ class File {
   void will_need(std::uint64_t offset, std::uint64_t size) const noexcept;
   // Cuts the file or lengthens it by a hole, which reads as zeros and takes no space.
   void resize(std::uint64_t size);
-  // Has the kernel begin to write these bytes to the device. Waits only if its queue is full.
-  void start_writing(std::uint64_t offset, std::uint64_t size);
-  // Waits until they are written out. Nothing is durable by that: sync does it, but then has less
-  // to do. An error that is raised here is not raised by sync again.
-  void finish_writing(std::uint64_t offset, std::uint64_t size);
   // Blocks until the bytes are on the device.
   void sync();
   // Blocks until the bytes are on the device, but not for what is not needed to read them back (the
@@ -70,7 +63,6 @@ class File {
 
  private:
   static constexpr int kNone = -1;
-  void write_out(std::uint64_t offset, std::uint64_t size, unsigned flags);
 
   File(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
 

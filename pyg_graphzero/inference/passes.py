@@ -74,7 +74,6 @@ class Task:
         inputs: Which attributes go in.
         normalization: Is told of the batch under way.
         device: Where the layer runs.
-        first: The row to begin at.
         earlier: Columns whose rows of the destinations the layer wants.
     """
 
@@ -82,7 +81,6 @@ class Task:
     inputs: Inputs
     normalization: Normalization | None = None
     device: torch.device = _CPU
-    first: int = 0
     earlier: Sequence[str] = ()
 
     def earlier_rows(self, contents: StoreContents, node_type: str | None) -> list[RowFile]:
@@ -134,7 +132,7 @@ class LayerPass:
         self.task = task
         self.node_type = node_type
         self._earlier = task.earlier_rows(contents, node_type)
-        bounds = sweep_bounds(data, node_type, max_edges, task.first)
+        bounds = sweep_bounds(data, node_type, max_edges)
         self.loader = SweepLoader(data, node_type, bounds, num_workers)
 
     def stats(self) -> LoaderStats:

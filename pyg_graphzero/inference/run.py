@@ -5,10 +5,8 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
-from time import monotonic, perf_counter
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -35,16 +33,10 @@ from pyg_graphzero.pyg.data import edge_storages, node_storages, open_data
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.pyg.stores import open as open_store
-from pyg_graphzero.store import schema, unpublished
 from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.unpublished import Journal
 from pyg_graphzero.util.progress import Progress
 from pyg_graphzero.util.system import private_rss
-
-# What a kill costs at most, and one batch.
-_COMMIT_SECONDS = 10.0
-_COMMIT_BYTES = 1 << 30
 
 
 def layerwise(
@@ -72,8 +64,9 @@ def layerwise(
     normalises by degrees. What comes out equals ``model(x, edge_index)`` on the whole graph in eval
     mode, but for the order of sums.
 
-    A run that was killed goes on where it was: call it again with the same arguments. Nobody sees
-    its columns before all of them are done; those in between are removed then.
+    A run that was killed goes on with the layer that it was at: call it again with the same
+    arguments. No reader sees its columns before all of them are done; those in between are removed
+    then.
 
     Args:
         model: A PyG ``BasicGNN``; or, with ``layers=``, what they belong to (it is put into eval
@@ -99,7 +92,7 @@ def layerwise(
             Where a layer needs sums of its neighbours only: nodes of a batch.
         num_workers: Threads of the engine that make batches ahead.
         device: Where the layers run, and are already. None: where the model's parameters are.
-        resume: Go on with what a run with the same model, arguments and inputs has left.
+        resume: Keep the layers that a run with the same model, arguments and inputs has finished.
         progress: Show a bar for each layer; None: when standard error is a terminal.
 
     Returns:
@@ -126,8 +119,6 @@ def layerwise(
     is_own = given is None or given.mode != "r+"
     path = store.path if isinstance(store, Store) else store
     memory = None if given is None else given.memory
-    # Opening for writing removes them.
-    ended = unpublished.ended(Path(path), schema.load(Path(path))) if is_own else []
     editor = open_store(path, "r+") if is_own else given
     assert editor is not None
     modules = Modules()
@@ -142,7 +133,7 @@ def layerwise(
                 modules.add(module)
         with torch.no_grad():
             return run(stack_of(model, layers, editor.is_hetero, run.inputs, head), out,
-                       encoding, resume, ended)  # fmt: skip
+                       encoding, resume)  # fmt: skip
     finally:
         modules.close()
         if is_own:
@@ -177,7 +168,6 @@ class _Run:
         out: str | Mapping[str, str],
         encoding: str | None,
         resume: bool,
-        ended: Sequence[Journal],
     ) -> InferenceSummary:
         begun = perf_counter()
         contents = self.store.contents
@@ -195,7 +185,7 @@ class _Run:
         run = fingerprint(stack, self.modules, about)
         made = Activations(self.store, names, run, wanted, encoding)
         made.clear(keeps_own=resume)
-        first = made.first_missing(ended if resume else [])
+        first = made.first_missing()
         normalization = Normalization(contents, self.inputs)
         fusion = Fusion(normalization, stack)
         for module in list(self.modules):
@@ -214,18 +204,18 @@ class _Run:
                     number, node_type, made.name(number, node_type),
                     self.store.num_nodes(node_type),
                 )  # fmt: skip
-                done.first_row = done.num_rows
-                there = {(d.journal.node_type, d.journal.name) for d in made.drafts()}
+                there = {(d.node_type, d.name) for d in made.drafts()}
                 if number >= first and (node_type, done.name) not in there:
                     self._run(stack, made, rows, done, normalization)
                     # The next pass shares out what is left, also of rows that a cycle still holds.
                     gc.collect()
                 summary.layers.append(done)
-            if number > 1 and not stack.keeps_all:
+            # The layer before the last one stays until there is no need to do that again.
+            if 1 < number < len(stack.layers) and not stack.keeps_all:
                 made.remove_layer(number - 1)
+        made.publish()
         for number in range(1, len(stack.layers)):
             made.remove_layer(number)
-        made.publish()
         summary.seconds = perf_counter() - begun
         return summary
 
@@ -241,7 +231,6 @@ class _Run:
         number, node_type = done.layer, done.node_type
         begun = perf_counter()
         column = made.create(number, node_type, rows[number][node_type])
-        done.first_row = column.done
         inputs = self.inputs
         if number > 1:
             inputs = replace(inputs, attr=made.name(number - 1, node_type))
@@ -256,7 +245,7 @@ class _Run:
         layer = stack.layers[number - 1]
         contents = StoreContents(self.store.path, memory=self.memory, drafts=made.drafts())
         contents.check_budget()
-        task = Task(layer, inputs, normalization, self.device, done.first_row, earlier)
+        task = Task(layer, inputs, normalization, self.device, earlier)
         step: LayerPass | SummedPass
         if node_type is None and can_sum(layer, contents, inputs, self.device):
             step = SummedPass(task, contents, row_bytes, self.max_edges)
@@ -271,13 +260,7 @@ class _Run:
         title = f"layer {number}/{len(stack.layers)}"
         title += "" if node_type is None else f" {node_type}"
         with self.progress.step(title, done.num_rows, "nodes") as bar:
-            bar.update(done.first_row)
-            try:
-                self._write(step, column, done, bar)
-            except BaseException:
-                with suppress(OSError):  # the disk may be what failed
-                    column.commit()
-                raise
+            self._write(step, column, done, bar)
         stats = step.stats()
         done.edges = stats.edges
         done.read_bytes = stats.read_bytes + stats.topology_bytes
@@ -288,17 +271,12 @@ class _Run:
     def _write(
         self, step: LayerPass | SummedPass, column: Column, done: LayerSummary, bar: Any
     ) -> None:
-        """The rows of a pass, committed every few seconds."""
-        since, uncommitted = monotonic(), 0
+        """The rows of a pass, to their column."""
         for first, rows in step:
             column.write(first, rows)
             size = rows.numel() * rows.element_size()
             done.written_bytes += size if column.encoding is None else size // 2
             done.peak_memory = max(done.peak_memory, step.peak_memory, private_rss())
-            uncommitted += size
-            if monotonic() - since > _COMMIT_SECONDS or uncommitted > _COMMIT_BYTES:
-                column.commit()
-                since, uncommitted = monotonic(), 0
             bar.set_postfix_str(step.stats().verdict, refresh=False)
             bar.update(len(rows))
 

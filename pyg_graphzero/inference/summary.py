@@ -15,21 +15,19 @@ class LayerSummary:
         node_type: The type of those rows; None in a homogeneous store.
         name: The column they went to.
         num_rows: All rows of the type.
-        first_row: Where this run went on; those before are an earlier run's. ``num_rows``: nothing
-            was left to do.
         edges: Messages along so many edges.
         seconds: Wall time.
         read_bytes: From disk, of what the budget does not hold in memory whole.
         written_bytes: To the column.
         peak_memory: The most this process had in memory that is no file's, seen between batches.
-        verdict: What the wall time went on; see ``LoaderStats.verdict``.
+        verdict: What the wall time went on; see ``LoaderStats.verdict``. ``"done before"``: by a
+            run that was killed.
     """
 
     layer: int
     node_type: str | None
     name: str
     num_rows: int
-    first_row: int = 0
     edges: int = 0
     seconds: float = 0.0
     read_bytes: int = 0
@@ -39,9 +37,8 @@ class LayerSummary:
 
     def __str__(self) -> str:
         kind = "" if self.node_type is None else f" {self.node_type}"
-        since = f" from row {self.first_row:,} on" if self.first_row else ""
         return (
-            f"layer {self.layer}{kind}: {self.num_rows:,} rows{since}, {self.edges:,} edges, "
+            f"layer {self.layer}{kind}: {self.num_rows:,} rows, {self.edges:,} edges, "
             f"{self.seconds:.1f} s ({self.verdict}), {self.read_bytes / 1e6:,.1f} MB read, "
             f"{self.written_bytes / 1e6:,.1f} MB written, "
             f"{self.peak_memory / 1e6:,.0f} MB of memory at most"

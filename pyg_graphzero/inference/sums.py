@@ -110,7 +110,7 @@ class SummedPass:
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         """The first row of each batch, and what the layer makes of it; on the CPU."""
         begun = perf_counter()
-        first, num_rows = self.task.first, self._column.shape[0]
+        first, num_rows = 0, self._column.shape[0]
         while first < num_rows:
             bounds = self.bounds_of_block(first)
             stop = first + bounds.numel() - 1

@@ -154,24 +154,20 @@ class SweepLoader(NeighborLoader[Any]):
         return stats
 
 
-def sweep_bounds(
-    data: Any, node_type: str | None, max_edges: int, start: int = 0, stop: int | None = None
-) -> Tensor:
+def sweep_bounds(data: Any, node_type: str | None, max_edges: int) -> Tensor:
     """Cuts the rows of a node type into runs of a bounded number of edges.
 
     Args:
         data: ``store.data()``; its edge types that end in ``node_type`` are counted.
         node_type: The node type of the rows; None in a homogeneous store.
         max_edges: In-edges and rows of a batch together; a row that has more is a batch alone.
-        start: The first row.
-        stop: One past the last row; None: all.
 
     Returns:
-        ``int64 [num_batches + 1]``, 8 bytes a batch; ``[start]`` where there are no rows.
+        ``int64 [num_batches + 1]``, 8 bytes a batch; ``[0]`` where there are no rows.
     """
     contents = contents_of(data)
     assert contents is not None
-    num_rows = contents.node_type(node_type).num_nodes if stop is None else stop
+    num_rows = contents.node_type(node_type).num_nodes
     ends = [name for name in data.edge_types if name[2] == node_type] if node_type else [None]
     if node_type is None and not contents.schema.edge_types:
         ends = []
@@ -184,8 +180,8 @@ def sweep_bounds(
             costs += contents.bounds(name, first, last)
         return costs.numpy()
 
-    bounds = [start]
-    first, costs = start, torch.zeros(1, dtype=torch.int64).numpy()
+    bounds = [0]
+    first, costs = 0, torch.zeros(1, dtype=torch.int64).numpy()
     while bounds[-1] < num_rows:
         at = bounds[-1] - first
         # The run ends before the first row whose end is beyond the bound.

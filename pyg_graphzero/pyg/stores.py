@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
@@ -15,7 +15,6 @@ from typing_extensions import Self
 from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
-from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.column_writer import Column, create_column, end_columns
 from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
@@ -24,7 +23,6 @@ from pyg_graphzero.store.ids import StringIds, lookup
 from pyg_graphzero.store.info import info as info_of
 from pyg_graphzero.store.info import table_of
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.store.unpublished import Unpublished
 from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.util.html import paragraph, table
 
@@ -208,7 +206,7 @@ class Store:
     def close(self) -> None:
         """Lets go of the files. Tensors taken from the store stay valid.
 
-        Columns that are being written stay unpublished, with what was committed of them.
+        Columns that are being written and not published are removed.
         """
         end_columns(self.handle)
         self.handle.close()
@@ -325,14 +323,12 @@ class Store:
         node_type: str | None = None,
         dtype: torch.dtype = torch.float32,
         encoding: str | None = None,
-        resume: bool = False,
-        note: dict[str, Any] | None = None,
     ) -> Column:
         """Begins a node attribute that is written row by row, larger than memory if need be.
 
         The store must be open with ``mode="r+"``. Nobody sees the attribute before
         ``Column.publish()``. One of the same name that was begun before and never published is
-        replaced.
+        removed.
 
         Args:
             name: Of the attribute.
@@ -340,19 +336,14 @@ class Store:
             node_type: Whose; None in a homogeneous store.
             dtype: Of the rows that are given and read.
             encoding: ``"float16"`` or ``"bfloat16"``: store float32 so.
-            resume: Go on with the column of that name that was begun before, if there is one:
-                what was committed of it is written already.
-            note: What to keep with the column until it is published (JSON); a resumed one must
-                have the same.
 
         Raises:
             ReadOnlyStoreError: The store is open for reading.
-            ValueError: The name is taken; or what is to be resumed has another shape, dtype,
-                encoding or note.
+            ValueError: The name is taken, or width, dtype or encoding is none.
             OSError: The disk is full or fails.
         """
         with self.handle.turn:
-            return create_column(self.handle, name, width, node_type, dtype, encoding, resume, note)
+            return create_column(self.handle, name, width, node_type, dtype, encoding)
 
     def create_csr(self, edge_type: EdgeType | None = None) -> None:
         """Writes the edges once more, sorted by source, for walks along them.
@@ -374,18 +365,3 @@ class Store:
         for name in names:
             self.contents.edge_type(name)
         self.handle.edit(lambda editor: editor.create_csr(names))
-
-    def drafts(self) -> list[Unpublished]:
-        """The columns that were begun and are not published."""
-        return unpublished.find(self.path, self.contents.schema)
-
-    def publish_columns(self, drafts: Sequence[Unpublished]) -> None:
-        """Makes attributes of columns that are complete, all of them in one atomic step.
-
-        Raises:
-            ReadOnlyStoreError: The store is open for reading.
-            ValueError: A name was taken meanwhile.
-            OSError: The disk is full or fails; they can be published later. Where the message says
-                that the new content is in place, that makes sure that it lasts.
-        """
-        self.handle.edit(lambda editor: editor.publish(drafts))

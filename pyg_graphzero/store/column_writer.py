@@ -1,16 +1,16 @@
-"""Columns that join a store row by row: larger than memory, in any order, over several runs.
+"""Columns that join a store row by row: larger than memory, in any order, from several threads.
 
-``Store.create_column`` returns a :class:`Column`. Its rows go to a file of the store that no reader
-knows of until :meth:`Column.publish`; the engine's ``ColumnDraft`` writes it,
-:mod:`pyg_graphzero.store.unpublished` remembers it.
+``Store.create_column`` returns a :class:`Column`. Its rows go to a draft, a file that no reader
+knows of until :meth:`Column.publish`; the engine's ``RowWriter`` writes it.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.errors import ClosedStoreError
-from pyg_graphzero.store import unpublished
+from pyg_graphzero.errors import ClosedStoreError, FormatError
 from pyg_graphzero.store.columns import (
     DTYPES,
     dtype_name,
@@ -28,29 +27,33 @@ from pyg_graphzero.store.columns import (
 )
 from pyg_graphzero.store.encoding import EncodingLoss, encode_rows
 from pyg_graphzero.store.handle import StoreHandle
+from pyg_graphzero.store.leftovers import Draft, draft_stem
 from pyg_graphzero.store.schema import check_new_attr
-from pyg_graphzero.store.unpublished import ROUNDED, Journal, Unpublished
 from pyg_graphzero.util.arguments import as_row_index, as_tensor
+from pyg_graphzero.util.documents import check_text
 
 # Rows are encoded and written in pieces of about this many bytes.
 _PIECE_BYTES = 32 << 20
+# May stand for float32 without a look at all rows first.
+_ROUNDED = tuple(each.name for each in _core.Encoding if not each.has_scales)
 
 
 class Column:
     """A column of nodes that is being written; from ``Store.create_column``.
 
-    Rows may be written in any order and more than once. Those written in the order in which they
-    lie on disk cost one pass over the disk; memory is two bits per row and a few MB. Until
-    :meth:`publish`, no reader sees any of it. All methods may be called from any thread.
+    Rows may be written in any order and more than once; :meth:`publish` reads them once, for their
+    checksums. Memory is a bit per row and a few MB. No reader sees any of it before. All methods
+    may be called from any thread.
+
+    A draft lasts as long as the store is open: whoever does not publish writes all rows again.
 
     Attributes:
-        name: Of the attribute.
+        name: The attribute's.
         node_type: The node type it belongs to; None in a homogeneous store.
-        shape: Of one row.
-        dtype: Of the rows that are given, and of those that are read.
-        encoding: What float32 rows are stored as; None: as themselves.
+        shape: The shape of one row.
+        dtype: The dtype of rows, given and read.
+        encoding: Name of the halves that stand for float32; None: rows are stored as they are.
         num_rows: How many there will be, one for each node.
-        note: What was given to ``create_column``.
 
     Example:
         >>> import torch
@@ -64,35 +67,43 @@ class Column:
         [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
     """
 
-    def __init__(self, handle: StoreHandle, record: Unpublished, draft: _core.ColumnDraft) -> None:
-        journal = record.journal
-        self.name = journal.name
-        self.node_type = journal.node_type
-        self.shape = tuple(journal.shape[1:])
-        self.num_rows = journal.shape[0]
-        self.dtype = torch.float32 if journal.encoding else DTYPES[journal.dtype]
-        self.encoding = journal.encoding
-        self.note = journal.note
+    def __init__(
+        self,
+        handle: StoreHandle,
+        draft: Draft,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        encoding: str | None,
+    ) -> None:
+        self.name = draft.name
+        self.node_type = draft.node_type
+        self.shape = shape[1:]
+        self.num_rows = shape[0]
+        self.dtype = dtype
+        self.encoding = encoding
         self._handle = handle
-        self._record = record
-        self._draft: _core.ColumnDraft | None = draft
+        self._draft = draft
+        self._stored_dtype = dtype if encoding is None else DTYPES[encoding]
+        engine = None if encoding is None else _core.Encoding[encoding]
+        path = handle.editor.place_draft(draft.file)
+        try:
+            stored = dtype_name(self._stored_dtype)
+            self._writer: _core.RowWriter | None = _core.RowWriter(
+                str(path), stored, list(shape), engine
+            )
+        except BaseException:
+            handle.editor.remove_draft(draft.file)
+            raise
         self._ended: Exception | None = None
-        # The engine's calls take turns by themselves; the sums of what encoding costs do not.
+        # The engine's calls need no turns; the sums of what encoding costs do.
         self._lock = threading.RLock()
-        items = math.prod(self.shape)
-        encoding = journal.stored_as
-        self._encoder = None if encoding is None else _core.RowEncoder(encoding, items)
+        self._encoder = None if engine is None else _core.RowEncoder(engine, math.prod(self.shape))
         self._rows_encoded = 0
 
     def __repr__(self) -> str:
         kind = str(self.dtype).removeprefix("torch.")
-        state = f"done={self.done}" if self._draft is not None else "ended"
-        return f"Column({self.name!r}, {[self.num_rows, *self.shape]}, {kind}, {state})"
-
-    @property
-    def done(self) -> int:
-        """Rows ``[0, done)``, in the order on disk, are written and durable."""
-        return self._open().durable_front
+        ended = "" if self._writer is not None else ", ended"
+        return f"Column({self.name!r}, {[self.num_rows, *self.shape]}, {kind}{ended})"
 
     def write(self, start: int, rows: Tensor | np.ndarray) -> None:
         """Writes rows by where they lie on disk.
@@ -108,8 +119,7 @@ class Column:
         Raises:
             ValueError: The shape or dtype is another.
             IndexError: Rows before the first or behind the last.
-            OSError: The disk is full or fails. What was committed stays; the rest may have to be
-                written again from ``done`` on.
+            OSError: The disk is full or fails; these rows count as not written.
         """
         tensor = self._checked(rows)
         first, end = int(start), int(start) + len(tensor)
@@ -118,9 +128,9 @@ class Column:
                 f"{self._what}: found rows {first} to {end}, expected 0 <= row < {self.num_rows}"
             )
         with self._lock:
-            draft = self._open()
+            writer = self._open()
             for piece in self._pieces(tensor):
-                draft.write(first, self._stored(piece))
+                writer.write(first, self._stored(piece))
                 first += len(piece)
 
     def put_tensor(
@@ -131,7 +141,7 @@ class Column:
         Args:
             rows: See :meth:`write`.
             index: The node of each: ``int64 [n]``, a mask ``[num_rows]``, a slice of nodes, or None
-                for all. Of a node that is named twice the last row counts.
+                for all. A node that is named twice has the last of its rows.
 
         Raises:
             ValueError: The shape or dtype is another, or there are more or fewer nodes than rows.
@@ -154,19 +164,11 @@ class Column:
         # By place, before it is cut into pieces: rows that fill a part of the file do so in one go.
         order = None if in_order else places.argsort(stable=True)
         with self._lock:
-            draft = self._open()
+            writer = self._open()
             for begin in range(0, len(tensor) if math.prod(self.shape) else 0, self._piece_rows):
                 part: Tensor | slice = slice(begin, begin + self._piece_rows)
                 part = part if order is None else order[part]
-                draft.put(engine_array(places[part]), self._stored(tensor[part]))
-
-    def commit(self) -> None:
-        """Makes durable what was written; ``create_column(resume=True)`` gives it back.
-
-        Raises:
-            OSError: The disk is full or fails; see :meth:`write`.
-        """
-        self._open().commit()
+                writer.put(engine_array(places[part]), self._stored(tensor[part]))
 
     def publish(self) -> None:
         """Makes an attribute of the column, in one atomic step.
@@ -176,56 +178,63 @@ class Column:
 
         Raises:
             ValueError: Rows are missing; names the first of them. Or the name was taken meanwhile.
-            OSError: The disk is full or fails; the column can be published later. Where the message
-                says that the new content is in place, that makes sure that it lasts.
+            OSError: The disk is full or fails; the column can be published later, with its rows
+                written again if the message is about them. Where the message says that the new
+                content is in place, the column is published.
         """
         with self._lock:
-            self._finish()
-            self._handle.edit(lambda editor: editor.publish([self._record], [self._loss()]))
-            self._end("was published; create_column() makes another")
+            draft, editor = self._finish(), self._handle.editor
+            with self._handle.turn:
+                try:
+                    self._handle.edit(lambda editor: editor.publish([draft]))
+                finally:
+                    if editor.is_replaced:  # even if it could not be synced
+                        self._end("was published; create_column() makes another")
 
-    def complete(self) -> None:
-        """Makes a column of it that nobody sees yet; ``Store.publish_columns`` publishes several.
+    def complete(self) -> Draft:
+        """Makes a column of it that waits in its file to be published with others.
 
         Raises:
             ValueError: Rows are missing.
             OSError: The disk is full or fails; see :meth:`write`.
         """
         with self._lock:
-            self._finish()
+            draft = self._finish()
             self._end("is complete, and waits to be published")
+            return draft
 
-    def _finish(self) -> None:
-        draft = self._open()
-        begin, end = draft.first_missing
+    def _finish(self) -> Draft:
+        writer = self._open()
+        begin, end = writer.first_missing
         if begin < self.num_rows:
             raise ValueError(
                 f"{self._what}: found nothing in rows {begin} to {end} (on disk), expected "
                 f"every row to be written"
             )
-        draft.finish()
+        writer.finish()
+        return replace(self._draft, loss=self._loss())
 
     def discard(self) -> None:
         """Removes the column and what was written of it."""
-        with self._lock:
+        with self._lock, self._handle.turn:
             self._open()
             self._end("was discarded")
-            self._record.remove()
+            self._handle.editor.remove_draft(self._draft.file)
 
     @property
     def _what(self) -> str:
         return f"{self._handle.path}: column {self.name!r} of {self.node_type!r}"
 
-    def _open(self) -> _core.ColumnDraft:
-        if self._draft is None:
+    def _open(self) -> _core.RowWriter:
+        if self._writer is None:
             assert self._ended is not None
             raise self._ended
-        return self._draft
+        return self._writer
 
     def _end(self, reason: str) -> None:
         """Nothing can be done with the column from now on."""
         self._ended = ClosedStoreError(f"{self._what}: {reason}")
-        self._draft = None
+        self._writer = None
         self._handle.drafts.pop((self.node_type, self.name), None)
 
     def _checked(self, rows: Any) -> Tensor:
@@ -256,11 +265,11 @@ class Column:
         """The bytes of rows as they are stored."""
         if self._encoder is not None and rows.dtype == torch.float32:
             self._rows_encoded += len(rows)
-            rows = encode_rows(self._encoder, rows, DTYPES[self._record.journal.dtype])
+            rows = encode_rows(self._encoder, rows, self._stored_dtype)
         return engine_array(rows.contiguous().reshape(-1).view(torch.uint8))
 
     def _loss(self) -> EncodingLoss | None:
-        """What encoding has cost; None unless every row was encoded here, and once."""
+        """The cost of encoding; None unless every row was encoded here, and once."""
         if self._encoder is None or self._rows_encoded != self.num_rows:
             return None
         assert self.encoding is not None
@@ -274,62 +283,31 @@ def create_column(
     node_type: str | None,
     dtype: torch.dtype,
     encoding: str | None,
-    resume: bool,
-    note: dict[str, Any] | None,
+    file: str | None = None,
 ) -> Column:
-    """See ``Store.create_column``."""
-    editor = handle.editor
+    """See ``Store.create_column``; ``file`` is where the draft goes, if not where its name says."""
+    handle.editor  # noqa: B018 - a store that is open for reading says so
     record = handle.contents.node_type(node_type)
-    published = handle.contents.schema
     check_new_attr(handle.path, record, name)
+    check_text(name, handle.path)
     what = f"{handle.path}: column {name!r} of {node_type!r}"
     shape = (record.num_nodes, *_row_shape(width, what))
-    stored = _stored_name(dtype, encoding, what)
-    kept = _plain(note, what)
-
+    _check_stored(dtype, encoding, what)
     live = handle.drafts.get((node_type, name))
     if live is not None:
         live._end("is being written by another handle, which create_column() returned later")
-    editor.sweep()
-    for found in unpublished.find(handle.path, published):
-        if (found.journal.node_type, found.journal.name) != (node_type, name):
-            continue
-        if resume and found.has_files:
-            _check_same(found.journal, shape, stored, encoding, kept, what)
-            return _register(handle, found, _draft(found, _core.ColumnDraft.resume))
-        found.remove()
-    file = editor.place_node_attr(node_type, name)
-    path = unpublished.new_path(handle.path, file.removesuffix(".gd").replace("/", "--"))
-    journal = Journal(name, node_type, shape, stored, encoding, file, kept)
-    fresh = Unpublished(handle.path, path, journal)
-    try:
-        fresh.write()
-        draft = _draft(fresh, _core.ColumnDraft.create)
-        _core.sync_directory(str(fresh.file.parent))
-        _core.sync_directory(str(path.parent))
-    except BaseException:
-        fresh.remove()
-        raise
-    return _register(handle, fresh, draft)
-
-
-def _register(handle: StoreHandle, record: Unpublished, draft: _core.ColumnDraft) -> Column:
-    column = Column(handle, record, draft)
-    handle.drafts[column.node_type, column.name] = column
+    draft = Draft(node_type, name, file or f"{draft_stem(node_type, name)}.gd")
+    column = Column(handle, draft, shape, dtype, encoding)
+    handle.drafts[node_type, name] = column
     return column
 
 
 def end_columns(handle: StoreHandle) -> None:
-    """Ends all columns that are being written, when their store is closed."""
+    """Removes all columns that are being written, when their store is closed."""
     for column in list(handle.drafts.values()):
-        column._end("the store was closed; open it again, and create_column(resume=True)")
-
-
-def _draft(record: Unpublished, make: Any) -> _core.ColumnDraft:
-    journal = record.journal
-    paths = str(record.file), str(record.rows_file)
-    draft: _core.ColumnDraft = make(*paths, journal.dtype, list(journal.shape), journal.stored_as)
-    return draft
+        with suppress(OSError, FormatError):  # what is there is no draft of this store any more
+            column.discard()
+        column._end("the store was closed before it was published")
 
 
 def _row_shape(width: int | tuple[int, ...], what: str) -> tuple[int, ...]:
@@ -341,13 +319,14 @@ def _row_shape(width: int | tuple[int, ...], what: str) -> tuple[int, ...]:
     return shape
 
 
-def _stored_name(dtype: torch.dtype, encoding: str | None, what: str) -> str:
+def _check_stored(dtype: torch.dtype, encoding: str | None, what: str) -> None:
     if encoding is None:
-        return dtype_name(dtype)
-    if encoding not in ROUNDED:
+        dtype_name(dtype)
+        return
+    if encoding not in _ROUNDED:
         hint = "; int8 needs a look at all rows first: convert(features=)"
         raise ValueError(
-            f"{what}: encoding: found {encoding!r}, expected {' or '.join(ROUNDED)}"
+            f"{what}: encoding: found {encoding!r}, expected {' or '.join(_ROUNDED)}"
             f"{hint if encoding == 'int8' else ''}"
         )
     if dtype != torch.float32:
@@ -355,30 +334,3 @@ def _stored_name(dtype: torch.dtype, encoding: str | None, what: str) -> str:
             f"{what}: dtype: found {dtype} with encoding={encoding!r}, expected torch.float32, "
             f"which is what encoded rows are read as"
         )
-    return encoding
-
-
-def _plain(note: Any, what: str) -> Any:
-    """``note`` as it comes back from a file."""
-    try:
-        return json.loads(json.dumps(note))
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{what}: note: {error}, expected what JSON can say") from None
-
-
-def _check_same(
-    journal: Journal,
-    shape: tuple[int, ...],
-    stored: str,
-    encoding: str | None,
-    note: Any,
-    what: str,
-) -> None:
-    wanted = {"shape": shape, "dtype": stored, "encoding": encoding, "note": note}
-    for field, expected in wanted.items():
-        found = getattr(journal, field)
-        if found != expected:
-            raise ValueError(
-                f"{what}: {field} of the unpublished one: found {found!r}, expected {expected!r}; "
-                f"resume=False starts again"
-            )

@@ -34,9 +34,9 @@ from pyg_graphzero.store.columns import (
     permuted,
     view_topology,
 )
+from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.opened import OpenedFiles
 from pyg_graphzero.store.schema import EdgeType
-from pyg_graphzero.store.unpublished import Unpublished
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, private_rss
@@ -88,7 +88,7 @@ class StoreContents(OpenedFiles):
         memory: int | str | None = None,
         processes: int = 1,
         strict: bool = False,
-        drafts: Sequence[Unpublished] = (),
+        drafts: Sequence[Draft] = (),
         order: int | str = "auto",
     ) -> None:
         if processes < 1:

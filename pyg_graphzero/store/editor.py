@@ -13,24 +13,24 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterable
-from itertools import zip_longest
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from pyg_graphzero import _core
-from pyg_graphzero.store import schema, unpublished
+from pyg_graphzero.store import leftovers, schema
 from pyg_graphzero.store.csc import EdgeChunk
-from pyg_graphzero.store.encoding import EncodingLoss
+from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.rows import Rows
 from pyg_graphzero.store.schema import (
     EdgeType,
     EdgeTypeSchema,
     NodeTypeSchema,
     StoreSchema,
+    check_new_attr,
 )
-from pyg_graphzero.store.unpublished import Unpublished
 from pyg_graphzero.store.writer import (
     FileSet,
     checked_rows,
@@ -38,10 +38,14 @@ from pyg_graphzero.store.writer import (
     node_folder,
 )
 from pyg_graphzero.util.locks import StoreLock
+from pyg_graphzero.util.names import locate
 
 
 class StoreEditor:
     """Adds columns to and removes them from an existing store.
+
+    Attributes:
+        is_replaced: Whether the last :meth:`publish` has replaced `store.json`.
 
     Raises:
         StoreInUseError: Somebody else has the store open for writing.
@@ -49,6 +53,7 @@ class StoreEditor:
 
     def __init__(self, directory: Path, store: StoreSchema) -> None:
         self._directory = directory
+        self.is_replaced = False
         self._lock = StoreLock(directory)
         self._is_synced = True  # `store.json` is on the device as it is in the directory
         self.use(store)
@@ -71,7 +76,7 @@ class StoreEditor:
         """Deletes what changes have left that failed, or whose process died."""
         self._lock.check()
         if self._is_synced:
-            unpublished.sweep(self._directory, self.store)
+            leftovers.sweep(self._directory, self.store)
 
     def put_node_attr(self, record: NodeTypeSchema, attr: str, value: Tensor | Rows) -> None:
         """Writes or replaces a node column."""
@@ -82,28 +87,45 @@ class StoreEditor:
         self._forget_order(attr, record)
         self.commit()
 
-    def place_node_attr(self, node_type: str | None, attr: str) -> str:
-        """The name of the file that a new node column is to be written to, in the store."""
+    def place_draft(self, file: str) -> Path:
+        """Where a draft is to be created; removes the one that is there."""
+        self.remove_draft(file)
+        locate(self._directory, leftovers.FOLDER, folder=True).mkdir(exist_ok=True)
+        return self._directory / file
+
+    def remove_draft(self, file: str) -> None:
+        """Removes a draft, if there is one."""
         self._lock.check()
-        return self.files.place(node_folder(node_type), attr)
+        path = locate(self._directory, file)
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # there are others
+            path.parent.rmdir()
 
-    def publish(
-        self, drafts: Iterable[Unpublished], losses: Iterable[EncodingLoss | None] = ()
-    ) -> None:
-        """Makes node attributes of columns that are complete, all of them or none.
-
-        Args:
-            drafts: The columns.
-            losses: What encoding has cost, of each; none where it is not known.
+    def publish(self, drafts: Iterable[Draft]) -> None:
+        """Makes node attributes of drafts that are complete, all of them or none.
 
         Raises:
             ValueError: A node type has an attribute or index set of that name.
+            OSError: See :meth:`commit`; where the store is what it was, so are the drafts.
         """
-        for draft, loss in zip_longest(drafts, losses):
-            draft.join(self.store)
-            cost = None if loss is None else loss.to_dict()
-            self.store.files[draft.journal.file].encoding = cost
-        self.commit()
+        self.is_replaced = False
+        self._lock.check()
+        moved: list[tuple[Path, Path]] = []
+        try:
+            for draft in drafts:
+                record = self.store.node_type(draft.node_type)
+                assert record is not None  # node types do not go
+                check_new_attr(self._directory, record, draft.name)
+                file = self.files.place(node_folder(draft.node_type), draft.name)
+                paths = locate(self._directory, draft.file), self._directory / file
+                os.rename(*paths)
+                moved.append(paths)
+                record.attrs[draft.name] = self.files.add(file, draft.loss)
+            self.commit()
+        except BaseException:
+            for path, place in [] if self.is_replaced else moved:
+                os.rename(place, path)
+            raise
 
     def put_edge_attr(self, record: EdgeTypeSchema, attr: str, value: Tensor | Rows) -> None:
         """Writes or replaces an edge column, rows in CSC order."""
@@ -166,11 +188,11 @@ class StoreEditor:
             for name in [name for name in records if name not in used]:
                 del records[name]
         self.files.sync_folders()
-        fresh = self._directory / unpublished.FRESH_SCHEMA
+        fresh = self._directory / leftovers.FRESH_SCHEMA
         schema.dump(self.store, fresh)
         self._lock.check()
         os.replace(fresh, self._directory / schema.SCHEMA_FILE)
-        self._is_synced = False
+        self._is_synced, self.is_replaced = False, True
         try:
             _core.sync_directory(str(self._directory))
         except OSError as error:

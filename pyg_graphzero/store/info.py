@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.leftovers import disk_bytes, drafts
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -17,7 +17,8 @@ def info(contents: StoreContents) -> dict[str, Any]:
 
     A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
     store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
-    ``"unpublished"`` are columns that are being written, or were when their writer died.
+    ``"unpublished"`` are drafts of columns, which are being written or were when their writer died:
+    ``graphzero clean`` removes them.
     """
 
     def column(file: str) -> dict[str, Any]:
@@ -83,16 +84,8 @@ def info(contents: StoreContents) -> dict[str, Any]:
         ],
         "graph_attrs": loose(contents.schema.graph_attrs),
         "unpublished": [
-            {
-                "name": found.journal.name,
-                "node_type": found.journal.node_type,
-                "shape": list(found.journal.shape),
-                "dtype": "float32" if found.journal.encoding else found.journal.dtype,
-                "encoding": found.journal.encoding,
-                "done": found.done(),
-                "bytes": found.disk_bytes(),
-            }
-            for found in unpublished.find(contents.path, contents.schema)
+            {"file": file, "bytes": disk_bytes(contents.path / file)}
+            for file in drafts(contents.path)
         ],
     }
 
@@ -121,12 +114,8 @@ def outline(value: Mapping[str, Any]) -> list[str]:
         lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
     if value["graph_attrs"]:
         lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
-    for column in value["unpublished"]:
-        owner = f" of {column['node_type']}" if column["node_type"] else ""
-        lines.append(
-            f"  unpublished: {column['name']}{owner}: {_kind(column)}, "
-            f"{column['done']:,} of {column['shape'][0]:,} rows, {format_bytes(column['bytes'])}"
-        )
+    for draft in value["unpublished"]:
+        lines.append(f"  not published: {draft['file']}, {format_bytes(draft['bytes'])}")
     return lines
 
 
@@ -169,9 +158,7 @@ def _kind(column: Mapping[str, Any]) -> str:
     shape = ", ".join(map(str, column["shape"][1:]))
     kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
     encoding = column.get("encoding")
-    if isinstance(encoding, Mapping):
-        encoding = encoding["encoding"]
-    return kind if encoding is None else f"{kind} as {encoding}"
+    return kind if encoding is None else f"{kind} as {encoding['encoding']}"
 
 
 def _place(column: Mapping[str, Any]) -> str:

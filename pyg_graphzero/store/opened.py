@@ -23,8 +23,8 @@ from pyg_graphzero.store.columns import (
     is_written,
     view_column,
 )
+from pyg_graphzero.store.leftovers import Draft
 from pyg_graphzero.store.schema import EdgeType, EdgeTypeSchema, NodeTypeSchema
-from pyg_graphzero.store.unpublished import Unpublished
 
 
 class OpenedFiles:
@@ -36,7 +36,7 @@ class OpenedFiles:
         path: The store's directory.
         keep_half: Attributes (``"x"``, ``"paper.x"``) that are float16 or bfloat16 for float32 and
             are to be left so; True for all.
-        drafts: Columns that are complete and not published, to be attributes here all the same.
+        drafts: Drafts that are complete, to be attributes here all the same.
 
     Raises:
         ValueError: ``keep_half`` names what is no such attribute.
@@ -48,7 +48,7 @@ class OpenedFiles:
         self,
         path: Path,
         keep_half: bool | Collection[str] = False,
-        drafts: Sequence[Unpublished] = (),
+        drafts: Sequence[Draft] = (),
     ) -> None:
         self.path = path
         self.keep_half = keep_half
@@ -56,7 +56,7 @@ class OpenedFiles:
         self.schema = schema.load(path)
         schema.check_files(path, self.schema)
         for draft in drafts:
-            draft.join(self.schema)
+            draft.join(path, self.schema)
         self._columns: dict[str, _core.Column] = {}
         self._topologies: dict[EdgeType | None, _core.Topology] = {}
         self._csr: dict[EdgeType | None, _core.Topology] = {}

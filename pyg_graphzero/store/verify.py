@@ -13,7 +13,7 @@ import torch
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, StoreInUseError
-from pyg_graphzero.store import schema, unpublished
+from pyg_graphzero.store import leftovers, schema
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
 from pyg_graphzero.store.columns import edge_prints, look_up, view_column
 from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_types, usable_folders
@@ -214,12 +214,12 @@ def _bad_csr(path: Path, edge_type: EdgeTypeSchema) -> list[str]:
 
 def _swept(path: Path, store: StoreSchema) -> list[str]:
     """Deletes what dead writers have left, where that can be told from what a living one writes."""
-    left = unpublished.leftovers(path, store)
+    left = leftovers.leftovers(path, store)
     if not left:
         return []
     try:
         with StoreLock(path):
-            swept = unpublished.sweep(path, schema.load(path))
+            swept = leftovers.sweep(path, schema.load(path))
     except StoreInUseError:
         return []
     except OSError as error:

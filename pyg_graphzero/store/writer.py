@@ -47,7 +47,7 @@ from pyg_graphzero.util.names import locate
 from pyg_graphzero.util.workspace import Workspace
 
 
-def _safe(name: str) -> str:
+def safe_name(name: str) -> str:
     """``name`` as a file name; what is lost is harmless, since the schema keeps the real one."""
     return re.sub(r"[^A-Za-z0-9_\-]", "_", name)[:80] or "_"
 
@@ -63,7 +63,7 @@ class FileSet:
     def _place(self, folder: str, name: str, suffix: str) -> Path:
         """A path in ``folder`` that was not given before."""
         locate(self.directory, folder, folder=True).mkdir(exist_ok=True)
-        stem, n = f"{folder}/{_safe(name)}", 1
+        stem, n = f"{folder}/{safe_name(name)}", 1
         while (path := self.directory / (stem + (f"-{n}" if n > 1 else "") + suffix)) and (
             path in self._placed or os.path.lexists(path)
         ):
@@ -126,7 +126,7 @@ class FileSet:
 
     def adopt(self, folder: str, name: str, store: Path, rows: FileRows) -> str:
         """Refers to rows in a file that is not the store's; returns the name they have here."""
-        stem, n = f"{folder}/{_safe(name)}", 1
+        stem, n = f"{folder}/{safe_name(name)}", 1
         while (file := f"{stem}{f'-{n}' if n > 1 else ''}.adopted") in self.schema.adopted:
             n += 1
         self.schema.adopted[file] = adopt(store, rows)
@@ -184,12 +184,12 @@ class FileSet:
 
 def node_folder(name: str | None) -> str:
     """Where the columns of a node type lie."""
-    return "node" if name is None else f"node-{_safe(name)}"
+    return "node" if name is None else f"node-{safe_name(name)}"
 
 
 def edge_folder(name: EdgeType | None) -> str:
     """Where the files of an edge type lie."""
-    return "edge" if name is None else f"edge-{_safe('--'.join(name))}"
+    return "edge" if name is None else f"edge-{safe_name('--'.join(name))}"
 
 
 class StoreWriter:

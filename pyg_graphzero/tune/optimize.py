@@ -31,7 +31,6 @@ from pyg_graphzero.pyg.data import (
     open_data,
 )
 from pyg_graphzero.pyg.lazy import raw_items
-from pyg_graphzero.store import unpublished
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.rewrite import Order, StoreRewriter
 from pyg_graphzero.util.locks import StoreLock
@@ -126,15 +125,13 @@ def optimize(
         memory: What the process may keep in memory, in bytes or such as ``"4GB"``; half of what is
             free by default.
         tmp: Directory for temporary files; beside the new store by default.
-        force: Replace ``out`` if it is a store; in place, drop columns that were begun and never
-            published.
+        force: Replace ``out`` if it is a store.
         progress: Progress bars; None shows them in a terminal.
         seed: Of the sampling that is counted.
 
     Raises:
         FileNotFoundError: There is no such store.
-        ValueError: Seeds that are not there, a fan-out that does not fit, too little memory; in
-            place, a column that was begun and never published (``Store.create_column``).
+        ValueError: Seeds that are not there, a fan-out that does not fit, too little memory.
         IndexError: A seed is not a node.
         FileExistsError: ``out`` exists and ``force`` is not given.
         StoreInUseError: What is to be replaced is open for writing somewhere.
@@ -159,8 +156,6 @@ def optimize(
         if in_place:  # columns that somebody adds meanwhile would be lost
             lock = stack.enter_context(StoreLock(old.path))
             old = StoreContents(old.path)  # with what somebody added before
-            if not force:
-                _check_unpublished(old)
         space = stack.enter_context(Workspace(target, memory, tmp))
         space.left(_table_bytes(old))
         chosen = choose_seeds(open_data(old), seeds, input_type)
@@ -185,18 +180,6 @@ def optimize(
     summary.num_bytes = sum(f.stat().st_size for f in target.rglob("*") if f.is_file())
     summary.seconds = time.perf_counter() - begin
     return summary
-
-
-def _check_unpublished(old: StoreContents) -> None:
-    """Raises where columns are being written: their rows, in the old order, would be lost."""
-    for found in unpublished.find(old.path, old.schema):
-        owner, name = found.journal.node_type, found.journal.name
-        group = "" if owner is None else f", node_type={owner!r}"
-        raise ValueError(
-            f"{old.path}: found the unpublished column {name!r} of {owner!r}, which an order in "
-            f"place would drop; publish it first, or store.create_column({name!r}, 1{group})"
-            f".discard(), or use force=True"
-        )
 
 
 def _plain(num_neighbors: Any) -> Any:

@@ -1,4 +1,4 @@
-"""JSON documents with a checksum of their own: `store.json`, and the journals of columns."""
+"""JSON documents with a checksum of their own, such as `store.json`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ _MOST_BYTES = 1 << 28
 _DEEPEST = 64
 
 
-def read_document(path: Path, hint: str = "") -> dict[str, Any]:
+def read_document(path: Path) -> dict[str, Any]:
     """The JSON object in a file; whether it is whole, :func:`check_whole` says.
 
     Args:
         path: The file; one of a store is given as :func:`.names.locate` finds it.
-        hint: The nearest fix if it is damaged.
 
     Raises:
         FileNotFoundError: There is none.
@@ -29,7 +28,7 @@ def read_document(path: Path, hint: str = "") -> dict[str, Any]:
     """
 
     def fail(found: object, expected: str) -> FormatError:
-        return FormatError.of(path, "document", found, expected + hint)
+        return FormatError.of(path, "document", found, expected)
 
     size = path.stat().st_size
     if size > _MOST_BYTES:
@@ -53,9 +52,7 @@ def write_document(body: dict[str, Any], path: Path) -> None:
         OSError: Nothing is left at ``path``.
         UnsupportedError: A name in it is no text.
     """
-    fault = _fault(body)
-    if fault:
-        raise UnsupportedError(f"{path}: found {fault}, expected names that are Unicode text")
+    check_text(body, path)
     body = {**body, "checksum": digest(body)}
     text = json.dumps(body, indent=1, ensure_ascii=True) + "\n"
     try:
@@ -71,11 +68,18 @@ def write_document(body: dict[str, Any], path: Path) -> None:
         raise
 
 
-def check_whole(body: dict[str, Any], path: Path, hint: str = "") -> None:
+def check_text(body: Any, path: Path) -> None:
+    """Raises UnsupportedError if no document with ``body`` in it can be written to ``path``."""
+    fault = _fault(body)
+    if fault:
+        raise UnsupportedError(f"{path}: found {fault}, expected names that are Unicode text")
+
+
+def check_whole(body: dict[str, Any], path: Path) -> None:
     """Raises FormatError unless what :func:`write_document` wrote is as it was written."""
     found, expected = body.get("checksum"), digest(body)
     if found != expected:
-        raise FormatError.of(path, "checksum", found, f"{expected}; the document was changed{hint}")
+        raise FormatError.of(path, "checksum", found, f"{expected}; the document was changed")
 
 
 class Members:

@@ -101,18 +101,6 @@ def strings(store: Path) -> None:
         writer.finish()
 
 
-def journals(store: Path) -> None:
-    """Two columns that are being written, one of them encoded."""
-    plain(store)
-    with gz.open(store, "r+") as opened:
-        column = opened.create_column("h", 6, encoding="float16", note={"run": 1})
-        column.write(0, torch.arange(240.0).view(40, 6))
-        column.commit()
-        other = opened.create_column("g", (), dtype=torch.int64)
-        other.write(10, torch.arange(20))
-        other.commit()
-
-
 def types(store: Path) -> None:
     _write(_types(), store, time_attr="time")
 
@@ -144,7 +132,7 @@ def wide(store: Path) -> None:
 
 
 HOMOGENEOUS: dict[str, Callable[[Path], None]] = {
-    f.__name__: f for f in (plain, encoded, timed, ordered, adopted, strings, journals)
+    f.__name__: f for f in (plain, encoded, timed, ordered, adopted, strings)
 }
 HETEROGENEOUS: dict[str, Callable[[Path], None]] = {
     f.__name__: f for f in (types, ordered_types, wide)

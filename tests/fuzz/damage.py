@@ -141,8 +141,6 @@ class Vandal:
             (4, self.swap),
             (2, self.longer),
         ]
-        if (self.store / "unpublished").is_dir():
-            ways.append((50, self.journal))
         chosen = self.rng.choices([way for _, way in ways], [n for n, _ in ways])[0]
         chosen()
         # One that has become a FIFO or a device is not for us to open.
@@ -245,26 +243,6 @@ class Vandal:
         self.done.is_sealed |= rehash
         self.done.refused |= not rehash and json.loads(path.read_bytes()) != json.loads(before)
 
-    def journal(self) -> None:
-        """A journal, or the bits beside it."""
-        self.done.is_sealed = True
-        folder = self.store / "unpublished"
-        files = sorted(p for p in folder.iterdir() if p.is_file())
-        if not files:
-            return
-        path = self.rng.choice(files)
-        if path.suffix != ".json":
-            raw = path.read_bytes()
-            keep = self.rng.randrange(len(raw) + 1)
-            path.write_bytes(raw[:keep] + self.rng.randbytes(self.rng.choice([0, 0, 1, 8, 4096])))
-            return self._touch(path, f"{len(raw)} bytes, {keep} of them kept")
-        body = json.loads(path.read_bytes())
-        for _ in range(self.rng.choice([1, 1, 2])):
-            body = self._changed(body, note_as=path.name)
-        write_body(path, body if isinstance(body, dict) else {"x": body}, True)
-        self.done.touched.add(str(path.relative_to(self.root)))
-        return None
-
     def _changed(self, body: Any, note_as: str) -> Any:
         """A document with one value of it changed, removed, swapped with another, or added."""
         places: list[tuple[Any, Any]] = []
@@ -352,8 +330,6 @@ class Vandal:
     def replace(self) -> None:
         """Another kind of thing where a file was."""
         paths = [*_files(self.root), self.store / schema.SCHEMA_FILE]
-        if (self.store / "unpublished").is_dir():
-            paths.append(self.store / "unpublished")
         path = self.rng.choice(paths)
         kind = self.rng.choice(
             ["fifo", "directory", "dangling", "loop", "/dev/null", "/dev/zero", "copy", "other"]
@@ -413,7 +389,7 @@ _GUIDES = ("topology", "edge_id", "order", "rank", "id_offsets", "train_idx", "w
 _STRINGS = [
     "", "x", "y", "h", ".", "..", "../x.npy", "/etc/passwd", "/dev/zero", "node", "node/x.gd",
     "node/y.gd", "edge/topology.gl", "edge/edge_id.gd", "store.json", "lock", "unpublished",
-    "unpublished/h.json", "a\0b", "\ud800", "é" * 300, "a/b/c", "edge_index", "num_nodes",
+    "a\0b", "\ud800", "é" * 300, "a/b/c", "edge_index", "num_nodes",
     "float32", "int64", "paper", "time", "weight", "num_edges", "None", "0" * 16,
     "../store/node/x.gd", "keys", "_store", "__class__", "x" * 5000, "node/../node/x.gd",
     "./node/x.gd", "node//x.gd",

@@ -343,8 +343,6 @@ def optimize(s: Subject) -> Found:
     seeds: Any = s.rng.choice(["train_idx", "train_mask", torch.arange(20)])
     kind = "paper" if s.is_hetero else None
     out = s.rng.choice([None, s.path.with_name("optimized")])
-    if (s.path / "unpublished").exists():  # what is begun would be lost in place
-        out = s.path.with_name("optimized")
     s.open().close()
     gz.optimize(
         s.path, out, seeds=seeds, num_neighbors=[3, 3], input_type=kind, batch_size=16,
@@ -413,25 +411,21 @@ def edits(s: Subject) -> Found:
 
 
 def columns(s: Subject) -> Found:
-    """Columns that are begun, gone on with, and published."""
+    """A column that is written and published."""
     group = "paper" if s.is_hetero else None
     name, width, options = s.rng.choice(
         [
-            ("h", 6, {"encoding": "float16", "note": {"run": 1}}),
+            ("h", 6, {"encoding": "float16"}),
             ("g", (), {"dtype": torch.int64}),
             ("fresh", 2, {}),
         ]
     )
-    resume = s.rng.random() < 0.7
     with s.open("r+") as store:
         count = store.num_nodes(group)
         assert count < 10**6
-        column = store.create_column(name, width, node_type=group, resume=resume, **options)
-        done = column.done
-        assert 0 <= done <= count, f"done: {done} of {count}"
+        column = store.create_column(name, width, node_type=group, **options)
         rows = torch.arange(count * max(1, int(np.prod(column.shape))))
         column.write(0, rows.view(count, *column.shape).to(column.dtype))
-        column.commit()
         column.publish()
         data = store.data()
         return {name: (data[group] if s.is_hetero else data)[name]}

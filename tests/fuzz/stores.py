@@ -38,8 +38,6 @@ def case(seed: int, directory: Path) -> str | None:
     rng = random.Random(f"stores {seed}")
     base = rng.choice(list(BASES))
     operation = rng.choices(list(OPERATIONS), list(OPERATIONS.values()))[0]
-    if base == "journals" and rng.random() < 0.5:
-        operation = next(f for f in OPERATIONS if f.__name__ == "columns")
     variant = rng.randrange(VARIANTS)
     is_paged, num_workers = rng.random() < 0.5, rng.choice([0, 0, 2])
     if base == "wide":  # where every node is counted, it takes 16 GB

@@ -97,11 +97,10 @@ def write_column(path: Path) -> None:
     with gz.open(path, "r+") as store:
         if "h" in store.data():
             return
-        column = store.create_column("h", 2, resume=True)
+        column = store.create_column("h", 2)
         rows = torch.arange(2.0 * NODES).view(NODES, 2)
-        for start in range(column.done, NODES, 25):
+        for start in range(0, NODES, 25):
             column.write(start, rows[start : start + 25])
-            column.commit()
         column.publish()
 
 
@@ -166,16 +165,13 @@ def content(path: Path) -> str:
 
 
 def strangers(folder: Path) -> list[str]:
-    """Files below ``folder`` that no store and no journal in it names."""
+    """Files below ``folder`` that no store in it names."""
     named: set[Path] = set()
     for path in (folder / "store", folder / "new"):
         if not path.exists():
             continue
         named |= {path / "store.json", path / "lock"}
         named |= {path / name for name in json.loads((path / "store.json").read_text())["files"]}
-        for journal in path.glob("unpublished/*.json"):
-            named |= {journal, journal.with_suffix(".rows")}
-            named.add(path / json.loads(journal.read_text())["file"])
     return [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p not in named]
 
 

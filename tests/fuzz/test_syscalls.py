@@ -18,4 +18,4 @@ def test_every_call() -> None:
     done = faults.run(capture=True)
     assert done.returncode == 0, done.stderr[-3000:]
     struck = json.loads(done.stdout)
-    assert min(struck.values()) > 10  # else nothing was struck where it was meant to be
+    assert min(struck.values()) >= 10  # else nothing was struck where it was meant to be

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import signal
@@ -18,12 +17,9 @@ from torch_geometric.nn import GAT, GCN, GIN, GraphSAGE, HeteroConv, SAGEConv
 
 import pyg_graphzero as gz
 from graphs import homogeneous, random_edges, write_store
-from pyg_graphzero.inference import run as run_module
 from pyg_graphzero.inference.hop import Inputs
 from pyg_graphzero.inference.passes import LayerPass, RowFile, Task
 from pyg_graphzero.inference.stack import stack_of
-from pyg_graphzero.store import unpublished
-from pyg_graphzero.store.column_writer import Column
 from pyg_graphzero.store.editor import StoreEditor
 from pyg_graphzero.util.system import private_rss
 from spawned import EXACT_MALLOC, spawn
@@ -68,7 +64,7 @@ def left_behind(path):
     """Columns that a finished run must not leave."""
     store = gz.open(path)
     attrs = [a for t in store.contents.schema.node_types for a in t.attrs if "." in a]
-    return attrs + [found.journal.name for found in unpublished.find(path, store.contents.schema)]
+    return attrs + [found["file"] for found in store.info()["unpublished"]]
 
 
 def assert_equal(found, expected, tolerance=1e-4):
@@ -84,10 +80,10 @@ def test_every_node_has_its_output(graph, kind):
     assert model.training
     assert_equal(column(path), output(model, data))
     assert not left_behind(path)
-    assert [(done.layer, done.num_rows, done.first_row) for done in summary.layers] == [
-        (1, 300, 0),
-        (2, 300, 0),
-        (3, 300, 0),
+    assert [(done.layer, done.num_rows) for done in summary.layers] == [
+        (1, 300),
+        (2, 300),
+        (3, 300),
     ]
     assert all(done.edges == 2500 for done in summary.layers)
     assert summary.written_bytes == 4 * 300 * (16 + 16 + 5)
@@ -285,10 +281,9 @@ def test_a_run_that_failed_goes_on(graph, caplog):
     head.left = 10000
     summary = gz.inference.layerwise(model, path, head=head, max_edges=50)
     first, second, last = summary.layers
-    assert first.first_row == second.first_row == 300
+    assert first.verdict == second.verdict == "done before"
     assert first.edges == second.edges == 0
-    assert 0 < last.first_row < 300
-    assert 0 < last.edges < 2500
+    assert last.edges == 2500  # a layer is done again from its beginning
     assert_equal(column(path), output(model, data))
     assert not left_behind(path)
     assert not caplog.records
@@ -315,7 +310,7 @@ def test_another_model_begins_anew_and_says_so(plain, caplog, change):
         summary = gz.inference.layerwise(model, path, head=head, resume=resume)
     told = [r.getMessage() for r in caplog.records if "begins anew" in r.getMessage()]
     assert len(told) == len(old)
-    assert all(done.first_row == 0 for done in summary.layers)
+    assert all(done.edges == 2500 for done in summary.layers)
     assert_equal(column(path), output(model, data))
     assert not left_behind(path)
 
@@ -352,11 +347,10 @@ def test_nobody_sees_what_a_run_has_left(plain):
     before = sorted(gz.open(path).data().keys())
     with pytest.raises(StoppedError):
         gz.inference.layerwise(model, path, head=Stopping(7), max_edges=40, num_workers=0)
-    assert len(left_behind(path)) == 2
+    assert len(left_behind(path)) == 1  # the first layer is removed, and the third is not done
     assert sorted(gz.open(path).data().keys()) == before
     with gz.open(path, "r+") as store:
         assert sorted(store.data().keys()) == before
-        assert [c["done"] for c in store.info()["unpublished"]].count(300) == 1
     gz.inference.layerwise(model, path)
     assert sorted(gz.open(path).data().keys()) == sorted([*before, "out"])
 
@@ -368,7 +362,7 @@ class KilledError(BaseException):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("instant", ["before", "after"])
 def test_killed_around_publishing(plain, monkeypatch, layers, instant):
-    """A run that was killed when `store.json` was written, and before its journals were removed."""
+    """A run that ended before `store.json` was written, or before anything else was removed."""
     data, path = plain
     model = GraphSAGE(8, 16, layers, 5)
     commit = StoreEditor.commit
@@ -380,17 +374,18 @@ def test_killed_around_publishing(plain, monkeypatch, layers, instant):
 
     with monkeypatch.context() as patch:
         patch.setattr(StoreEditor, "commit", killed)
-        patch.setattr(StoreEditor, "sweep", lambda editor: None)
         with pytest.raises(KilledError):
             gz.inference.layerwise(model, path)
     assert ("out" in gz.open(path).data()) == (instant == "after")
-    summary = gz.inference.layerwise(model, path)
-    assert all(done.first_row == 300 for done in summary.layers)
+    assert len(left_behind(path)) == (layers if instant == "before" else layers - 1)
+    if instant == "before":
+        summary = gz.inference.layerwise(model, path)
+        assert all(done.verdict == "done before" for done in summary.layers)
     assert_equal(column(path), output(model, data))
-    assert not left_behind(path)
-    assert not (path / "unpublished").exists()
     with pytest.raises(ValueError, match="not taken"):
         gz.inference.layerwise(model, path)
+    assert not left_behind(path)
+    assert not (path / "unpublished").exists()
 
 
 def test_all_types_come_out_at_once(typed, monkeypatch):
@@ -406,13 +401,11 @@ def test_all_types_come_out_at_once(typed, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_killed_process_loses_little(plain, tmp_path):
+def test_a_killed_process_loses_a_layer(plain, tmp_path):
     data, path = plain
     torch.save(GraphSAGE(8, 16, 3, 5), tmp_path / "model.pt")
     script = """
         import os, signal, sys, torch, pyg_graphzero as gz
-        from pyg_graphzero.inference import run
-        run._COMMIT_SECONDS = 0.0
         path, kill_at = sys.argv[1], int(sys.argv[3])
         model = torch.load(sys.argv[2], weights_only=False)
         calls = 0
@@ -426,9 +419,9 @@ def test_a_killed_process_loses_little(plain, tmp_path):
                 return x.relu()
         model.act = Killer()
         summary = gz.inference.layerwise(model, path, max_edges=40, num_workers=0)
-        print([done.first_row for done in summary.layers])
+        print([done.verdict for done in summary.layers])
     """
-    firsts = None
+    verdicts = None
     for kill_at in (9, 13, -1):
         done = pythons.run(script, path, tmp_path / "model.pt", kill_at)
         if kill_at > 0:
@@ -437,9 +430,9 @@ def test_a_killed_process_loses_little(plain, tmp_path):
             assert left_behind(path)
         else:
             assert done.returncode == 0, done.stderr
-            firsts = json.loads(done.stdout)
-    assert firsts is not None
-    assert max(firsts) > 0
+            verdicts = done.stdout
+    assert verdicts is not None
+    assert "done before" in verdicts
     model = torch.load(tmp_path / "model.pt", weights_only=False)
     assert_equal(column(path), output(model, data))
     assert not left_behind(path)
@@ -539,17 +532,6 @@ def read_less_with_more_memory(rank, path):
 def test_more_memory_means_fewer_reads(wide, monkeypatch):
     monkeypatch.setenv(*EXACT_MALLOC)
     spawn(read_less_with_more_memory, (wide[1],), 1)
-
-
-def test_commits(plain, monkeypatch):
-    """A run commits as it goes, not at its end alone."""
-    _, path = plain
-    commits = []
-    commit = Column.commit
-    monkeypatch.setattr(Column, "commit", lambda self: (commits.append(self.name), commit(self)))
-    monkeypatch.setattr(run_module, "_COMMIT_BYTES", 1000)
-    gz.inference.layerwise(GraphSAGE(8, 16, 2, 5), path, max_edges=40)
-    assert len(commits) > 5
 
 
 def test_halves_are_decoded_whatever_the_handle_keeps(stores, tmp_path):

@@ -744,16 +744,14 @@ def test_products_on_a_gpu(graph, products, aggr):
     num_nodes=st.integers(1, 80),
     num_edges=st.integers(0, 300),
     max_edges=st.integers(1, 120),
-    start=st.integers(0, 80),
     seed=st.integers(0, 1000),
 )
-def test_bounds(tmp_path_factory, num_nodes, num_edges, max_edges, start, seed):
+def test_bounds(tmp_path_factory, num_nodes, num_edges, max_edges, seed):
     edges = random_edges(num_nodes, num_nodes, num_edges, seed)
     data = Data(x=torch.zeros(num_nodes, 1), edge_index=edges, num_nodes=num_nodes)
     disk = gz.open(write_store(data, tmp_path_factory.mktemp("bounds") / "store")).data()
-    start = min(start, num_nodes)
-    bounds = sweep_bounds(disk, None, max_edges, start).tolist()
-    assert bounds[0] == start
+    bounds = sweep_bounds(disk, None, max_edges).tolist()
+    assert bounds[0] == 0
     assert bounds[-1] == num_nodes
     cost = np.bincount(edges[1], minlength=num_nodes) + 1
     for first, stop in pairwise(bounds):

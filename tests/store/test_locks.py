@@ -144,6 +144,7 @@ def test_a_store_that_was_replaced_behind_its_editor(path: Path, change: str) ->
         changes[change]()
     assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, str(path))
     assert {p: p.read_bytes() for p in path.rglob("*") if p.is_file()} == before
+    assert "ended" not in repr(column)
     gz.open(path, "r+").close()  # whoever holds the other one
     store.close()
 

@@ -1,0 +1,151 @@
+#include "storage/row_writer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include "arrays/parallel.h"
+#include "base/chunk_sizes.h"
+#include "base/errors.h"
+#include "base/xxh64.h"
+#include "storage/block_writer.h"
+#include "storage/column.h"
+
+namespace gz {
+namespace {
+
+// Blocks that one thread reads at a time.
+constexpr std::int64_t kGrain = 8;
+
+std::string rows_named(std::uint64_t begin, std::uint64_t end) {
+  return "rows " + std::to_string(begin) + " to " + std::to_string(end);
+}
+
+ColumnHeader checked_header(const std::string& path, const DType& dtype,
+                            std::span<const std::uint64_t> shape,
+                            std::optional<Encoding> encoding) {
+  if (shape.empty() || (encoding && has_scales(*encoding))) {
+    throw std::invalid_argument(path + ": found a single item or int8 codes, expected rows");
+  }
+  return column_header(dtype, shape, encoding, path);
+}
+
+}  // namespace
+
+RowWriter::RowWriter(const std::string& path, const DType& dtype,
+                     std::span<const std::uint64_t> shape, std::optional<Encoding> encoding)
+    : header_(checked_header(path, dtype, shape, encoding)),
+      num_rows_(shape[0]),
+      checksums_offset_(align_up(checked_add(kHeaderBytes, header_.data_bytes, path, "shape"))),
+      num_blocks_((checksums_offset_ - kHeaderBytes + kBlockBytes - 1) / kBlockBytes),
+      file_(File::create(path)),
+      written_(num_rows_) {
+  file_.resize(checksums_offset_ + 8 * num_blocks_);
+}
+
+std::uint64_t RowWriter::checked_count(std::size_t size) const {
+  if (row_bytes() == 0) {
+    throw std::invalid_argument(file_.path() + ": rows without items cannot be written");
+  }
+  if (size % row_bytes() != 0) {
+    throw std::invalid_argument(file_.path() + ": found " + std::to_string(size) +
+                                " bytes, expected a multiple of the row size " +
+                                std::to_string(row_bytes()));
+  }
+  return size / row_bytes();
+}
+
+void RowWriter::write(std::uint64_t first, const void* rows, std::size_t size) {
+  const std::uint64_t count = checked_count(size);
+  if (first > num_rows_ || count > num_rows_ - first) {
+    throw std::out_of_range(file_.path() + ": found " + rows_named(first, first + count) +
+                            ", expected 0 <= row < " + std::to_string(num_rows_));
+  }
+  write_run(first, static_cast<const unsigned char*>(rows), count);
+}
+
+void RowWriter::put(std::span<const std::int64_t> places, const void* rows, std::size_t size) {
+  if (const std::uint64_t count = checked_count(size); count != places.size()) {
+    throw std::invalid_argument(file_.path() + ": found " + std::to_string(count) +
+                                " rows, expected " + std::to_string(places.size()));
+  }
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i] >= 0 && static_cast<std::uint64_t>(places[i]) < num_rows_) continue;
+    throw std::out_of_range("index[" + std::to_string(i) + "]: found " + std::to_string(places[i]) +
+                            ", expected 0 <= row < " + std::to_string(num_rows_));
+  }
+  const auto* const from = static_cast<const unsigned char*>(rows);
+  for (std::size_t i = 0, next = 1; i < places.size(); i = next++) {
+    // Rows that follow each other both in what is given and in the file are one write.
+    while (next < places.size() && places[next] == places[next - 1] + 1) ++next;
+    write_run(static_cast<std::uint64_t>(places[i]), from + i * row_bytes(), next - i);
+  }
+}
+
+void RowWriter::write_run(std::uint64_t first, const unsigned char* rows, std::uint64_t count) {
+  if (count == 0) return;
+  const std::uint64_t row = row_bytes(), stride = header_.row_stride;
+  {
+    const std::lock_guard lock(mutex_);
+    written_.clear(first, first + count);
+  }
+  const std::uint64_t at_once = std::max<std::uint64_t>(1, chunk_sizes.rows_bytes / stride);
+  std::vector<unsigned char> padded(row == stride ? 0 : std::min(count, at_once) * stride);
+  for (std::uint64_t at = 0; at < count; at += at_once) {
+    const std::uint64_t n = std::min(at_once, count - at);
+    const unsigned char* from = rows + at * row;
+    if (row != stride) {
+      for (std::uint64_t i = 0; i < n; ++i) {
+        std::memcpy(padded.data() + i * stride, from + i * row, row);
+      }
+      from = padded.data();
+    }
+    file_.write_at(from, n * stride, kHeaderBytes + (first + at) * stride);
+  }
+  const std::lock_guard lock(mutex_);
+  written_.set(first, first + count);
+}
+
+void RowWriter::finish() {
+  if (const auto [begin, end] = first_missing(); begin < num_rows_) {
+    throw std::invalid_argument(file_.path() + ": found nothing in " + rows_named(begin, end) +
+                                ", expected every row to be written");
+  }
+  std::vector<std::uint64_t> hashes(num_blocks_);
+  parallel_for(
+      static_cast<std::int64_t>(num_blocks_), kGrain, 0, [&](std::int64_t begin, std::int64_t end) {
+        const std::unique_ptr<unsigned char[]> bytes(new unsigned char[kBlockBytes]);
+        for (std::int64_t i = begin; i < end; ++i) {
+          const auto block = static_cast<std::uint64_t>(i);
+          const std::uint64_t offset = kHeaderBytes + block * kBlockBytes;
+          const std::uint64_t size = std::min(kBlockBytes, checksums_offset_ - offset);
+          if (file_.read_at(bytes.get(), size, offset) != size) {
+            throw FormatError(file_.path(), "rows", "end of file",
+                              std::to_string(size) + " bytes at offset " + std::to_string(offset));
+          }
+          hashes[block] = xxh64(bytes.get(), size);
+        }
+      });
+  ColumnHeader header = header_;
+  try {
+    // Rows first: a header says that all of them are there.
+    file_.sync_data();
+    finish_file(file_, checksums_offset_, hashes, &header, sizeof header);
+  } catch (...) {
+    // A second sync would not report rows that the device has lost.
+    written_.clear(0, num_rows_);
+    throw;
+  }
+}
+
+std::pair<std::uint64_t, std::uint64_t> RowWriter::first_missing() const {
+  const std::lock_guard lock(mutex_);
+  if (row_bytes() == 0) return {num_rows_, num_rows_};
+  const std::uint64_t begin = written_.first_clear(0);
+  return {begin, written_.first_set(begin)};
+}
+
+}  // namespace gz
