@@ -77,7 +77,7 @@ class Taken:
                 if self._error is None:
                     raise StopIteration
                 raise RuntimeError(
-                    f"this epoch cannot go on: {self._error!r} ended the loader's sampler; iterate "
+                    f"this epoch cannot go on: {self._error!r} ended it; iterate "
                     "over the loader again"
                 ) from self._error
             self._error = None
