@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import comma_list, print_summary, writes_store
+from pyg_graphzero_cli.options import bounded, comma_list, print_summary
 
 
-@click.command(short_help="Put the rows that training samples most first.")
+@click.command(short_help="Copy the rows that training uses, in the order of their use.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The new store; replaces STORE by default."
-)
 @click.option(
     "--seeds",
     required=True,
@@ -33,23 +29,15 @@ from pyg_graphzero_cli.options import comma_list, print_summary, writes_store
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Of training."
 )
-@click.option(
-    "--epochs",
-    type=click.FloatRange(min=0, min_open=True),
-    default=2.0,
-    show_default=True,
-    help="How often each seed is sampled from for counting.",
-)
-@click.option("--force", is_flag=True, help="Replace OUT if it is a store.")
-@writes_store
+@bounded
 def optimize(
     store: str, num_neighbors: tuple[int, ...], is_quiet: bool, as_json: bool, **options: Any
 ) -> None:
-    """Write STORE again so that what training samples often lies first, and together.
+    """Copy the rows of STORE that training uses, in the order of their use.
 
-    Samples from the seeds (topology only), counts, and puts the rows in that order. Node ids, edge
-    ids and batches stay what they are. Run it again when the seeds or the fan-out have changed; an
-    order made for others is slower, never wrong.
+    Samples from the seeds (topology only), counts, and copies rows. Training makes this copy by
+    itself in its first epoch; with it, the first epoch is as fast as later ones. Loaders find it if
+    they have these seeds, fan-out and batch size. `graphzero clean` removes it.
     """
     if is_quiet:
         options["progress"] = False

@@ -33,15 +33,13 @@ _AHEAD_BYTES = 64 << 20
 # drawn.
 _SHUFFLED = 16
 # Keys of the batches that are kept begin here: they must be other batches than those that are
-# counted, and than those that a store was ordered by.
+# counted, and than those that rows were ranked by.
 _KEPT_KEY = 1 << 40
 
 
 @dataclass
 class AccessCounts:
     """How many batches asked for each row.
-
-    Rows are those on disk: in an optimized store they are not the user's node ids.
 
     Attributes:
         counts: By node type: ``int32`` or ``int16 [num_nodes]``, the batches that had the row, or

@@ -150,9 +150,7 @@ def _read(
     """Files that are read for windows, each with the number of the list that its rows go by."""
     for file in files:
         if file.name in plan.hot and file.kind != "indices":
-            by = _list_of(case, file)
-            if by is not None:
-                yield file, by
+            yield file, _list_of(case, file)
 
 
 def _paged(case: Case, file: FileSize, kept: int) -> _core.ReadForecast:
@@ -168,14 +166,12 @@ def _paged(case: Case, file: FileSize, kept: int) -> _core.ReadForecast:
     )
 
 
-def _list_of(case: Case, file: FileSize) -> int | None:
-    """The list of the batch's nodes or edges; None of where nodes lie: it is asked for seeds."""
+def _list_of(case: Case, file: FileSize) -> int:
+    """Number of the batch's list of nodes or edges that a file's rows go by."""
     schema = case.contents.schema
     for number, node_name in enumerate(case.graph.node_types):
         record = schema.node_type(node_name)
-        if record is not None and file.name == record.rank:
-            return None
-        if record is not None and file.name in (record.order, *record.attrs.values()):
+        if record is not None and file.name in record.attrs.values():
             return number
     for number, edge_name in enumerate(case.graph.edge_types, len(case.graph.node_types)):
         edges = schema.edge_type(edge_name)

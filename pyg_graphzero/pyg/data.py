@@ -290,8 +290,7 @@ class DiskData(_OnDisk, Data):
 
     ``x``, ``y``, masks and every other node attribute are tensors over mapped files; writing to one
     in place changes this process's copy only. ``edge_index`` (``int64 [2, num_edges]``, in the
-    order of original edge ids) is built in memory if it is used, and so are node attributes that
-    lie on disk in another order (see ``graphzero optimize``) or encoded.
+    order of original edge ids) is built in memory if it is used, and so are encoded attributes.
     """
 
     _plain = Data

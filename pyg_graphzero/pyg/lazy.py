@@ -1,9 +1,8 @@
 """What a storage on disk holds: tensors over mapped files, and tensors that are built on demand.
 
-What PyG wants in another order than the disk has it (``edge_index``, edge attributes, everything in
-an optimized store) is built when it is first asked for; the loaders never ask. What a script sets,
-changes and deletes is its own copy's alone, and travels with it when it is pickled; the rest
-travels as the path of the store.
+Tensors that PyG wants otherwise than the disk has them (``edge_index``, edge attributes, decoded
+rows) are built when they are first asked for; the loaders never ask. A script's changes are its own
+copy's alone, and travel with it when it is pickled; the rest travels as the path of the store.
 """
 
 from __future__ import annotations
@@ -34,9 +33,8 @@ class OnDemand:
     Attributes:
         shape: Its shape.
         dtype: Its dtype.
-        rows: What to gather from without building: the same rows over the mapped file, by CSC
+        rows: Gathers without building read these: the same rows over the mapped file, by CSC
             slot if they are edges'; None where there is no such column.
-        rank: For nodes, the row of every one in ``rows``; None where it is the node's number.
     """
 
     def __init__(
@@ -45,13 +43,11 @@ class OnDemand:
         dtype: torch.dtype,
         build: Callable[[], Tensor],
         rows: Tensor | EncodedRows | None = None,
-        rank: Tensor | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> None:
         self.shape = shape
         self.dtype = dtype
         self.rows = rows
-        self.rank = rank
         self._build = build
         self._tell = tell
         self._value: Tensor | None = None
@@ -246,14 +242,14 @@ def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
 
 
 def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None) -> None:
-    record, rank = contents.node_type(name), contents.rank(name)
+    record = contents.node_type(name)
     for attr, file in record.attrs.items():
         rows = contents.rows(file)
         value: Any = rows
-        if rank is not None or isinstance(rows, EncodedRows):
+        if isinstance(rows, EncodedRows):
             build = partial(contents.node_column, name, attr)
             tell = partial(_tell_column, contents, name, attr)
-            value = OnDemand(list(rows.shape), rows.dtype, build, rows, rank, tell)
+            value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell)
         mapping.put(attr, value, "node")
     for index, file in record.index_sets.items():
         mapping.put(index, contents.view(file), "other")

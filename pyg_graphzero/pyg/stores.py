@@ -16,7 +16,6 @@ from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
 from pyg_graphzero.store.column_writer import Column, create_column, end_columns
-from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
@@ -294,26 +293,6 @@ class Store:
     def info(self) -> dict[str, Any]:
         """What the store holds, as plain dictionaries; see :func:`.info.info`."""
         return info_of(self.contents)
-
-    def nodes_in_order(
-        self, node_type: str | None = None, start: int = 0, stop: int | None = None
-    ) -> Tensor:
-        """Nodes in the order in which their rows lie on disk.
-
-        Args:
-            node_type: Whose; None in a homogeneous store.
-            start: The first row.
-            stop: Behind the last row; None: all. Both as in a slice.
-
-        Returns:
-            ``int64 [stop - start]``: the node of every row, which is its own number unless the
-            store was optimized.
-        """
-        rows = range(self.contents.node_type(node_type).num_nodes)[start:stop]
-        order = self.contents.order(node_type)
-        if order is None:
-            return torch.arange(rows.start, max(rows.start, rows.stop))
-        return in_memory(order[rows.start : rows.stop], torch.int64)
 
     def create_column(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -55,13 +54,11 @@ def info(contents: StoreContents) -> dict[str, Any]:
         "created_by": contents.schema.created_by,
         "is_hetero": contents.schema.is_hetero,
         "bytes": sum(record.bytes for record in contents.schema.files.values()),
-        "optimized": contents.schema.optimized,
         "node_types": [
             {
                 "name": t.name,
                 "num_nodes": t.num_nodes,
                 "ids": None if t.ids is None else "string" if t.id_offsets else "int64",
-                "is_ordered": t.order is not None,
                 "attrs": columns(t.attrs),
                 "index_sets": columns(t.index_sets),
                 "others": loose(t.others),
@@ -96,8 +93,6 @@ def outline(value: Mapping[str, Any]) -> list[str]:
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"
     ]
-    if value["optimized"]:
-        lines.append(f"  optimized for {_optimized(value['optimized'])}")
     for node in value["node_types"]:
         ids = f", {node['ids']} ids" if node["ids"] else ""
         lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
@@ -117,15 +112,6 @@ def outline(value: Mapping[str, Any]) -> list[str]:
     for draft in value["unpublished"]:
         lines.append(f"  not published: {draft['file']}, {format_bytes(draft['bytes'])}")
     return lines
-
-
-def _optimized(record: Mapping[str, Any]) -> str:
-    """What an order was made for, as far as its writer said so."""
-    fanout = json.dumps(record.get("num_neighbors"), separators=(",", ":"))
-    return (
-        f"{record.get('seeds')} ({record.get('num_seeds')} seeds), fan-out {fanout}, batch size "
-        f"{record.get('batch_size')}, {record.get('epochs')} epochs, {record.get('created')}"
-    )
 
 
 def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -326,25 +326,6 @@ class StoreWriter:
         record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
         record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
 
-    def add_node_order(self, node_type: str | None, order: Tensor, rank: Tensor) -> None:
-        """Says that rows, attributes and edges lie in another order than nodes.
-
-        Args:
-            node_type: The type of those nodes.
-            order: The node of every row, ``int32`` or ``int64 [num_nodes]``.
-            rank: The row of every node, likewise.
-        """
-        record, folder = self._node_type(node_type), node_folder(node_type)
-        what = f"order of {node_type!r}"
-        record.order = self._files.column(
-            folder, "order", checked_rows(order, record.num_nodes, what)
-        )
-        record.rank = self._files.column(folder, "rank", checked_rows(rank, record.num_nodes, what))
-
-    def set_optimized(self, record: dict[str, Any]) -> None:
-        """Says what the order of the rows is good for."""
-        self._schema.optimized = record
-
     def add_edge_type(
         self,
         edge_type: EdgeType | None,

@@ -20,15 +20,15 @@ from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.dictionaries import Dictionaries
 from pyg_graphzero.memory.files import bytes_of_batches, bytes_of_rows, files_of
-from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates
+from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates, find_copy, with_copy
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, profile
 from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
+from pyg_graphzero.memory.row_copy import ranks_of
 from pyg_graphzero.memory.simulate import Case, Ranks, simulate
 from pyg_graphzero.memory.tuning import Task
 from pyg_graphzero.pyg.stores import Store
-from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.forecast import Forecast, Pace, forecast, gather_seconds
@@ -152,14 +152,28 @@ class _Examination:
             baseline,
             disk,
         )
+        self.ranks: Ranks | None = None  # where rows lie that were copied in the order of their use
         if not self.case.divide(contents.memory, self.files).is_whole:
             self.files = Dictionaries().sizes(contents, self.files)
+            self._use_copy()
+
+    def _use_copy(self) -> None:
+        """Reads from the copy of rows that loaders would find."""
+        graph = self.case.graph
+        first = profile(self.loader, most=0, counts=False, keep=1)
+        if self.contents.order_limit == 0 or not first.batches:
+            return
+        found = find_copy(self.contents, graph, first, self.files)
+        if found is not None:
+            self.files, self.ranks = found.files(self.files), ranks_of(found.types, graph)
 
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""
         memory = self.contents.memory
-        division = choose_plan(self.case, memory, self.files)
-        simulation = simulate(self.case, division, self.files, with_first=True, is_epoch=True)
+        division = choose_plan(self.case, memory, self.files, self.ranks)
+        simulation = simulate(
+            self.case, division, self.files, self.ranks, with_first=True, is_epoch=True
+        )
         epoch = forecast(self.case, simulation, self.pace)
         profile = self.case.profile
         found = Diagnosis(
@@ -204,7 +218,7 @@ class _Examination:
         if self._orders_itself(found):
             notes.append(
                 "rows that are used are copied in the order of their use during the first epoch "
-                '(gz.open(order="auto")): later ones are about as after graphzero optimize'
+                '(gz.open(order="auto")): later ones are as after graphzero optimize'
             )
         if not division.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
@@ -232,7 +246,7 @@ class _Examination:
             change: str,
             memory: int = memory,
             files: Sequence[FileSize] = self.files,
-            order: Ranks | None = None,
+            order: Ranks | None = self.ranks,
             num_workers: int = self.num_workers,
         ) -> None:
             division = choose_plan(self.case, memory, files, order)
@@ -256,14 +270,12 @@ class _Examination:
             without = [file for file in self.files if not _is_edge_id(self.contents, file)]
             if without != self.files:
                 try_out("edge_ids=False in the loader, if e_id is not used", files=without)
-            if all(t.order is None for t in self.contents.schema.node_types):
-                ranked = [replace(file, is_ranked=True) for file in self.files]
+            if self.ranks is None and candidates(self.files):
                 counted = count_accesses(self.loader, epochs=EPOCHS, seconds=self.seconds / 4)
-                ranks: Ranks = {
-                    name: inverse_permutation(rows.whole()).long().__getitem__
-                    for name, rows in rank_rows(self.loader, counted).items()
-                }
-                try_out("graphzero optimize", files=ranked, order=ranks)
+                ranked = rank_rows(self.loader, counted)
+                orders = {name: rows.order for name, rows in ranked.items()}
+                files, ranks = with_copy(self.case.graph, self.files, orders)
+                try_out("graphzero optimize", files=files, order=ranks)
             for factor in _MORE:
                 try_out(
                     f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
