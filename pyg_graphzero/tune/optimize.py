@@ -147,7 +147,7 @@ def optimize(
     Example:
         >>> import torch, pyg_graphzero as gz
         >>> from torch_geometric.data import Data
-        >>> store = getfixture("tmp_path") / "store"
+        >>> store = getfixture("tmp_path") / "wide"
         >>> graph = Data(x=torch.ones(3, 64), edge_index=torch.tensor([[0, 1], [1, 2]]))
         >>> _ = gz.convert(graph, store)
         >>> summary = gz.optimize(store, seeds=[2], num_neighbors=[1])
