@@ -285,7 +285,7 @@ def check_training(args: argparse.Namespace, store: Path, limit: int) -> None:
     try:
         gz.doctor(
             store, memory=left, seeds=SEEDS, num_neighbors=args.fanout,
-            batch_size=args.batch_size, num_workers=2, seconds=0.1,
+            batch_size=args.batch_size, seconds=0.1,
         )  # fmt: skip
     except MemoryBudgetError as error:
         raise MemoryBudgetError(

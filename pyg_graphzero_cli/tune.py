@@ -48,7 +48,7 @@ def optimize(
     print_summary(summary, is_quiet, as_json)
 
 
-@click.command(short_help="Predict what training reads and takes, and say what would help.")
+@click.command(short_help="Predict what training reads, and say what would help.")
 @click.argument("store", type=click.Path(path_type=str))
 @click.option(
     "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
@@ -67,16 +67,7 @@ def optimize(
     "--seeds", metavar="NAME", help="An index set or mask of the store; train_idx or train_mask."
 )
 @click.option("--input-type", help="The seeds' node type, where several have such a set.")
-@click.option(
-    "--workers", type=click.IntRange(min=0), default=2, show_default=True, help="num_workers."
-)
 @click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
-@click.option(
-    "--train-seconds",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    help="What a training step takes, if it is known.",
-)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
@@ -89,12 +80,11 @@ def optimize(
 def doctor(
     store: str,
     num_neighbors: tuple[int, ...],
-    workers: int,
     no_edge_ids: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Predict what an epoch over STORE reads and takes, and say what would help.
+    """Predict what an epoch over STORE reads, and say what binds it and what would help.
 
     Measures the disk, samples some batches and rehearses their reads. Writes nothing.
     """
@@ -103,7 +93,6 @@ def doctor(
     found = run(
         store,
         num_neighbors=list(num_neighbors),
-        num_workers=workers,
         edge_ids=not no_edge_ids,
         **options,
     )

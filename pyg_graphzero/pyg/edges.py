@@ -20,7 +20,7 @@ class DiskGraphStore(GraphStore):
 
     ``csc()`` and ``csr()`` return the original edge id of every entry as the permutation; ``coo()``
     lists edges in the order of their ids. Where the store has none, edges are numbered by
-    destination, as it has them. What is not CSC is built in memory, and not kept:
+    destination, as it has them. Other layouts than CSC are built in memory, and not kept:
     ``store=True`` has nothing to add, since every layout can be had of the one that is stored.
     """
 

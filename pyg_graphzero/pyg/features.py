@@ -168,8 +168,8 @@ class DiskFeatureStore(FeatureStore):
 
         Args:
             tensor: All rows, or those of ``index``, which are converted to the column's dtype.
-            *args: What PyG's ``TensorAttr`` is made of.
-            **kwargs: Likewise.
+            *args: Arguments of PyG's ``TensorAttr``.
+            **kwargs: Its arguments by name.
 
         Raises:
             MissingAttributeError: There is no such attribute.

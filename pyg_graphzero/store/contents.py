@@ -1,4 +1,4 @@
-"""What is in a store, by row and as its user numbers edges; all else holds on to it.
+"""The contents of a store, by row and as its user numbers edges; all else holds on to it.
 
 An object here outlives the ``Store`` it came from, and pickles by path.
 """
@@ -40,9 +40,9 @@ from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, private_rss
 
-# What a store takes of the memory that is free, where its user names no budget.
+# Share of the free memory that a store takes, where its user names no budget.
 _DEFAULT_SHARE = 0.8
-# What somebody brings into memory who takes more of the budget than this is told so.
+# Bringing more than this share of the budget into memory is worth a warning.
 _LARGE_SHARE = 0.1
 
 
@@ -59,20 +59,20 @@ class StoreContents(OpenedFiles):
     """The opened files of a store, what they mean, and what of it may be in memory.
 
     Args:
-        path: As ``keep_half`` and ``drafts`` those of :class:`~.opened.OpenedFiles`.
-        keep_half: Likewise.
-        memory: What the process may keep in memory, in bytes or such as ``"8GB"``; None takes most
-            of what the machine and its cgroups leave.
+        path: The store's directory.
+        keep_half: See :class:`~.opened.OpenedFiles`.
+        memory: Memory of the process, in bytes or such as ``"8GB"``; None takes most of what the
+            machine and its cgroups leave.
         processes: How many share that memory, and have the store open.
         strict: To bring a large part of the store into memory is an error, not a warning.
-        drafts: Likewise.
+        drafts: See :class:`~.opened.OpenedFiles`.
         order: Whether loaders may write rows once more, ``"auto"``, ``"off"``, or how many bytes.
 
     Attributes:
-        order_limit: Of those, bytes; None where the disk's free space decides.
+        order_limit: Bytes of rows that may be written once more; None: the disk's free space.
         memory: The budget of this process in bytes.
         is_memory_given: It was named by the user.
-        pager: What keeps loaders within it, once one is needed; see :mod:`.memory.pager`.
+        pager: Keeps loaders within the budget, once one is needed; see :mod:`.memory.pager`.
 
     Raises:
         ValueError: ``memory`` is no size, or as :class:`~.opened.OpenedFiles`.
@@ -151,7 +151,7 @@ class StoreContents(OpenedFiles):
         return None if file is None else self.view(file)
 
     def edge_prints(self, name: EdgeType | None, values: Tensor | None = None) -> tuple[int, int]:
-        """Those of :func:`~.columns.edge_prints`; without values, found once."""
+        """See :func:`~.columns.edge_prints`; without values, found once."""
         if values is not None or name not in self._prints:
             found = edge_prints(self.topology(name), values)
             if values is not None:
@@ -163,9 +163,9 @@ class StoreContents(OpenedFiles):
         """Says that so much is about to be in memory, if it is a large part of the budget.
 
         Args:
-            what: What, as its user calls it; each is told once.
-            num_bytes: How much.
-            instead: What to do instead, half a sentence.
+            what: The user's name for it; each is told once.
+            num_bytes: Its bytes.
+            instead: The remedy, half a sentence.
 
         Raises:
             DoesNotFitError: The store was opened with ``strict=True``.
@@ -262,12 +262,12 @@ class StoreContents(OpenedFiles):
         )
 
     def without_csr(self, name: EdgeType | None, what: str, instead: str = "") -> UnsupportedError:
-        """What to raise where ``what`` needs edges by source and the store does not have them.
+        """The error where ``what`` needs edges by source and the store does not have them.
 
         Args:
             name: The edge type.
-            what: What needs them, as its user calls it.
-            instead: What to do else, half a sentence.
+            what: The user's name for the call that needs them.
+            instead: Another remedy, half a sentence.
         """
         of = "" if name is None else f" of {name}"
         call = "" if name is None else repr(name)
@@ -280,7 +280,7 @@ class StoreContents(OpenedFiles):
     def edge_id(self, name: EdgeType | None) -> Tensor | None:
         """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical.
 
-        Where the store has no ids, edges are numbered by slot, which nobody may take for the
+        Where the store has no ids, edges are numbered by slot, which is not the
         order of the input: see :meth:`need_edge_ids`.
         """
         file = self.edge_type(name).edge_id

@@ -1,4 +1,4 @@
-"""What a store holds, for people and programs."""
+"""The contents of a store, for people and programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyg_graphzero.util.sizes import format_bytes
 
 
 def info(contents: StoreContents) -> dict[str, Any]:
-    """What the store holds, as plain dictionaries: counts, shapes, dtypes, bytes.
+    """The contents of the store, as plain dictionaries: counts, shapes, dtypes, bytes.
 
     A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
     store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
@@ -88,7 +88,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
 
 
 def outline(value: Mapping[str, Any]) -> list[str]:
-    """What :func:`info` says, for people."""
+    """:func:`info` as lines of text."""
     lines = [
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"
@@ -119,7 +119,7 @@ def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
-    """What :func:`info` says as a table: its head, and a row for each type and column."""
+    """:func:`info` as a table: its head, and a row for each type and column."""
 
     def rows() -> Iterator[list[str]]:
         for node in value["node_types"]:
@@ -140,7 +140,7 @@ def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
 
 
 def _kind(column: Mapping[str, Any]) -> str:
-    """What a column's rows are, as ``float32[16] as int8``."""
+    """Dtype, shape and encoding of a column's rows, such as ``float32[16] as int8``."""
     shape = ", ".join(map(str, column["shape"][1:]))
     kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
     encoding = column.get("encoding")

@@ -185,7 +185,7 @@ class OpenedFiles:
         return self._csr.get(name)
 
     def view(self, file: str) -> Tensor:
-        """What is stored in ``file``, as a tensor over the mapped file."""
+        """Values stored in ``file``, as a tensor over the mapped file."""
         if file not in self._views:
             self._views[file] = self._new_view(file)
         return self._views[file]

@@ -26,7 +26,7 @@ _HINT = "`graphzero clean` removes it, and training makes it anew"
 
 @dataclass
 class VerifyReport:
-    """What verify() read and found.
+    """Counts and faults of verify().
 
     Attributes:
         files: Number of files checked: the store's, and those of copies of its rows; adopted ones
@@ -37,7 +37,7 @@ class VerifyReport:
             their size and fingerprint are checked.
         bad: One line per fault: file, block, offset, found and expected checksum.
         leftovers: Files that a writer which died has left and that nothing names; each says whether
-            it was deleted, for which nobody may have the store open for writing.
+            it was deleted, for which the store must not be open for writing.
     """
 
     files: int = 0

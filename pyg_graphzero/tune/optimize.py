@@ -60,7 +60,7 @@ _PIECE = 1 << 22
 
 @dataclass
 class OptimizeSummary:
-    """What ``optimize`` found and did.
+    """The result of ``optimize``.
 
     Attributes:
         path: Directory of the copy.
@@ -252,7 +252,7 @@ def _forget(contents: StoreContents) -> None:
 
 
 def _shares(counted: AccessCounts, name: str | None, order: Tensor) -> list[float]:
-    """What part of all uses the first 10%, 20% and 30% of a type's nodes have, in this order."""
+    """Share of all uses that the first 10%, 20% and 30% of a type's nodes have, in this order."""
     counts = counted.counts[name]
     total, firsts = max(1, int(counts.sum())), (order[: len(counts) * n // 10] for n in (1, 2, 3))
     return [
