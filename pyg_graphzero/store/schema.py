@@ -278,7 +278,7 @@ def _check_release(body: dict[str, Any], read: _Reader) -> list[Any]:
     flags: list[Any] = read.take(body, "flags", list, "")
     for flag in flags:
         if flag not in tuple(FLAGS):  # which may be anything, a list too
-            raise read.fail("flags", repr(flag)[:60], f"{', '.join(FLAGS)}; {newer}")
+            raise read.fail("flags", repr(flag)[:60], f"one of {', '.join(FLAGS)}; {newer}")
     return flags
 
 
