@@ -23,7 +23,7 @@ Loose: TypeAlias = dict[str, Any]  # {"file": File} or {"value": a number, text,
 Shape: TypeAlias = list[int]
 
 
-class _Going:
+class _Going:  # removed with the order of rows
     order: str | None = None
     rank: str | None = None
     optimized: dict[str, Any] | None = None
@@ -71,7 +71,7 @@ class EdgeTypeSchema:
 
 @dataclass
 class FileRecord:
-    """What the schema says about one file of the store."""
+    """One file of the store: its size, and the checksum of its header."""
 
     bytes: int
     header_hash: str
@@ -85,8 +85,8 @@ class AdoptedRecord:
     Attributes:
         path: The file, absolute or relative to the store.
         bytes: Its size.
-        fingerprint: Of its header and some rows, see :mod:`pyg_graphzero.store.adopted`.
-        dtype: Of the rows, as the format names it.
+        fingerprint: Hash of its header and some rows, see :mod:`pyg_graphzero.store.adopted`.
+        dtype: Type of the rows, as the format names it.
         shape: With the number of rows first.
         offset: Where the first row starts, in bytes.
         row_stride: Bytes from one row to the next.
@@ -103,7 +103,7 @@ class AdoptedRecord:
 
 @dataclass
 class StoreSchema(_Going):
-    """The whole of `store.json`."""
+    """All of `store.json` but its head: format, version and flags."""
 
     created_by: str
     is_hetero: bool
@@ -120,7 +120,7 @@ class StoreSchema(_Going):
 
     @property
     def loose(self) -> list[dict[str, Loose]]:
-        """What has no row per node or edge: the graph's attributes, and the others of each type."""
+        """Attributes without rows: the graph's, and the others of each type."""
         of_nodes = [t.others for t in self.node_types]
         return [self.graph_attrs, *of_nodes, *(t.others for t in self.edge_types)]
 

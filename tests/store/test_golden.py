@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,24 @@ def test_homogeneous() -> None:
 def test_checksums(name: str) -> None:
     report = gz.open(GOLDEN / name).verify()
     assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("name", ["hetero", "homogeneous"])
+def test_an_edit_keeps_all_else(name: str, tmp_path: Path) -> None:
+    """Files that no type, attribute or graph names are deleted by the next edit."""
+    golden = shutil.copytree(GOLDEN, tmp_path / "v1")
+    with gz.open(golden / name, "r+") as store:
+        first = store.contents.schema.node_types[0]
+        store.feature_store[first.name, "new", None] = torch.ones(first.num_nodes)
+    was = gz.open(GOLDEN / name).contents.schema
+    store = gz.open(golden / name)
+    now = store.contents.schema
+    added = {now.node_types[0].attrs.pop("new")}
+    assert (now.node_types, now.edge_types, now.graph_attrs) == (
+        was.node_types, was.edge_types, was.graph_attrs,
+    )  # fmt: skip
+    assert (set(now.files) - added, now.adopted) == (set(was.files), was.adopted)
+    assert all((golden / name / file).exists() for file in now.files)
 
 
 def test_written_the_same(tmp_path: Path) -> None:
