@@ -8,6 +8,7 @@ from typing import Any
 from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
+from pyg_graphzero.store.schema import FORMAT_VERSION
 from pyg_graphzero.util.sizes import format_bytes
 
 
@@ -50,7 +51,8 @@ def info(contents: StoreContents) -> dict[str, Any]:
 
     return {
         "path": str(contents.path),
-        "format_version": contents.schema.version,
+        "format_version": FORMAT_VERSION,
+        "flags": contents.schema.flags,
         "created_by": contents.schema.created_by,
         "is_hetero": contents.schema.is_hetero,
         "bytes": sum(record.bytes for record in contents.schema.files.values()),
