@@ -28,7 +28,6 @@ from pyg_graphzero.memory.ranking import (
     count_accesses,
     number_by_first_touch,
 )
-from pyg_graphzero.store.columns import inverse_permutation
 
 ROW_BYTES, GAP, MOST = 512, 16 << 10, 512 << 10
 READS_PER_SECOND, BYTES_PER_SECOND = 75_000, 1.3e9
@@ -72,8 +71,8 @@ def ranks(loader: NeighborLoader, args: argparse.Namespace) -> dict[str, Tensor]
     degree = torch.bincount(indices.to(torch.int64), minlength=num_nodes)
     found = {
         "as it is": torch.arange(num_nodes),
-        "degree": inverse_permutation(degree.argsort(descending=True, stable=True)),
-        "count": inverse_permutation(counts.argsort(descending=True, stable=True)),
+        "degree": degree.argsort(descending=True, stable=True).argsort(),
+        "count": counts.argsort(descending=True, stable=True).argsort(),
     }
     for batch in args.touch:
         touched = torch.empty(0)
@@ -83,9 +82,11 @@ def ranks(loader: NeighborLoader, args: argparse.Namespace) -> dict[str, Tensor]
             rows = RankedRows(num_nodes)
             rows.add(touched.to(torch.int64))
             rows.rank(counts, hot)
-            order = rows.whole()
+            used, others = rows.order.to(torch.int64), torch.ones(num_nodes, dtype=torch.bool)
+            others[used] = False
+            order = torch.cat([used, others.nonzero().view(-1)])
             rest = f"by first touch, {batch} seeds a batch" if batch else "as it was"
-            found[f"count > {hot}, then {rest}"] = inverse_permutation(order)
+            found[f"count > {hot}, then {rest}"] = order.argsort()
     return found
 
 

@@ -385,7 +385,7 @@ class Vandal:
             self.done.refused |= _is_listed(path, self.root)
 
 
-_GUIDES = ("topology", "edge_id", "order", "rank", "id_offsets", "train_idx", "weight", "time")
+_GUIDES = ("topology", "edge_id", "id_offsets", "train_idx", "weight", "time")
 _STRINGS = [
     "", "x", "y", "h", ".", "..", "../x.npy", "/etc/passwd", "/dev/zero", "node", "node/x.gd",
     "node/y.gd", "edge/topology.gl", "edge/edge_id.gd", "store.json", "lock", "unpublished",
