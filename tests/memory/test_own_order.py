@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import logging
-import multiprocessing
 import os
-import random
 import shutil
 import threading
 import weakref
@@ -33,7 +31,7 @@ from pyg_graphzero.memory.row_copy import WITH_SLAB, CopyOf, OwnOrder, Stopped, 
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.documents import read_document, write_document
-from pyg_graphzero.util.locks import make_scratch, remove_abandoned
+from pyg_graphzero.util.locks import make_scratch
 from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
@@ -689,42 +687,6 @@ def test_nobody_wants_it_any_more(store, tmp_path):
     with pytest.raises(Stopped):
         write_copy(tmp_path / "copy", [part], 1 << 20, stop)
     assert not list(tmp_path.glob("*copy*"))
-
-
-def killed(path, tmp_path, count):
-    """Kills who writes a copy, again and again; whatever is there then is whole."""
-    store, target = StoreContents(path), tmp_path / "copy"
-    expected = torch.as_tensor(store.rows("node/x.gd")).flip(0)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pyg_graphzero.memory.row_copy", "spawned"])
-    made, longest, pick = 0, 0.25, random.Random(0)
-    for _ in range(count):
-        process = context.Process(target=spawned.copy_rows, args=(str(target), str(path)))
-        process.start()
-        process.join(pick.uniform(0.0, longest))
-        process.kill()
-        process.join()
-        longest *= 0.8 if target.exists() else 1.1  # however fast the machine, some are made
-        if target.exists():
-            made += 1
-            column = OwnOrder.open(target, store).columns["node/x.gd"]
-            rows = gz.store.columns.view_column(column)
-            assert torch.equal(rows.flatten(), expected.contiguous().view(torch.uint8).flatten())
-            shutil.rmtree(target)
-    remove_abandoned(target, "partial")
-    assert not list(tmp_path.glob(".copy*"))
-    return made
-
-
-def test_a_few_kills(tmp_path):
-    path = write_store(power_law(2_000, 10_000, 64), tmp_path / "store")
-    killed(path, tmp_path, 6)
-
-
-@pytest.mark.long
-def test_a_hundred_kills(tmp_path):
-    path = write_store(power_law(20_000, 100_000, 64), tmp_path / "store")
-    assert 5 < killed(path, tmp_path, 100) < 95
 
 
 def test_who_copies_keeps_no_store_open(store, monkeypatch):

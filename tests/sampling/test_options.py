@@ -14,7 +14,6 @@ from torch.utils.data import DistributedSampler, RandomSampler
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
-import pyg_graphzero as gz
 from graphs import check_neighborhood, homogeneous
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler

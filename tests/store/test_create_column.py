@@ -428,7 +428,7 @@ def test_rows_that_are_refused(path: Path) -> None:
             column.put_tensor(torch.ones(2, 2))
         with pytest.raises(ValueError, match="found a step of -1"):
             column.put_tensor(torch.ones(2, 2), index=slice(3, 1, -1))
-        with pytest.raises(ValueError, match=r"found nothing in rows 0 to 300 \(on disk\)"):
+        with pytest.raises(ValueError, match=r"found nothing in rows 0 to 300, "):
             column.publish()
 
 
@@ -489,13 +489,13 @@ def test_a_full_disk(path: Path) -> None:
                 column.write(100, h[100:200])
             assert Path(str(caught.value.filename)).parent == path / "unpublished"
         column.write(200, h[200:])
-        with pytest.raises(ValueError, match=r"found nothing in rows 100 to 200 "):
+        with pytest.raises(ValueError, match=r"found nothing in rows 100 to 200, "):
             column.publish()
         assert gz.open(path).verify().ok
         column.write(100, h[100:200])
         with file_size_limit(1000), pytest.raises(OSError):
             column.publish()
-        with pytest.raises(ValueError, match=r"found nothing in rows 0 to 300 "):
+        with pytest.raises(ValueError, match=r"found nothing in rows 0 to 300, "):
             column.publish()  # the device may have lost any of them
         column.write(0, h)
         column.publish()

@@ -14,7 +14,6 @@ import signal
 import struct
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import chunks
 import pytest
