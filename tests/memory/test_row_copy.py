@@ -247,15 +247,6 @@ def test_a_sealed_document_with_odd_members_is_damaged(copied, warnings, kind):
     assert not (copy / "order.json").exists()
 
 
-def test_a_damaged_one_without_its_document_is_made_anew(copied):
-    (copy_of(copied) / "order.json").unlink()
-    loader = training(copied)
-    epoch(loader)
-    tuned(loader)
-    assert epoch(loader)[1].reordered
-    assert (copy_of(copied) / "order.json").exists()
-
-
 def test_a_flipped_bit_in_rows_is_as_in_a_column(copied):
     """Batches have it, as they would a column's; ``verify`` finds both."""
     expected, _ = epoch(training(copied))

@@ -28,6 +28,7 @@ from fuzz.paging import paged
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory import own_order
+from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM
@@ -135,6 +136,36 @@ def test_loaders_that_sample_in_another_way_do_not_find_it(
     assert epoch(store, input_nodes=torch.arange(50))[1] is False
 
 
+@pytest.mark.parametrize("changes", [1, 2])
+def test_rows_that_were_changed_are_not_read_from_it(store: Path, changes: int) -> None:
+    """Not even where the new file has the name that the old one had."""
+    gz.optimize(store, **OPTIMIZE)
+    with gz.open(store, mode="r+") as opened:
+        for _ in range(changes):
+            opened.feature_store.put_tensor(torch.randn(300, 80), None, "x", None)
+    assert (store / "node/x.gd").exists() == (changes == 2)
+    assert epoch(store) == (epoch(store, out_of_core=False)[0], False)
+
+
+def test_other_edges_have_another(store: Path) -> None:
+    """Where the batch that is looked at first is the same, but not those after it."""
+
+    def first_batch() -> torch.Tensor:
+        data = gz.open(store).data()
+        loader = gz.loader.NeighborLoader(data, [5], data.train_idx, batch_size=16)
+        return profile(loader, most=0, counts=False, keep=1).batches[0][0]
+
+    first = first_batch()
+    gz.optimize(store, **OPTIMIZE | {"num_neighbors": [5]})
+    with gz.open(store, mode="r+") as opened:
+        src, dst = (ends.clone() for ends in opened.data().edge_index)
+        elsewhere = ~torch.isin(dst, first)
+        src[elsewhere] = src[elsewhere].flip(0)
+        opened.graph_store.put_edge_index((src, dst), None, "coo", size=(300, 300))
+    assert torch.equal(first_batch(), first)
+    assert epoch(store, num_neighbors=[5])[1] is False
+
+
 def test_again_replaces_it_under_a_loader_that_reads_it(store: Path) -> None:
     expected = epoch(store, out_of_core=False)
     first = gz.optimize(store, **OPTIMIZE)
@@ -236,9 +267,7 @@ def test_refusals(store: Path, tmp_path: Path) -> None:
 def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
     monkeypatch.setattr(module, "rank_bytes", lambda num_nodes: num_nodes << 20)
-    with pytest.raises(
-        gz.MemoryBudgetError, match="needed for tables with an entry for ever"
-    ):
+    with pytest.raises(gz.MemoryBudgetError, match="needed for tables with an entry for ever"):
         gz.optimize(store, memory=rss() + MIN_ROOM + (16 << 20), **OPTIMIZE)
 
 
@@ -254,8 +283,11 @@ def test_the_command_line(store: Path) -> None:
     assert again.startswith(f"{summary['path']}: ")
     assert " of rows in the order of their use by train_idx, 8 batches counted, " in again
     size = sum(file.stat().st_size for file in (store / "orders").rglob("*.*"))
+    (store / "orders" / ".abandoned.partial-00").mkdir()
     assert invoke("clean", store).output == f"{store}: 1 removed, {size:,} bytes\n"
-    assert epoch(store)[1] is False
+    assert not (store / "orders").exists()
+    assert invoke("clean", store).output == f"{store}: 0 removed, 0 bytes\n"
+    assert invoke("clean", store / "node").exit_code == 2
     for arguments in (("--seeds", "none", "--num-neighbors", "5"), (*options, "-o", "other")):
         refused = invoke("optimize", store, *arguments)
         assert refused.exit_code == 2
