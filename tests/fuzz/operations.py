@@ -86,9 +86,7 @@ class Subject:
             loader = make(data, *args, num_workers=self.num_workers, **ahead, **options)
             for i, batch in enumerate(loader):
                 check_batch(batch, data)
-                # One adds turned edges, the other finds its nodes' rows again by their ranks.
-                is_known = self.knows_nodes or make is not ShaDowKHopSampler
-                if options.get("subgraph_type") != "bidirectional" and is_known:
+                if options.get("subgraph_type") != "bidirectional":  # which adds turned edges
                     check_edges(batch, edges)
                 if seeds is not None and self.knows_nodes:
                     nodes = batch[self.seed_type] if self.is_hetero else batch
