@@ -17,7 +17,7 @@ import torch
 from budgets import budget_beside
 from click.testing import CliRunner
 from interrupting import At, Struck
-from tuned import ROOM, SAMPLED, assert_same, epoch, training, tuned
+from tuned import ROOM, SAMPLED, assert_same, epoch, goes_on, training, tuned
 
 import pyg_graphzero as gz
 import spawned
@@ -177,11 +177,7 @@ def test_off(store):
 @pytest.mark.parametrize("limit", ["auto", 2_000_000])
 def test_a_limit_takes_the_hottest_rows(store, limit):
     loader = training(store, order=limit)
-    expected, _ = epoch(loader)
-    tuned(loader)
-    found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert stats.reordered
+    goes_on(loader)
     copy = pager_of(loader.graph_sampler.graph.contents).files.order
     rows = copy.columns["node/x.gd"].shape[0]
     assert copy.used_rows == ({"node/x.gd": rows} if limit == "auto" else {})
@@ -303,9 +299,7 @@ def test_no_copy_of_what_stays_where_neighbours_are_read(
 
 @pytest.mark.parametrize("damage", ["document", "order", "rows", "gone"])
 def test_damaged_ones_are_made_anew(store, damage, caplog):
-    loader = training(store)
-    expected, _ = epoch(loader)
-    tuned(loader)
+    expected = goes_on(training(store))
     (copy,) = (store / "orders").iterdir()
     if damage == "document":
         (copy / "order.json").write_text((copy / "order.json").read_text().replace("rows", "rosw"))
@@ -339,20 +333,13 @@ def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
         epoch(short)
         tuned(short)
     assert not (store / "orders").exists()
-    epoch(long)
-    tuned(long)
-    epoch(long)
-    assert long.stats().reordered
+    goes_on(long)
 
 
 def test_a_file_in_place_of_the_folder(store):
     (store / "orders").write_text("somebody's file")
     loader = training(store)
-    expected, _ = epoch(loader)
-    tuned(loader)  # to the user's cache
-    found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert stats.reordered
+    goes_on(loader)  # to the user's cache
     assert CliRunner().invoke(main, ["clean", str(store)]).output.startswith(f"{store}: 1 removed")
     assert (store / "orders").read_text() == "somebody's file"
 
@@ -369,26 +356,16 @@ def full(*args):
 def test_no_room_on_disk(store, monkeypatch, info, name, value, why):
     monkeypatch.setattr(f"pyg_graphzero.memory.{name}", value)
     loader = training(store)
-    expected, _ = epoch(loader)
-    tuned(loader)
-    found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert not stats.reordered
+    goes_on(loader, is_copied=False)
     assert why in info.text
     assert list(store.glob("orders/*")) == []
 
 
 def test_a_store_that_cannot_be_written_to(store, monkeypatch):
     monkeypatch.setattr(own_order, "is_writable", lambda folder: store not in folder.parents)
-    loader = training(store)
-    epoch(loader)
-    tuned(loader)
-    epoch(loader)
-    assert loader.stats().reordered
+    goes_on(training(store))
     assert not (store / "orders").exists()
-    again = training(store)
-    epoch(again)
-    assert again.stats().reordered
+    assert epoch(training(store))[1].reordered
 
 
 def test_another_process_makes_it(store):
