@@ -31,9 +31,7 @@ MB = 10**6
 def stores(tmp_path_factory):
     data = homogeneous(300, 2500)
     data.edge_weight = torch.rand(2500) + 0.1
-    folder = tmp_path_factory.mktemp("inference")
-    path = write_store(data, folder / "plain")
-    return data, path
+    return data, write_store(data, tmp_path_factory.mktemp("inference") / "store")
 
 
 @pytest.fixture
@@ -527,9 +525,9 @@ def test_more_memory_means_fewer_reads(wide, monkeypatch):
 
 
 def test_halves_are_decoded_whatever_the_handle_keeps(stores, tmp_path):
-    data, folder = stores
+    data, plain = stores
     path = tmp_path / "half"
-    gz.convert(gz.open(folder / "plain").data(), path, features="float16")
+    gz.convert(gz.open(plain).data(), path, features="float16")
     model = GraphSAGE(8, 16, 2, 5)
     gz.inference.layerwise(model, gz.open(path, keep_half=True), out="a")
     with gz.open(path, "r+", keep_half=["x"]) as store:

@@ -108,8 +108,8 @@ def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=
                     max_edges=max_edges, num_workers=num_workers,
                 )  # fmt: skip
                 if last and stack.keeps_all:
-                    run._earlier = [InMemory(h[node_type], contents, node_type) for h in kept]
-                found[node_type] = in_users_order(list(run), contents, node_type)
+                    run._earlier = [InMemory(h[node_type]) for h in kept]
+                found[node_type] = joined(list(run))
             kept.append(found)
     finally:
         modules.close()
@@ -119,20 +119,17 @@ def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=
 class InMemory:
     """Earlier activations, as ``RowFile`` has them on disk."""
 
-    def __init__(self, rows, contents, node_type):
-        order = contents.order(node_type)
-        self.rows = rows if order is None else rows[order.long()]
+    def __init__(self, rows):
+        self.rows = rows
 
     def read(self, first, count):
         return self.rows[first : first + count]
 
 
-def in_users_order(parts, contents, node_type):
+def joined(parts):
     firsts = [first for first, _ in parts]
     assert firsts == sorted(firsts)
-    rows = torch.cat([part for _, part in parts])
-    rank = contents.rank(node_type)
-    return rows if rank is None else rows[rank.long()]
+    return torch.cat([part for _, part in parts])
 
 
 @pytest.fixture(scope="module")

@@ -243,9 +243,9 @@ def test_models(coded, few, tmp_path, monkeypatch, passes, kind, code, room):
 
 
 @chunks.both
-def test_bare_convolutions(coded, passes):
+def test_bare_convolutions(coded, tmp_path, passes):
     data, stores = coded
-    path = stores["float32"][0]
+    path = shutil.copytree(stores["float32"][0], tmp_path / "store")
     convs = [GraphConv(21, 6), SAGEConv(6, 3)]
     gz.inference.layerwise(None, path, layers=convs)
     assert len(passes) == 2
