@@ -35,7 +35,7 @@ TINY: dict[str, dict[str, int]] = {
     "inference.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
     "memory.ranking": {"_PIECE": 3},
-    "store.csc": {"_SLAB_EDGES": 30},
+    "store.csc": {"_SLAB_EDGES": 7},
     "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
     "memory.costs": {
         **{"MAX_LAYER_EDGES": 64, "LEAST_LAYER_EDGES": 64, "MAX_CHUNK": 2000},

@@ -230,7 +230,7 @@ def full(*_: Any) -> None:
 def test_no_room_on_disk(
     store: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
 ) -> None:
-    """As is known before, or when all but the document has been written."""
+    """Found out before, or when all but the document is written."""
     monkeypatch.setattr(f"pyg_graphzero.memory.row_copy.{name}", value)
     with pytest.raises(OSError, match="No space") as caught:
         gz.optimize(store, **OPTIMIZE)
@@ -367,7 +367,7 @@ def test_memory(tmp_path: Path) -> None:
     assert gz.verify(path).ok
 
 
-# A store of 20 MB: a copy of its rows takes a moment. So often is who makes it killed.
+# Processes that are killed while they copy rows.
 KILLS = int(os.environ.get("GRAPHZERO_KILLS", 20))
 TRAINED: dict[str, Any] = {"num_neighbors": [4, 3], "batch_size": 64}
 
