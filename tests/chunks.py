@@ -35,8 +35,7 @@ TINY: dict[str, dict[str, int]] = {
     "inference.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
     "memory.ranking": {"_PIECE": 3},
-    "store.csc": {"_SLAB_EDGES": 30},
-    "store.rewrite": {"_SLAB_BYTES": 1000, "_SLAB_ROWS": 30},
+    "store.csc": {"_SLAB_EDGES": 7},
     "store.verify": {"_BLOCKS_PER_STEP": 2, "_ROWS_PER_STEP": 30},
     "memory.costs": {
         **{"MAX_LAYER_EDGES": 64, "LEAST_LAYER_EDGES": 64, "MAX_CHUNK": 2000},
@@ -65,6 +64,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "convert.igb": {"_WIDTH"},
     "convert.tables": {"_BUFFER_BYTES"},
     "convert.tensors": {"_MAX_HEADER"},
+    "tune.optimize": {"_MOST_SLAB"},
     "util.workspace": {"MIN_ROOM", "READ_ROOM"},
     "util.sizes": {"_TOO_LARGE"},
     "util.system": {"_NO_LIMIT"},

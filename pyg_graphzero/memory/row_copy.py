@@ -235,10 +235,11 @@ def write_copy(
             with Workspace(places.parent / "rows") as space:
                 for file, column in zip(files, part.columns.values(), strict=True):
                     _copy_rows(file, column, part.order, order, slab, turns, space, each)
+            _core.sync_directory(str(places.parent))
         write_types(scratch, types)
         _share(scratch, [column.path for part in parts for column in part.columns.values()])
         try:
-            scratch.rename(target)
+            _core.publish_directory(str(scratch), str(target), False)
         except OSError:
             if not (target / DOCUMENT).exists():  # another process was faster
                 raise

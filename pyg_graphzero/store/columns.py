@@ -328,17 +328,6 @@ def inverse(numbers: Tensor, begin: int, end: int) -> Tensor | None:
     return None if places.size and places.min() < 0 else torch.from_numpy(places)
 
 
-def inverse_permutation(permutation: Tensor) -> Tensor:
-    """The inverse of a permutation ``[n]``, of its dtype; a piece of it at a time as ``int64``."""
-    out = torch.empty_like(permutation)
-    for begin in range(0, permutation.numel(), _INVERTED_ROWS):
-        piece = permutation[begin : begin + _INVERTED_ROWS]
-        out[piece.to(torch.int64)] = torch.arange(
-            begin, begin + piece.numel(), dtype=permutation.dtype
-        )
-    return out
-
-
 def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """A tensor that torch may walk over: itself, or a copy of one that lies in a mapped file.
 

@@ -32,7 +32,7 @@ FOLDER = "orders"
 DOCUMENT = "order.json"
 #: The kind of directory that is being written or removed, whose lock is held meanwhile.
 SCRATCH = "partial"
-_FORMAT = 2
+_FORMAT = 1
 _KEY = re.compile("[0-9a-f]{32}")
 #: Permissions of a folder in a cache, and what a folder or file has at most of its origin's.
 PRIVATE, READABLE = 0o700, 0o755
