@@ -8,12 +8,14 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "base/errors.h"
 #include "bindings/arrays.h"
 #include "gather/disk_gather.h"
 #include "gather/paged_rows.h"
@@ -81,17 +83,12 @@ GatherStats gather(DiskGather& self, const ColumnFile& column, const std::vector
     const auto places = static_cast<std::int64_t>(outs[k].shape(0));
     const std::span<const std::int64_t> to =
         positions ? as_span((*positions)[k]) : std::span<const std::int64_t>{};
-    const std::string name = "outs[" + std::to_string(k) + "]";
     if (static_cast<std::int64_t>(outs[k].shape(1)) != column.layout.row_bytes ||
         (!positions && outs[k].shape(0) != rows[k].size())) {
-      throw std::invalid_argument(name + ": its shape must be [rows, bytes per row]");
+      throw std::invalid_argument("outs[" + std::to_string(k) +
+                                  "]: its shape must be [rows, bytes per row]");
     }
-    for (const std::int64_t place : to) {
-      if (place < 0 || place >= places) {
-        throw std::out_of_range(name + ": found position " + std::to_string(place) +
-                                ", expected 0 <= position < " + std::to_string(places));
-      }
-    }
+    check_range("positions", "position", to, places);
     requests.push_back({as_span(rows[k]), to, reinterpret_cast<std::byte*>(outs[k].data())});
   }
   const nb::gil_scoped_release released;
@@ -224,21 +221,11 @@ void init_io(nb::module_& m) {
       .def(
           "ranks",
           [](const RowOrder& order, const Int64Array& rows) {
-            Buffer<std::int64_t> ranks(static_cast<std::int64_t>(rows.size()));
-            {
-              const nb::gil_scoped_release released;
-              for (std::size_t i = 0; i < rows.size(); ++i) {
-                const std::int64_t row = as_span(rows)[i];
-                if (row < 0 || row >= order.num_rows()) {
-                  throw std::out_of_range("rows[" + std::to_string(i) + "]: found row " +
-                                          std::to_string(row) + ", expected 0 <= row < " +
-                                          std::to_string(order.num_rows()));
-                }
-                ranks[static_cast<std::int64_t>(i)] = row;
-              }
-              order.find_ranks({ranks.data(), rows.size()});
-            }
-            return to_tensor(std::move(ranks));
+            return fill_tensor(rows.size(), [&](std::int64_t* ranks) {
+              check_range("rows", "row", as_span(rows), order.num_rows());
+              std::ranges::copy(as_span(rows), ranks);
+              order.find_ranks({ranks, rows.size()});
+            });
           },
           nb::arg("rows").noconvert(),
           "Where rows would lie if all lay once: those that lie once more, then the others.");
@@ -277,10 +264,8 @@ void init_io(nb::module_& m) {
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
              std::uint64_t merge_gap, std::uint64_t max_read) {
             return std::make_shared<PagedRows>(
-                ResidentRows::of_bits(static_cast<std::int64_t>(rows.bits.size()),
-                                      rows.bits.words()),
-                0, std::vector<ColumnFile>{std::move(column)}, std::move(reader),
-                ReadLimits{merge_gap, max_read, 1});
+                ResidentRows::of_bits(rows.bits), 0, std::vector<ColumnFile>{std::move(column)},
+                std::move(reader), ReadLimits{merge_gap, max_read, 1});
           },
           "rows"_a, "column"_a, "reader"_a, "merge_gap"_a = std::uint64_t{16} << 10,
           "max_read"_a = std::uint64_t{512} << 10, "These rows stay in memory once they are read.")
@@ -358,13 +343,7 @@ void init_io(nb::module_& m) {
       .def(
           "fill",
           [](ReadForecast& self, const Int64Array& groups) {
-            for (const std::int64_t group : as_span(groups)) {
-              if (group < 0 || group >= self.rows.resident().num_groups()) {
-                throw std::out_of_range("groups: found " + std::to_string(group) +
-                                        ", expected 0 <= group < " +
-                                        std::to_string(self.rows.resident().num_groups()));
-              }
-            }
+            check_range("groups", "group", as_span(groups), self.rows.resident().num_groups());
             self.rows.assume_present(as_span(groups));
           },
           "groups"_a, "All that stays in memory has been read, and these groups are in frames.")

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "arrays/buffer.h"
 #include "base/chunk_sizes.h"
 #include "gather/copy_rows.h"
 #include "io/fault_guard.h"
-#include "io/pages.h"
 
 namespace gz {
 namespace {
@@ -19,17 +19,15 @@ constexpr std::int64_t kPrefetchAhead = 16;
 // Codes take more bits as more values come up.
 class Dictionary::Builder {
  public:
-  Builder(Dictionary& made, std::int64_t num_rows, std::int64_t row_bytes) : made_(made) {
-    made.row_bytes_ = row_bytes;
-    // What lies beyond the codes is never touched, and takes no memory.
-    made.pages_ = make_pages(static_cast<std::size_t>(num_rows) + 1);
-    made.codes_ = reinterpret_cast<std::uint8_t*>(made.pages_.get());
+  Builder(Dictionary& made, std::int64_t num_rows) : made_(made) {
+    made.codes_ = PackedInts(num_rows, 1);
     places_.fill(kNone);
   }
 
   // False where it is one value too many.
   template <class Value>
   bool add(const std::byte* rows, std::int64_t count) {
+    codes_.resize(count);
     for (std::int64_t i = 0; i < count; ++i) {
       Value value;
       std::memcpy(&value, rows + i * static_cast<std::int64_t>(sizeof(Value)), sizeof(Value));
@@ -39,10 +37,10 @@ class Dictionary::Builder {
         last_ = value;
         last_code_ = static_cast<std::uint8_t>(found);
       }
-      const std::int64_t bit = made_.num_rows_++ << made_.bits_shift_;
-      std::uint8_t& at = made_.codes_[bit >> 3];
-      at = static_cast<std::uint8_t>(((bit & 7) == 0 ? 0 : at) | last_code_ << (bit & 7));
+      codes_[i] = last_code_;
     }
+    made_.codes_.write(num_rows_, codes_.span());
+    num_rows_ += count;
     return true;
   }
 
@@ -57,31 +55,27 @@ class Dictionary::Builder {
       if (made_.values_[static_cast<std::size_t>(places_[at])] == value) return places_[at];
     }
     if (num_values_ == kMostValues) return -1;
-    if (num_values_ > made_.mask()) widen();
+    if (num_values_ >> made_.codes_.bits() > 0) widen();
     made_.values_[num_values_] = value;
     places_[at] = static_cast<std::int16_t>(num_values_);
     return static_cast<int>(num_values_++);
   }
 
-  // Twice as many bits for each. From the last one on, so that none is overwritten before its turn.
+  // Twice as many bits for each.
   void widen() {
-    const int wider = made_.bits_shift_ + 1;
-    const std::int64_t each = 8 >> wider;  // codes of a byte
-    for (std::int64_t byte = (made_.num_rows_ - 1) / each; byte >= 0; --byte) {
-      const std::int64_t begin = byte * each;
-      std::uint8_t codes = 0;
-      for (std::int64_t i = 0; i < std::min(each, made_.num_rows_ - begin); ++i) {
-        codes = static_cast<std::uint8_t>(codes | made_.code(begin + i) << (i << wider));
-      }
-      made_.codes_[byte] = codes;
+    const PackedInts codes =
+        std::exchange(made_.codes_, PackedInts(made_.num_rows(), 2 * made_.codes_.bits()));
+    for (std::int64_t row = 0; row < num_rows_; ++row) {
+      made_.codes_.set(row, static_cast<std::uint64_t>(codes[row]));
     }
-    made_.bits_shift_ = wider;
   }
 
   Dictionary& made_;
+  std::int64_t num_rows_ = 0;  // that have codes
   std::size_t num_values_ = 0;
   std::uint64_t last_ = 0;
   std::uint8_t last_code_ = 0;
+  Buffer<std::uint8_t> codes_;                // of the rows that are added
   std::array<std::int16_t, kPlaces> places_;  // codes by the hash of their value
 };
 
@@ -90,7 +84,8 @@ std::shared_ptr<const Dictionary> Dictionary::of(const RowTable& table) {
   if (table.encoding != nullptr || table.dictionary != nullptr || table.rest != nullptr) return {};
   if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) return {};
   auto made = std::make_shared<Dictionary>();
-  Builder builder(*made, table.num_rows, bytes);
+  made->row_bytes_ = bytes;
+  Builder builder(*made, table.num_rows);
   Buffer<std::byte> rows(chunk_sizes.dictionary_rows * bytes);
   renew_guard();
   for (std::int64_t begin = 0; begin < table.num_rows; begin += chunk_sizes.dictionary_rows) {
@@ -119,10 +114,8 @@ template <class Value>
 void Dictionary::copy_as(const std::int64_t* index, std::int64_t count,
                          std::byte* out) const noexcept {
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) {
-      __builtin_prefetch(codes_ + ((index[i + kPrefetchAhead] << bits_shift_) >> 3));
-    }
-    const auto value = static_cast<Value>(values_[code(index[i])]);
+    if (i + kPrefetchAhead < count) codes_.prefetch(index[i + kPrefetchAhead]);
+    const auto value = static_cast<Value>(values_[static_cast<std::size_t>(codes_[index[i]])]);
     std::memcpy(out + i * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
   }
 }

@@ -9,7 +9,7 @@
 
 #include "arrays/radix_sort.h"
 #include "base/chunk_sizes.h"
-#include "ids/id_bits.h"
+#include "base/errors.h"
 
 namespace gz {
 namespace {
@@ -136,11 +136,10 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   for (std::size_t k = 0; k < count; ++k) window.first.push_back(total += lists[k].size());
   window.places.reset(total, num_places() + std::max(total, resident_.num_rows()));
   // Which rows are wanted, a bit for each, unless sorting what is asked for takes less memory.
-  std::optional<IdBits> wanted;
-  const auto span = static_cast<std::uint64_t>(resident_.num_rows());
-  if (!cache_ &&
-      IdBits::num_bytes(span) <= 2 * sizeof(keys_[0]) * static_cast<std::uint64_t>(total)) {
-    wanted.emplace(0, span);
+  std::optional<RankedBits> wanted;
+  if (const std::int64_t bytes = RankedBits::num_bytes(resident_.num_rows());
+      !cache_ && bytes <= 2 * std::int64_t{sizeof(keys_[0])} * total) {
+    wanted.emplace(resident_.num_rows());
   }
   const int ordinal_bits = wanted ? 0 : bits_for(total);
   const int row_bits = bits_for(resident_.num_rows());
@@ -182,10 +181,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   };
   for (std::size_t k = 0; k < count; ++k) {
     lists[k].for_each([&](std::int64_t row) {
-      if (row < 0 || row >= num_rows()) {
-        throw std::out_of_range("index: found row " + std::to_string(row) +
-                                ", expected 0 <= row < " + std::to_string(num_rows()));
-      }
+      if (row < 0 || row >= num_rows()) throw_out_of_range("index", "row", row, num_rows());
       block[filled++] = row;
       if (filled == block.size()) place_block();
     });
@@ -228,7 +224,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   return missing;
 }
 
-Buffer<std::int64_t> PagedRows::number(IdBits& wanted, NarrowNumbers& places) const {
+Buffer<std::int64_t> PagedRows::number(RankedBits& wanted, NarrowNumbers& places) const {
   Buffer<std::int64_t> missing(wanted.rank());
   wanted.read(0, {missing.data(), static_cast<std::size_t>(missing.size())});
   std::array<std::int64_t, RowCache::kFindAtOnce> rows, numbers, at;

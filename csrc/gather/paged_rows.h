@@ -14,6 +14,7 @@
 
 #include "arrays/buffer.h"
 #include "arrays/narrow_ids.h"
+#include "arrays/packed_ints.h"
 #include "gather/copy_rows.h"
 #include "gather/disk_gather.h"
 #include "gather/read_plan.h"
@@ -21,7 +22,6 @@
 #include "gather/resident_rows.h"
 #include "gather/row_cache.h"
 #include "gather/row_order.h"
-#include "ids/id_bits.h"
 #include "io/pages.h"
 
 namespace gz {
@@ -151,7 +151,7 @@ class PagedRows {
                              Fill& fill);
   // The rows that are wanted, sorted; and for each place behind what is kept, which then says how
   // far behind only which row it is, where that row will be.
-  Buffer<std::int64_t> number(IdBits& wanted, NarrowNumbers& places) const;
+  Buffer<std::int64_t> number(RankedBits& wanted, NarrowNumbers& places) const;
   // What was to be read and kept was not.
   void forget(const Fill& fill, void (RowCache::*drop)(std::int32_t) = &RowCache::drop) noexcept;
   // The next `max_rows` or so from `group` on that are resident and were not read; advances it.

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "arrays/packed_ints.h"
 #include "storage/topology.h"
 
 namespace gz {
@@ -18,10 +18,10 @@ class PackedBounds {
   // Reads them; raises as Topology::read_bounds().
   explicit PackedBounds(const Topology& file, int threads = 0);
 
-  // What those of so many nodes and edges take, at most.
+  // Bytes of the bounds of `num_nodes` nodes with `num_edges` edges, at most.
   static std::int64_t num_bytes(std::int64_t num_nodes, std::int64_t num_edges) noexcept;
 
-  std::int64_t num_nodes() const noexcept { return num_nodes_; }
+  std::int64_t num_nodes() const noexcept { return offsets_.size() - 1; }
 
   // indptr[node]. REQUIRES 0 <= node <= num_nodes().
   std::int64_t operator[](std::int64_t node) const noexcept {
@@ -32,8 +32,8 @@ class PackedBounds {
   }
 
   void prefetch(std::int64_t node) const noexcept {
-    __builtin_prefetch(firsts_ + (node >> kBlockBits));
-    __builtin_prefetch(offsets_ + node);
+    firsts_.prefetch(node >> kBlockBits);
+    offsets_.prefetch(node);
   }
 
  private:
@@ -41,10 +41,8 @@ class PackedBounds {
   static constexpr std::int64_t kBlockNodes = std::int64_t{1} << kBlockBits;
   static constexpr std::int64_t kBlockMask = kBlockNodes - 1;
 
-  std::int64_t num_nodes_;
-  std::shared_ptr<std::byte> pages_;
-  std::int64_t* firsts_;            // [block]; ~n: it is number n of the wide ones
-  std::uint16_t* offsets_;          // [node]
+  PackedInts firsts_;               // [block]; ~n: it is number n of the wide ones
+  PackedInts offsets_;              // [node], to the first of its block
   std::vector<std::int64_t> wide_;  // the bounds of those blocks, one block behind the other
 };
 
