@@ -105,7 +105,7 @@ class RankedBits {
   void find(std::span<const std::int64_t> ids, std::int64_t* found, std::int64_t low = 0) const;
   // The first of the set from i on; size() if there is none. REQUIRES i >= 0.
   std::int64_t next(std::int64_t i) const noexcept;
-  // Those of ranks `begin` … begin + ids.size() - 1, plus `low`.
+  // Numbers of ranks `begin` … begin + ids.size() - 1, plus `low`.
   void read(std::int64_t begin, std::span<std::int64_t> ids, std::int64_t low = 0) const noexcept;
 
  private:

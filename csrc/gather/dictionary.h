@@ -18,8 +18,8 @@ class Dictionary {
  public:
   static constexpr std::size_t kMostValues = 256;
 
-  // Of all rows of a table; null where there are more values, or rows of another size than 1, 2, 4
-  // or 8 bytes, or encoded ones. Raises OsError where its file was truncated under its map.
+  // Reads all rows of a table; null where there are more values, or rows of another size than 1, 2,
+  // 4 or 8 bytes, or encoded ones. Raises OsError where its file was truncated under its map.
   static std::shared_ptr<const Dictionary> of(const RowTable& table);
 
   std::int64_t num_rows() const noexcept { return codes_.size(); }

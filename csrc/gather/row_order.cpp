@@ -69,33 +69,23 @@ template void RowOrder::find_all<true>(std::span<std::int64_t>) const noexcept;
 GatherResult gather_places(const RowOrder& order, DiskGather& reader, const ColumnFile& again,
                            const ColumnFile& file, std::span<const RowRequest> requests,
                            const ReadLimits& limits, std::stop_token stop) {
-  const std::int64_t num_again = order.num_again();
   GatherResult all;
   all.errors.resize(requests.size());
-  const auto lies_again = [&](std::int64_t row) { return row < num_again; };
   for (const bool is_again : {true, false}) {
+    const std::int64_t first = is_again ? 0 : order.num_again();
     std::vector<Buffer<std::int64_t>> rows(requests.size()), positions(requests.size());
     std::vector<RowRequest> some;
     for (std::size_t k = 0; k < requests.size(); ++k) {
       const RowRequest& request = requests[k];
-      // In order, as those of windows are, they need no copy.
-      if (is_again && std::ranges::is_partitioned(request.rows, lies_again)) {
-        const auto end = std::ranges::partition_point(request.rows, lies_again);
-        const auto count = static_cast<std::size_t>(end - request.rows.begin());
-        const bool has_positions = !request.positions.empty();
-        some.push_back({request.rows.first(count),
-                        request.positions.first(has_positions ? count : 0), request.out});
-        continue;
-      }
       for (std::size_t i = 0; i < request.rows.size(); ++i) {
-        if (lies_again(request.rows[i]) != is_again) continue;
-        rows[k].push_back(is_again ? request.rows[i] : request.rows[i] - num_again);
+        if ((request.rows[i] < order.num_again()) != is_again) continue;
+        rows[k].push_back(request.rows[i] - first);
         positions[k].push_back(request.positions.empty() ? static_cast<std::int64_t>(i)
                                                          : request.positions[i]);
       }
       some.push_back({rows[k].span(), positions[k].span(), request.out});
     }
-    const GatherResult got = reader.gather(is_again ? again : file, some, limits, {}, stop);
+    const GatherResult got = reader.gather(is_again ? again : file, some, limits, stop);
     all.stats += got.stats;
     for (std::size_t k = 0; k < requests.size(); ++k) {
       if (!all.errors[k]) all.errors[k] = got.errors[k];

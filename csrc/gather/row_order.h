@@ -17,11 +17,11 @@ namespace gz {
 // Thread safety: never changes.
 class RowOrder {
  public:
-  // Of `num_rows` rows, `again` are those that were written once more, in their order there. Raises
+  // `again`: which of `num_rows` rows were written once more, in their order there. Raises
   // std::invalid_argument, naming the place, for what is no row, or was there before.
   RowOrder(std::span<const std::int32_t> again, std::int64_t num_rows);
 
-  // What one of so many rows takes, each of which lies once more no more than once.
+  // Bytes for num_rows rows, num_again copied.
   static std::int64_t num_bytes(std::int64_t num_rows, std::int64_t num_again) noexcept;
 
   std::int64_t num_rows() const noexcept { return lies_again_.size(); }
@@ -49,7 +49,7 @@ class RowOrder {
   PackedInts numbers_;  // places of those rows, by row
 };
 
-// Reads rows by their places: those that lie once more from `again`, the others from `file`. As
+// Reads rows by their places: those that lie once more from `again`, the others from `file`, like
 // DiskGather::gather().
 GatherResult gather_places(const RowOrder& order, DiskGather& reader, const ColumnFile& again,
                            const ColumnFile& file, std::span<const RowRequest> requests,

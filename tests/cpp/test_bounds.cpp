@@ -210,7 +210,7 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
           const RowWindow window = rows->read(lists, 1 << 20);
           CHECK(window.errors[0] != nullptr && window.errors[1] != nullptr);
         } else if (how == 1 || how == 4) {
-          rows->preload();
+          preload(*rows);
         } else if (kept > 0) {
           CHECK_THROWS(OsError, "truncated", rows->load(0, kRows, stats));
         }
