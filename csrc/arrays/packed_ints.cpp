@@ -36,10 +36,9 @@ std::int64_t RankedBits::num_bytes(std::int64_t size) noexcept {
   return (size / 64 + 1) * static_cast<std::int64_t>(sizeof(Word));
 }
 
-RankedBits::RankedBits(std::int64_t size)
-    : size_(size),
-      pages_(make_pages(static_cast<std::size_t>(num_bytes(size)))),
-      words_(reinterpret_cast<Word*>(pages_.get())) {}
+RankedBits::RankedBits(std::int64_t size) : size_(size), words_((size + 63) / 64) {
+  std::fill_n(words_.data(), words_.size(), Word{});
+}
 
 void RankedBits::add(std::span<const std::int64_t> ids, std::int64_t low) {
   parallel_for(std::ssize(ids), kGrain, 0, [&](std::int64_t begin, std::int64_t end) {
@@ -48,7 +47,7 @@ void RankedBits::add(std::span<const std::int64_t> ids, std::int64_t low) {
       const std::uint64_t at = static_cast<std::uint64_t>(ids[static_cast<std::size_t>(i)]) -
                                static_cast<std::uint64_t>(low);
       if (at >= static_cast<std::uint64_t>(size_)) continue;
-      const std::atomic_ref<std::uint64_t> word(words_[at / 64].bits);
+      const std::atomic_ref<std::uint64_t> word(words_[static_cast<std::int64_t>(at / 64)].bits);
       const std::uint64_t bit = std::uint64_t{1} << (at % 64);
       // Most ids have occurred before, and reading does not take the cache line from others.
       if ((word.load(std::memory_order_relaxed) & bit) == 0) {
@@ -60,7 +59,8 @@ void RankedBits::add(std::span<const std::int64_t> ids, std::int64_t low) {
 
 std::int64_t RankedBits::rank() noexcept {
   std::int64_t count = 0;
-  for (Word& word : words()) {
+  for (std::int64_t i = 0; i < words_.size(); ++i) {
+    Word& word = words_[i];
     word.before = count;
     count += std::popcount(word.bits);
   }
@@ -83,7 +83,7 @@ std::int64_t RankedBits::next(std::int64_t i) const noexcept {
   if (i >= size_) return size_;
   std::uint64_t bits = words_[i >> 6].bits & (~std::uint64_t{0} << (i & 63));
   for (i >>= 6; bits == 0; bits = words_[i].bits) {
-    if (++i == std::ssize(words())) return size_;
+    if (++i == words_.size()) return size_;
   }
   return i * 64 + std::countr_zero(bits);
 }
@@ -91,12 +91,12 @@ std::int64_t RankedBits::next(std::int64_t i) const noexcept {
 void RankedBits::read(std::int64_t begin, std::span<std::int64_t> ids,
                       std::int64_t low) const noexcept {
   // The last word with no more before it than `begin`; empty words before it have as many.
-  auto word = std::ranges::upper_bound(words(), begin, {}, &Word::before);
-  if (word == words().begin()) return;
+  auto word = std::ranges::upper_bound(words_.span(), begin, {}, &Word::before);
+  if (word == words_.span().begin()) return;
   std::int64_t skip = begin - (--word)->before;
   std::size_t done = 0;
-  for (; word != words().end() && done < ids.size(); ++word) {
-    const std::int64_t first = low + (word - words().begin()) * 64;
+  for (; word != words_.span().end() && done < ids.size(); ++word) {
+    const std::int64_t first = low + (word - words_.span().begin()) * 64;
     for (std::uint64_t bits = word->bits; bits != 0 && done < ids.size(); bits &= bits - 1) {
       if (skip-- <= 0) ids[done++] = first + std::countr_zero(bits);
     }

@@ -8,6 +8,8 @@
 #include <memory>
 #include <span>
 
+#include "arrays/buffer.h"
+
 namespace gz {
 
 // An array of unsigned integers, all of 1 to 57 bits or of 64; zeros at first. Copies share
@@ -45,6 +47,15 @@ class PackedInts {
     word |= value << (i * bits_ & 7);
     std::memcpy(at, &word, sizeof word);
   }
+  // The same where numbers have 1, 2, 4 or 8 bits: each is within one byte, and one cache line.
+  std::uint8_t in_byte(std::int64_t i) const noexcept {
+    const std::int64_t bit = i * bits_;
+    const auto byte = static_cast<std::uint64_t>(pages_.get()[bit >> 3]);
+    return static_cast<std::uint8_t>(byte >> (bit & 7) & mask_);
+  }
+  void set_in_byte(std::int64_t i, std::uint8_t value) noexcept {
+    pages_.get()[i * bits_ >> 3] |= std::byte{value} << (i * bits_ & 7);
+  }
   // Integers `first` and following. REQUIRES that those before `first` were written, and none
   // behind it.
   template <class Value>
@@ -73,7 +84,7 @@ class PackedInts {
 };
 
 // Which of the numbers 0 … size - 1 are in a set, and how many before each: a bit each, and as much
-// again for its rank. First come set() and add(), then rank(), then the rest. Copies share it.
+// again for its rank. First come set() and add(), then rank(), then the rest.
 // Thread safety: none before rank(); then immutable.
 class RankedBits {
  public:
@@ -86,7 +97,7 @@ class RankedBits {
 
   // REQUIRES of every i: 0 <= i < size().
   bool has(std::int64_t i) const noexcept { return (words_[i >> 6].bits & bit_of(i)) != 0; }
-  void prefetch(std::int64_t i) const noexcept { __builtin_prefetch(words_ + (i >> 6)); }
+  void prefetch(std::int64_t i) const noexcept { __builtin_prefetch(&words_[i >> 6]); }
   void set(std::int64_t i) noexcept { words_[i >> 6].bits |= bit_of(i); }
   // Numbers 64 i … 64 i + 63, from the lowest bit on.
   void set_word(std::int64_t i, std::uint64_t bits) noexcept { words_[i].bits = bits; }
@@ -115,13 +126,9 @@ class RankedBits {
   };
 
   static std::uint64_t bit_of(std::int64_t i) noexcept { return std::uint64_t{1} << (i & 63); }
-  std::span<Word> words() const noexcept {
-    return {words_, static_cast<std::size_t>((size_ + 63) >> 6)};
-  }
 
   std::int64_t size_ = 0;
-  std::shared_ptr<std::byte> pages_;
-  Word* words_ = nullptr;  // [size / 64], in pages_
+  Buffer<Word> words_;  // [size / 64]
 };
 
 }  // namespace gz

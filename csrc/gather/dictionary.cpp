@@ -27,19 +27,19 @@ class Dictionary::Builder {
   // False where it is one value too many.
   template <class Value>
   bool add(const std::byte* rows, std::int64_t count) {
-    codes_.resize(count);
+    PackedInts codes = made_.codes_;  // as in copy_as(); it shares them
     for (std::int64_t i = 0; i < count; ++i) {
       Value value;
       std::memcpy(&value, rows + i * static_cast<std::int64_t>(sizeof(Value)), sizeof(Value));
       if (num_values_ == 0 || value != last_) {
-        const int found = find(value);
+        const int found = find(value, num_rows_ + i);
         if (found < 0) return false;
         last_ = value;
         last_code_ = static_cast<std::uint8_t>(found);
+        if (codes.bits() != made_.codes_.bits()) codes = made_.codes_;
       }
-      codes_[i] = last_code_;
+      codes.set_in_byte(num_rows_ + i, last_code_);
     }
-    made_.codes_.write(num_rows_, codes_.span());
     num_rows_ += count;
     return true;
   }
@@ -48,25 +48,26 @@ class Dictionary::Builder {
   static constexpr std::int16_t kNone = -1;
   static constexpr std::size_t kPlaces = 4 * kMostValues;
 
-  // The code of a value, which gets one if it has none; -1 where there are none left.
-  int find(std::uint64_t value) {
+  // The code of the value of row `num_coded`, which gets one if it has none; -1 where there are
+  // none left.
+  int find(std::uint64_t value, std::int64_t num_coded) {
     std::size_t at = static_cast<std::size_t>((value * 0x9E3779B97F4A7C15ULL) >> 54) % kPlaces;
     for (; places_[at] != kNone; at = (at + 1) % kPlaces) {
       if (made_.values_[static_cast<std::size_t>(places_[at])] == value) return places_[at];
     }
     if (num_values_ == kMostValues) return -1;
-    if (num_values_ >> made_.codes_.bits() > 0) widen();
+    if (num_values_ >> made_.codes_.bits() > 0) widen(num_coded);
     made_.values_[num_values_] = value;
     places_[at] = static_cast<std::int16_t>(num_values_);
     return static_cast<int>(num_values_++);
   }
 
   // Twice as many bits for each.
-  void widen() {
+  void widen(std::int64_t num_coded) {
     const PackedInts codes =
         std::exchange(made_.codes_, PackedInts(made_.num_rows(), 2 * made_.codes_.bits()));
-    for (std::int64_t row = 0; row < num_rows_; ++row) {
-      made_.codes_.set(row, static_cast<std::uint64_t>(codes[row]));
+    for (std::int64_t row = 0; row < num_coded; ++row) {
+      made_.codes_.set_in_byte(row, codes.in_byte(row));
     }
   }
 
@@ -75,7 +76,6 @@ class Dictionary::Builder {
   std::size_t num_values_ = 0;
   std::uint64_t last_ = 0;
   std::uint8_t last_code_ = 0;
-  Buffer<std::uint8_t> codes_;                // of the rows that are added
   std::array<std::int16_t, kPlaces> places_;  // codes by the hash of their value
 };
 
@@ -113,9 +113,10 @@ std::shared_ptr<const Dictionary> Dictionary::of(const RowTable& table) {
 template <class Value>
 void Dictionary::copy_as(const std::int64_t* index, std::int64_t count,
                          std::byte* out) const noexcept {
+  const PackedInts codes = codes_;  // which no store to `out` can change: it stays in registers
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) codes_.prefetch(index[i + kPrefetchAhead]);
-    const auto value = static_cast<Value>(values_[static_cast<std::size_t>(codes_[index[i]])]);
+    if (i + kPrefetchAhead < count) codes.prefetch(index[i + kPrefetchAhead]);
+    const auto value = static_cast<Value>(values_[codes.in_byte(index[i])]);
     std::memcpy(out + i * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
   }
 }

@@ -36,8 +36,8 @@ class ResidentRows {
     const std::int64_t group = row >> group_bits_;
     std::int64_t at = group;
     if (kept_.size() > 0) {
-      at = kept_.find(group);
-      if (at < 0) return -1;
+      if (!kept_.has(group)) return -1;
+      at = kept_.before(group);
     } else if (group >= num_kept_) {
       return -1;
     }

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "arrays/packed_ints.h"
 #include "storage/topology.h"
 
 namespace gz {
 
 // For blocks of nodes, where the first one's neighbours begin; for every node, how far behind that
 // its own do, in 16 bits. Blocks of more edges than these can tell have their bounds as they are.
+// No PackedInts: a node takes two looks, and each costs more there (benchmarks/NOTES.md).
 //
 // Thread safety: immutable.
 class PackedBounds {
@@ -21,7 +22,7 @@ class PackedBounds {
   // Bytes of the bounds of `num_nodes` nodes with `num_edges` edges, at most.
   static std::int64_t num_bytes(std::int64_t num_nodes, std::int64_t num_edges) noexcept;
 
-  std::int64_t num_nodes() const noexcept { return offsets_.size() - 1; }
+  std::int64_t num_nodes() const noexcept { return num_nodes_; }
 
   // indptr[node]. REQUIRES 0 <= node <= num_nodes().
   std::int64_t operator[](std::int64_t node) const noexcept {
@@ -32,8 +33,8 @@ class PackedBounds {
   }
 
   void prefetch(std::int64_t node) const noexcept {
-    firsts_.prefetch(node >> kBlockBits);
-    offsets_.prefetch(node);
+    __builtin_prefetch(firsts_ + (node >> kBlockBits));
+    __builtin_prefetch(offsets_ + node);
   }
 
  private:
@@ -41,8 +42,10 @@ class PackedBounds {
   static constexpr std::int64_t kBlockNodes = std::int64_t{1} << kBlockBits;
   static constexpr std::int64_t kBlockMask = kBlockNodes - 1;
 
-  PackedInts firsts_;               // [block]; ~n: it is number n of the wide ones
-  PackedInts offsets_;              // [node], to the first of its block
+  std::int64_t num_nodes_;
+  std::shared_ptr<std::byte> pages_;
+  std::int64_t* firsts_;            // [block]; ~n: it is number n of the wide ones
+  std::uint16_t* offsets_;          // [node]
   std::vector<std::int64_t> wide_;  // the bounds of those blocks, one block behind the other
 };
 
