@@ -114,8 +114,7 @@ def tried(rank: Tensor, batches: list[Tensor], shares: list[int], windows: list[
         for window in windows:
             reads = size = 0
             for begin in range(0, len(cold), window):
-                lists = [c.numpy() for c in cold[begin : begin + window]]
-                read = _forecast(num_rows).read(lists, 1 << 62).stats
+                read = _forecast(num_rows).read(cold[begin : begin + window], 1 << 62).stats
                 reads += read.reads
                 size += read.bytes
             seconds = max(reads / READS_PER_SECOND, size / BYTES_PER_SECOND)
