@@ -47,7 +47,7 @@ class PackedInts {
     word |= value << (i * bits_ & 7);
     std::memcpy(at, &word, sizeof word);
   }
-  // The same where numbers have 1, 2, 4 or 8 bits: each is within one byte, and one cache line.
+  // operator[] and set() of numbers of 1, 2, 4 or 8 bits: each is within one byte and cache line.
   std::uint8_t in_byte(std::int64_t i) const noexcept {
     const std::int64_t bit = i * bits_;
     const auto byte = static_cast<std::uint64_t>(pages_.get()[bit >> 3]);
@@ -56,7 +56,7 @@ class PackedInts {
   void set_in_byte(std::int64_t i, std::uint8_t value) noexcept {
     pages_.get()[i * bits_ >> 3] |= std::byte{value} << (i * bits_ & 7);
   }
-  // Integers `first` and following. REQUIRES that those before `first` were written, and none
+  // Integers from number `first` on. REQUIRES that those before `first` were written, and none
   // behind it.
   template <class Value>
   void write(std::int64_t first, std::span<const Value> values) noexcept {
