@@ -34,7 +34,7 @@ std::string found_encoding(std::uint32_t number, const DType& dtype) {
   return std::to_string(number) + " of " + std::string(dtype.name);
 }
 
-// Of a header.
+// The encoding that a header names by this number; raises FormatError unless it is of `dtype`.
 std::optional<Encoding> encoding_of(std::uint32_t number, const DType& dtype,
                                     const std::string& path) {
   if (number == 0) return std::nullopt;

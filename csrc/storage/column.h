@@ -45,7 +45,7 @@ class Column {
 
   // The dtype of what is stored.
   const DType& dtype() const noexcept { return *dtype_; }
-  // What float32 is stored as; none where items are stored as themselves.
+  // The encoding of float32; none where items are stored as themselves.
   std::optional<Encoding> encoding() const noexcept { return encoding_; }
   // One number for each item of a row, where the encoding has scales; else empty.
   std::span<const float> scale() const noexcept { return scale_; }

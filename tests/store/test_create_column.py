@@ -420,7 +420,7 @@ def test_rows_that_are_refused(path: Path) -> None:
         for start in (-1, N - 4, 10**30):
             with pytest.raises(IndexError, match=f"found rows {start} to .* 0 <= row < 300"):
                 column.write(start, torch.ones(5, 2))
-        with pytest.raises(IndexError, match=r"index\[1\]: found 300, expected 0 <= row < 300"):
+        with pytest.raises(IndexError, match=r"index\[1\]: found row 300, expected 0 <= row < 300"):
             column.put_tensor(torch.ones(2, 2), index=torch.tensor([0, N]))
         with pytest.raises(ValueError, match="found 2 rows for 3 nodes"):
             column.put_tensor(torch.ones(2, 2), index=torch.tensor([0, 1, 2]))
