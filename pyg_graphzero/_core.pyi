@@ -88,12 +88,6 @@ class ColumnWriter:
         The shape is that of what is stored; `encoder` is what makes its rows, if one does.
         """
 
-    @staticmethod
-    def like(path: str, model: Column) -> ColumnWriter:
-        """
-        For a column of the same shape, dtype and encoding, whose rows are given as stored.
-        """
-
     def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Appends whole rows, given as their bytes."""
 

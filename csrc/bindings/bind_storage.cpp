@@ -100,13 +100,6 @@ void init_storage(nb::module_& m) {
           },
           "path"_a, "dtype"_a, "shape"_a, nb::arg("encoder") = nb::none(),
           "The shape is that of what is stored; `encoder` is what makes its rows, if one does.")
-      .def_static(
-          "like",
-          [](const std::string& path, const Column& model) {
-            return std::make_unique<ColumnWriter>(path, model);
-          },
-          "path"_a, "model"_a,
-          "For a column of the same shape, dtype and encoding, whose rows are given as stored.")
       .def(
           "append",
           [](ColumnWriter& self, const Bytes& rows) {

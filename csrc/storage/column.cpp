@@ -209,11 +209,6 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
   }
 }
 
-ColumnWriter::ColumnWriter(const std::string& path, const Column& model)
-    : ColumnWriter(path, model.dtype(), {model.shape().begin(), model.shape().end()},
-                   model.encoding(), {model.scale().begin(), model.scale().end()},
-                   {model.zero_point().begin(), model.zero_point().end()}) {}
-
 void ColumnWriter::set_num_rows(std::uint64_t num_rows) {
   header_.shape[0] = num_rows;
   header_.data_bytes = checked_mul(num_rows, header_.row_stride, out_.path(), "shape");

@@ -86,10 +86,6 @@ class ColumnWriter {
                std::optional<Encoding> encoding = {}, std::vector<float> scale = {},
                std::vector<float> zero_point = {});
 
-  // A column of the same shape, dtype and encoding as `model`; rows are appended as they are
-  // stored.
-  ColumnWriter(const std::string& path, const Column& model);
-
   // Replaces the number of rows declared, where it is known at the end only.
   void set_num_rows(std::uint64_t num_rows);
   // Whole rows, C-contiguous: REQUIRES size to be a multiple of row_bytes().
