@@ -62,6 +62,8 @@ _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
 # Of a node: its label, three masks.
 _NODE_BYTES = 8 + 3
+# Share of the rows that training uses, at most: a third at scale 1.
+_USED_SHARE = 0.5
 # An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
 # its way into a file that then turns out to be superfluous.
 _EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
@@ -139,7 +141,7 @@ def needs(
     """
     nodes, edges = scale * NUM_NODES, scale * NUM_EDGES * (1 if directed else 2)
     rows = nodes * NUM_FEATURES * ITEM_BYTES[features]
-    store = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES
+    store, copied = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES, _USED_SHARE * rows
     raw = nodes * (4 * NUM_FEATURES + 12) + scale * NUM_EDGES * 16 if layout == "ogb" else 0
     numbers = edges * _NUMBER_BYTES if directed else 0
     sorted_bytes = edges * _SORTED_BYTES + 2 * numbers
@@ -150,13 +152,13 @@ def needs(
     found: dict[str, int] = {}
     for phase in phases:
         # Training leaves a copy of the rows that it uses.
-        kept = store + rows * bool({"optimize", "train"} & found.keys())
+        kept = store + copied * bool({"optimize", "train"} & found.keys())
         # The reader of files writes rows first, the stream edges.
         most = {
             "convert": raw + (max(sorting, store) if layout == "stream" else rows + sorting),
-            # The copy, and its rows on their way: at most as many as there are.
-            "optimize": store + 2 * rows,
-            "train": store + rows,
+            # The copy, and its rows on their way.
+            "optimize": store + 2 * copied,
+            "train": store + copied,
             # Those of the last layer and of the one that is being made.
             "infer": kept + 2 * nodes * hidden * 2,
             "shape": kept,
@@ -183,8 +185,8 @@ def check(found: dict[str, int], folder: Path, most: int) -> None:
     raise DiskError(
         f"disk: found {format_bytes(free)} free and --max-disk {format_bytes(most)}, expected "
         f"{format_bytes(found[phase])} for {phase!r} (at most, each: {listed(found)}). "
-        "--features int8 takes least and a smaller --scale less; optimize may write all rows "
-        "twice, infer two layers of --hidden: leave a phase out of --phases, or raise --max-disk"
+        "--features int8 takes least and a smaller --scale less; optimize writes rows twice, "
+        "infer two layers of --hidden: leave a phase out of --phases, or raise --max-disk"
     )
 
 

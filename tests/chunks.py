@@ -74,7 +74,6 @@ NO_CHUNKS: dict[str, set[str]] = {
         "_USUAL_MERGE_GAP",
     },
     "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY"},
-    "tune.forecast": {"_TIMED_BYTES", "_TIMED_ROWS"},
     "nn.accelerate": {"_MOST_WAYS"},
     "nn.small": {"_LEAST", "_SEED"},
     "nn.state": {"LARGE"},

@@ -405,7 +405,7 @@ def test_what_is_no_copy_of_these_rows(tmp_path, fault):
     if fault != "format":
         damaged.unlink()
     if fault == "format":
-        write_document(body | {"format": 1}, copy / "order.json")
+        write_document(body | {"format": 2}, copy / "order.json")
     elif fault == "rows":
         write_column(damaged, torch.arange(1_991, 2_001, dtype=torch.int32))
     elif fault == "twice":
