@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -156,9 +157,10 @@ def optimize(
     """
     begin = time.perf_counter()
     contents = StoreContents(Path(os.path.realpath(path)))
-    chosen = choose_seeds(open_data(contents), seeds, input_type)
+    data = open_data(contents)
+    chosen = choose_seeds(data, seeds, input_type)
     loader = NeighborLoader(
-        open_data(contents),
+        data,
         num_neighbors,
         chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes),
         batch_size=batch_size,
@@ -169,7 +171,7 @@ def optimize(
     if not files:
         raise ValueError(
             f"{contents.path}: found no attribute of nodes with rows of more than "
-            f"{costs.SMALL_ROW} bytes, expected one: smaller rows stay in memory"
+            f"{costs.SMALL_ROW} bytes, expected one: smaller rows are not copied"
         )
     first = profile(loader, most=0, counts=False, keep=1)
     key, bars = copy_key(contents, graph, first, files), Progress(progress)
@@ -199,16 +201,20 @@ def optimize(
             {name or "": rows.numel() for name, rows in orders.items()},
             {name or "": _shares(counted, name, rows) for name, rows in orders.items()},
         )
-        del counted, loader
-        parts = copies_of(contents, graph, files, orders, room_on_disk(target.folder.path, None))
+        del counted, data, loader
+        parts = copies_of(contents, graph, files, orders, sys.maxsize)
         summary.num_bytes = sum(
             part.order.numel() * sum(column.row_bytes for column in part.columns.values())
             for part in parts
         )
-        if not parts or not all(part.is_whole for part in parts):
-            raise OSError(
-                errno.ENOSPC, "No space for a copy of the rows that are used", str(target.path)
+        if not parts:
+            raise ValueError(
+                f"{contents.path}: found no node with such rows in any batch, expected some"
             )
+        found, needed = room_on_disk(target.folder.path, None), 2 * summary.num_bytes
+        if found < needed:
+            what = f"No space for a copy: found {found} bytes to spare, expected {needed}"
+            raise OSError(errno.ENOSPC, what, str(target.path))
         places = sum(_PLACE_BYTES * part.order.numel() for part in parts)
         slab = min(int(space.left(places) / WITH_SLAB), _MOST_SLAB)
         with bars.step("copying", summary.num_bytes) as bar:
@@ -224,7 +230,8 @@ def _target(store: Path, key: str) -> CopyTarget:
             folder.remove(key)
     target = CopyTarget.new(store, key)
     if target is None:
-        raise PermissionError(errno.EACCES, "Neither the store nor a cache can be written", store)
+        what = "Neither the store nor a cache can be written"
+        raise PermissionError(errno.EACCES, what, str(store))
     return target
 
 

@@ -40,7 +40,6 @@ def out_of_core() -> list[str]:
             ("graphbolt scheme", "the scheme of GraphBolt"),
             ("ours", "**ours, as converted**"),
             ("ours, a later run", "**a later run**"),
-            ("ours, optimized", "optimized"),
         ):
             title = f"{name}, f{bits}"
             each = [run for run in runs if run["name"] == title]
