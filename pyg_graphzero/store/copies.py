@@ -241,6 +241,12 @@ def usable_folders(store: Path) -> Iterator[CopyFolder]:
             yield folder
 
 
+def copy_sizes(store: Path) -> dict[str, int]:
+    """Bytes of each copy of a store's rows, by its directory."""
+    found = [(f.path / key) for f in usable_folders(store) for key in f.copies() if f.find(key)]
+    return {str(copy): sum(_file_sizes(copy)) for copy in found}
+
+
 def remove_copies(store: str | os.PathLike[str]) -> tuple[int, int]:
     """Removes all that loaders wrote of a store's rows, and what they began and never ended.
 

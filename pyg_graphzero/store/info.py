@@ -7,6 +7,7 @@ from typing import Any
 
 from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.copies import copy_sizes
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
 from pyg_graphzero.store.schema import FORMAT_VERSION
 from pyg_graphzero.util.sizes import format_bytes
@@ -82,6 +83,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
             for t in contents.schema.edge_types
         ],
         "graph_attrs": loose(contents.schema.graph_attrs),
+        "copies": copy_sizes(contents.path),
         "unpublished": [
             {"file": file, "bytes": disk_bytes(contents.path / file)}
             for file in drafts(contents.path)
@@ -111,6 +113,8 @@ def outline(value: Mapping[str, Any]) -> list[str]:
         lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
     if value["graph_attrs"]:
         lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
+    for copy, num_bytes in value["copies"].items():
+        lines.append(f"  copy of the rows that training uses: {copy}, {format_bytes(num_bytes)}")
     for draft in value["unpublished"]:
         lines.append(f"  not published: {draft['file']}, {format_bytes(draft['bytes'])}")
     return lines

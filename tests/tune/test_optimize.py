@@ -83,6 +83,7 @@ def test_the_first_epoch_reads_by_the_copy(tmp_path: Path, features: str) -> Non
     assert epoch(path, input_nodes=gz.open(path).data().train_idx.flip(0))[1]
     assert epoch(path, order="off") == (expected, False)
     assert summary.path.parent == path / "orders"
+    assert list(gz.info(path)["copies"]) == [str(summary.path)]
     width = 80 * {"float32": 4, "float16": 2, "int8": 1}[features]
     assert width * summary.used[""] == summary.num_bytes
     assert gz.verify(path).ok
