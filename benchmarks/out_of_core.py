@@ -19,7 +19,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,7 @@ class Stores:
     Args:
         folder: Where.
         graph: Which.
-        sampling: What optimised ones are optimised for.
+        sampling: Arguments of ``gz.optimize``: how the loaders sample.
 
     Raises:
         ValueError: The folder has the stores of another graph.
@@ -162,28 +162,30 @@ class Stores:
         self.folder.mkdir(exist_ok=True)
         mark.write_text(facts)
 
-    def make(self, name: str, is_later: bool = False) -> Path:
-        """A store: one of ``ENCODINGS``, and with ``-opt`` in the order of their use.
+    def make(self, name: str, group: str = "") -> Path:
+        """A store: one of ``ENCODINGS``.
 
         Args:
             name: Which.
-            is_later: Leave what copies of rows an earlier run has made.
+            group: Of the run: ``later`` reads copies of rows that an earlier run has made,
+                ``optimized`` and ``topology`` one that is made here, others begin without.
         """
         path = self.folder / name
-        if path.exists():
-            if not is_later:
-                remove_copies(path)
-            return path
-        base, optimised = name.removesuffix("-opt"), name.endswith("-opt")
-        source = self.make(base) if optimised else path
+        if not path.exists():
+            self._timed(name, lambda: self._graph.write(path, encoding=ENCODINGS[name]))
+        elif group != "later":
+            remove_copies(path)
+        if group in ("optimized", "topology"):
+            self._timed(
+                f"the copy of {name}", lambda: gz.optimize(path, seeds=SEEDS, **self._sampling)
+            )
+        return path
+
+    def _timed(self, name: str, make: Callable[[], object]) -> None:
         start = time.perf_counter()
-        if optimised:
-            gz.optimize(source, path, seeds=self._graph.train_nodes(), **self._sampling)
-        else:
-            self._graph.write(path, encoding=ENCODINGS[base])
+        make()
         self.seconds[name] = time.perf_counter() - start
         print(f"made {name} in {self.seconds[name]:.0f} s", flush=True)
-        return path
 
 
 def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> list[Run]:
@@ -209,7 +211,7 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
         path = args.stock_path if group == "stock" else None
 
         def make() -> Path:
-            return stores.make(store, group == "later")
+            return stores.make(store, group)
 
         return Run(name, group, task, cold, args.patience, path, make)
 
@@ -230,12 +232,12 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
         ),
         run("no budget named, f32", "default", "ours", "f32", **ours),
         *(
-            run(f"{name}, {store}", group, "ours", f"{store}{order}", budget=limit, **ours)
+            run(f"{name}, {store}", group, "ours", store, budget=limit, **ours)
             for store in ("f32", "f16")
-            for name, group, order in (
-                ("ours", "ours", ""),
-                ("ours, a later run", "later", ""),
-                ("ours, optimized", "optimized", "-opt"),
+            for name, group in (
+                ("ours", "ours"),
+                ("ours, a later run", "later"),
+                ("ours, optimized", "optimized"),
             )
         ),
         *(
@@ -257,12 +259,15 @@ def choose(args: argparse.Namespace, stores: Stores, limit: int, small: int) -> 
             if ahead is None or args.model == "accelerated"
         ),
         run(
-            "topology out of core, f16-opt", "topology", "ours", "f16-opt",
+            "topology out of core, f16", "topology", "ours", "f16",
             limit=small, budget=small, **ours,
         ),
     ]  # fmt: skip
-    chosen = {f"{encoding}{order}" for encoding in args.encodings for order in ("", "-opt")}
-    return [run for run in runs if run.group in args.only and Path(run.task.store).name in chosen]
+    return [
+        run
+        for run in runs
+        if run.group in args.only and Path(run.task.store).name in args.encodings
+    ]
 
 
 def left_for_loader(args: argparse.Namespace, limit: int) -> int:
@@ -280,7 +285,7 @@ def check_training(args: argparse.Namespace, store: Path, limit: int) -> None:
     try:
         gz.doctor(
             store, memory=left, seeds=SEEDS, num_neighbors=args.fanout,
-            batch_size=args.batch_size, num_workers=2, seconds=0.1,
+            batch_size=args.batch_size, seconds=0.1,
         )  # fmt: skip
     except MemoryBudgetError as error:
         raise MemoryBudgetError(

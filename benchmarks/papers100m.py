@@ -60,8 +60,10 @@ _SLOT_BYTES = 24  # of a cached row, besides its bytes
 # Of a limit, what phases without a model are told to stay within; the rest is for pages of files.
 _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
-# Of a node: its label, three masks; of an optimized store also its row, and the node of its row.
-_NODE_BYTES, _ORDER_BYTES = 8 + 3, 4 + 4
+# Of a node: its label, three masks.
+_NODE_BYTES = 8 + 3
+# Share of the rows that training uses, at most: a third at scale 1.
+_USED_SHARE = 0.5
 # An edge in a store, and while edges are sorted. With edge ids, also its number, and this again on
 # its way into a file that then turns out to be superfluous.
 _EDGE_BYTES, _SORTED_BYTES, _NUMBER_BYTES = 4, 8, 4
@@ -139,7 +141,7 @@ def needs(
     """
     nodes, edges = scale * NUM_NODES, scale * NUM_EDGES * (1 if directed else 2)
     rows = nodes * NUM_FEATURES * ITEM_BYTES[features]
-    store = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES
+    store, copied = rows + edges * _EDGE_BYTES + nodes * _NODE_BYTES, _USED_SHARE * rows
     raw = nodes * (4 * NUM_FEATURES + 12) + scale * NUM_EDGES * 16 if layout == "ogb" else 0
     numbers = edges * _NUMBER_BYTES if directed else 0
     sorted_bytes = edges * _SORTED_BYTES + 2 * numbers
@@ -149,25 +151,23 @@ def needs(
     peer = text + share * (NUM_NODES * NUM_FEATURES * 4 + NUM_EDGES * 8)
     found: dict[str, int] = {}
     for phase in phases:
-        # Edges that came in order of their destination have numbers of their own after that.
-        optimized = store + numbers + nodes * _ORDER_BYTES
+        # Training leaves a copy of the rows that it uses.
+        kept = store + copied * bool({"optimize", "train"} & found.keys())
         # The reader of files writes rows first, the stream edges.
         most = {
             "convert": raw + (max(sorting, store) if layout == "stream" else rows + sorting),
-            # The old store, the new one, and edges that are being sorted or rows on their way.
-            "optimize": store + optimized + max(sorted_bytes, rows),
-            "train": store,
+            # The copy, and its rows on their way.
+            "optimize": store + 2 * copied,
+            "train": store + copied,
             # Those of the last layer and of the one that is being made.
-            "infer": store + 2 * nodes * hidden * 2,
-            "shape": store,
-            "graphbolt": store,
-            "load": store,
-            "stock": store + edges * 8,
-            "graphzero": store + peer,
+            "infer": kept + 2 * nodes * hidden * 2,
+            "shape": kept,
+            "graphbolt": kept,
+            "load": kept,
+            "stock": kept + edges * 8,
+            "graphzero": kept + peer,
         }
         found[phase] = int(most[phase])
-        if phase == "optimize":
-            store = optimized
     return found
 
 
@@ -185,7 +185,7 @@ def check(found: dict[str, int], folder: Path, most: int) -> None:
     raise DiskError(
         f"disk: found {format_bytes(free)} free and --max-disk {format_bytes(most)}, expected "
         f"{format_bytes(found[phase])} for {phase!r} (at most, each: {listed(found)}). "
-        "--features int8 takes least and a smaller --scale less; optimize writes the store twice, "
+        "--features int8 takes least and a smaller --scale less; optimize writes rows twice, "
         "infer two layers of --hidden: leave a phase out of --phases, or raise --max-disk"
     )
 

@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import cache
 from itertools import islice
+from tempfile import NamedTemporaryFile
 
 import numpy as np
 import torch
@@ -28,7 +30,6 @@ from pyg_graphzero.memory.ranking import (
     count_accesses,
     number_by_first_touch,
 )
-from pyg_graphzero.store.columns import inverse_permutation
 
 ROW_BYTES, GAP, MOST = 512, 16 << 10, 512 << 10
 READS_PER_SECOND, BYTES_PER_SECOND = 75_000, 1.3e9
@@ -72,8 +73,8 @@ def ranks(loader: NeighborLoader, args: argparse.Namespace) -> dict[str, Tensor]
     degree = torch.bincount(indices.to(torch.int64), minlength=num_nodes)
     found = {
         "as it is": torch.arange(num_nodes),
-        "degree": inverse_permutation(degree.argsort(descending=True, stable=True)),
-        "count": inverse_permutation(counts.argsort(descending=True, stable=True)),
+        "degree": degree.argsort(descending=True, stable=True).argsort(),
+        "count": counts.argsort(descending=True, stable=True).argsort(),
     }
     for batch in args.touch:
         touched = torch.empty(0)
@@ -83,10 +84,21 @@ def ranks(loader: NeighborLoader, args: argparse.Namespace) -> dict[str, Tensor]
             rows = RankedRows(num_nodes)
             rows.add(touched.to(torch.int64))
             rows.rank(counts, hot)
-            order = rows.whole()
+            rows.add(torch.arange(num_nodes))  # rows that are not used follow
             rest = f"by first touch, {batch} seeds a batch" if batch else "as it was"
-            found[f"count > {hot}, then {rest}"] = inverse_permutation(order)
+            found[f"count > {hot}, then {rest}"] = rows.order.argsort()
     return found
+
+
+@cache
+def _forecast(num_rows: int) -> _core.ReadForecast:
+    """What is read of a column, by a file that is one hole."""
+    size = 4096 + num_rows * ROW_BYTES
+    with NamedTemporaryFile() as file:
+        file.truncate(size)
+        shape = [num_rows, ROW_BYTES]
+        column = _core.Column.adopt(file.name, "uint8", shape, size, 4096, ROW_BYTES)
+        return _core.ReadForecast(column, merge_gap=GAP, max_read=MOST)
 
 
 def tried(rank: Tensor, batches: list[Tensor], shares: list[int], windows: list[int]) -> dict:
@@ -101,20 +113,9 @@ def tried(rank: Tensor, batches: list[Tensor], shares: list[int], windows: list[
         for window in windows:
             reads = size = 0
             for begin in range(0, len(cold), window):
-                plan, _ = _core.plan_reads(
-                    [c.numpy() for c in cold[begin : begin + window]],
-                    num_rows=num_rows,
-                    row_bytes=ROW_BYTES,
-                    row_stride=ROW_BYTES,
-                    data_offset=4096,
-                    file_bytes=4096 + num_rows * ROW_BYTES,
-                    merge_gap=GAP,
-                    max_read=MOST,
-                    alignment=4096,
-                )
-                plan = plan.view(-1, 4)
-                reads += len(plan)
-                size += int(plan[:, 1].sum())
+                read = _forecast(num_rows).read(cold[begin : begin + window], 1 << 62).stats
+                reads += read.reads
+                size += read.bytes
             seconds = max(reads / READS_PER_SECOND, size / BYTES_PER_SECOND)
             entry[f"window {window}"] = {
                 "reads": round(reads / len(cold), 1),

@@ -62,14 +62,14 @@ class Window:
             out.zero_()
 
 
-Contestant = Callable[[Window], "_core.GatherStats | None"]
+Contestant = Callable[[Window], "_core.ReadStats | None"]
 
 
 def planned(reader: str, column: _core.ColumnFile, depth: int, threads: int) -> Contestant:
     """The engine: one planned read for the whole window."""
     disk = _core.DiskGather(reader, depth=depth, num_threads=threads)
 
-    def work(window: Window) -> _core.GatherStats:
+    def work(window: Window) -> _core.ReadStats:
         return disk.gather(
             column,
             window.lists,
@@ -181,7 +181,7 @@ def compare(args: argparse.Namespace, path: Path, total: int) -> dict[str, Any]:
                         "reads": plan.reads,
                         "bytes": plan.bytes,
                         "useful_bytes": plan.useful_bytes,
-                        "plan_seconds": plan.plan_seconds,
+                        "read_seconds": plan.seconds,
                         "merge_gap": gap,
                         "random_iops": disk.random_iops,
                         "bytes_per_second": disk.bytes_per_second,

@@ -88,12 +88,6 @@ class ColumnWriter:
         The shape is that of what is stored; `encoder` is what makes its rows, if one does.
         """
 
-    @staticmethod
-    def like(path: str, model: Column) -> ColumnWriter:
-        """
-        For a column of the same shape, dtype and encoding, whose rows are given as stored.
-        """
-
     def append(self, rows: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu', writable=False)]) -> None:
         """Appends whole rows, given as their bytes."""
 
@@ -305,21 +299,23 @@ class PackedBounds:
     """Where neighbourhoods begin, in a quarter of what a file takes for it."""
 
     def __init__(self, topology: Topology) -> None:
-        """Reads those of a topology."""
+        """Reads the bounds of a topology."""
 
     @staticmethod
     def num_bytes(num_nodes: int, num_edges: int) -> int:
-        """What they take, at most."""
+        """
+        Bytes of the bounds of `num_nodes` nodes with `num_edges` edges, at most.
+        """
 
 class PackedSources:
     """Neighbours in memory, in no more bits than a node's number has."""
 
     def __init__(self, topology: Topology) -> None:
-        """Reads those of a topology."""
+        """Reads the neighbours of a topology."""
 
     @staticmethod
     def num_bytes(num_src: int, num_edges: int) -> int:
-        """What they take."""
+        """Bytes of the neighbours of `num_edges` edges from `num_src` nodes."""
 
 class SamplerBuilder:
     """Collects the edge types of a sampler."""
@@ -825,11 +821,6 @@ def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool =
 def uring_refusal() -> str:
     """Why io_uring cannot be used in this process; empty where it can."""
 
-def plan_reads(rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], num_rows: int, row_bytes: int, row_stride: int, data_offset: int, file_bytes: int, merge_gap: int, max_read: int, alignment: int) -> tuple[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))], Annotated[torch.Tensor, dict(dtype='int64', shape=(None,))]]:
-    """
-    The reads for these lists of rows, flat: offset, size, first and last target of each; and the targets, flat: row, list, index into it.
-    """
-
 class ColumnFile:
     """The rows of a file, for reading past the page cache."""
 
@@ -881,40 +872,6 @@ class ReadStats:
 
     def __add__(self, arg: ReadStats, /) -> ReadStats: ...
 
-class GatherStats:
-    """What one gather read, and how long it took."""
-
-    @property
-    def rows(self) -> int:
-        """Asked for."""
-
-    @property
-    def unique_rows(self) -> int:
-        """Of those, different ones."""
-
-    @property
-    def reads(self) -> int:
-        """Requests to the disk."""
-
-    @property
-    def cached_reads(self) -> int:
-        """Of those, not past the page cache."""
-
-    @property
-    def bytes(self) -> int:
-        """What they read."""
-
-    @property
-    def useful_bytes(self) -> int:
-        """Of that, in rows asked for."""
-
-    @property
-    def plan_seconds(self) -> float: ...
-
-    @property
-    def read_seconds(self) -> float:
-        """From the first read to the last row in its place."""
-
 class DiskGather:
     """Gathers rows of files for many batches at once."""
 
@@ -923,7 +880,7 @@ class DiskGather:
     @property
     def reader(self) -> str: ...
 
-    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> GatherStats:
+    def gather(self, column: ColumnFile, rows: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]], outs: Sequence[Annotated[torch.Tensor, dict(dtype='uint8', shape=(None, None), order='C', device='cpu')]], positions: Sequence[Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)]] | None = None, merge_gap: int = 16384, max_read: int = 524288) -> ReadStats:
         """
         Copies the rows of list k to positions k (0, 1, 2 … when None) of outs[k] [places, bytes per row]. Raises the OSError of the first list that a row could not be read for; the other lists are complete.
         """

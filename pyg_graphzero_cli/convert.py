@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import print_summary, writes_store
+from pyg_graphzero_cli.options import bounded, print_summary
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -160,7 +160,8 @@ class _Convert(click.Command):
 )
 @click.option("--force", is_flag=True, help="Replace the store if there is one.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done and taken; write nothing.")
-@writes_store
+@click.option("--tmp", type=click.Path(), help="Directory for temporary files; beside the store.")
+@bounded
 def convert(
     source: str,
     out: Path,

@@ -16,14 +16,12 @@ progress_bars = click.option(
 )
 
 
-def writes_store(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command that writes a store: what it may take, and what it says."""
+def bounded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that writes in bounded memory: ``--memory``, and its output."""
     options = (
         click.option(
-            "--memory", help="What it may take, such as 4GB; half of what is free by default."
-        ),
-        click.option(
-            "--tmp", type=click.Path(), help="Directory for temporary files; beside the store."
+            "--memory",
+            help="Memory of the process, such as 4GB; half of the free memory by default.",
         ),
         progress_bars,
         quiet,
@@ -35,7 +33,7 @@ def writes_store(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def print_summary(summary: Any, is_quiet: bool, as_json: bool) -> None:
-    """Says what was done, as the options of :func:`writes_store` want it."""
+    """Says what was done, as the options of :func:`bounded` want it."""
     if as_json or not is_quiet:
         click.echo(json.dumps(summary.to_dict(), indent=2) if as_json else str(summary))
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
 
-from pyg_graphzero_cli.options import comma_list, print_summary, writes_store
+from pyg_graphzero_cli.options import bounded, comma_list, print_summary
 
 
-@click.command(short_help="Put the rows that training samples most first.")
+@click.command(short_help="Copy the rows that training uses, in the order of their use.")
 @click.argument("store", type=click.Path(path_type=str))
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), help="The new store; replaces STORE by default."
-)
 @click.option(
     "--seeds",
     required=True,
@@ -33,23 +29,15 @@ from pyg_graphzero_cli.options import comma_list, print_summary, writes_store
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=1024, show_default=True, help="Of training."
 )
-@click.option(
-    "--epochs",
-    type=click.FloatRange(min=0, min_open=True),
-    default=2.0,
-    show_default=True,
-    help="How often each seed is sampled from for counting.",
-)
-@click.option("--force", is_flag=True, help="Replace OUT if it is a store.")
-@writes_store
+@bounded
 def optimize(
     store: str, num_neighbors: tuple[int, ...], is_quiet: bool, as_json: bool, **options: Any
 ) -> None:
-    """Write STORE again so that what training samples often lies first, and together.
+    """Copy the rows of STORE that training uses, in the order of their use.
 
-    Samples from the seeds (topology only), counts, and puts the rows in that order. Node ids, edge
-    ids and batches stay what they are. Run it again when the seeds or the fan-out have changed; an
-    order made for others is slower, never wrong.
+    Samples from the seeds (topology only), counts, and copies rows. Training makes this copy by
+    itself in its first epoch; with it, the first epoch is as fast as later ones. Loaders find it if
+    they have these seeds, fan-out and batch size. `graphzero clean` removes it.
     """
     if is_quiet:
         options["progress"] = False
@@ -60,7 +48,7 @@ def optimize(
     print_summary(summary, is_quiet, as_json)
 
 
-@click.command(short_help="Predict what training reads and takes, and say what would help.")
+@click.command(short_help="Predict what training reads, and say what would help.")
 @click.argument("store", type=click.Path(path_type=str))
 @click.option(
     "--memory", help="The budget, as 8GB, as gz.open(memory=) takes it; most of what is free."
@@ -79,16 +67,7 @@ def optimize(
     "--seeds", metavar="NAME", help="An index set or mask of the store; train_idx or train_mask."
 )
 @click.option("--input-type", help="The seeds' node type, where several have such a set.")
-@click.option(
-    "--workers", type=click.IntRange(min=0), default=2, show_default=True, help="num_workers."
-)
 @click.option("--no-edge-ids", is_flag=True, help="The loader is told edge_ids=False.")
-@click.option(
-    "--train-seconds",
-    type=click.FloatRange(min=0),
-    default=0.0,
-    help="What a training step takes, if it is known.",
-)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
@@ -101,12 +80,11 @@ def optimize(
 def doctor(
     store: str,
     num_neighbors: tuple[int, ...],
-    workers: int,
     no_edge_ids: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Predict what an epoch over STORE reads and takes, and say what would help.
+    """Predict what an epoch over STORE reads, and say what binds it and what would help.
 
     Measures the disk, samples some batches and rehearses their reads. Writes nothing.
     """
@@ -115,7 +93,6 @@ def doctor(
     found = run(
         store,
         num_neighbors=list(num_neighbors),
-        num_workers=workers,
         edge_ids=not no_edge_ids,
         **options,
     )

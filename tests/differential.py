@@ -31,7 +31,7 @@ from graphs import heterogeneous, homogeneous
 
 HAS_PYG_LIB = torch_geometric.typing.WITH_PYG_LIB
 WAYS = ("here", "pickled", "spawned", "inference_mode")
-KINDS = ("plain", "encoded", "optimized")
+KINDS = ("plain", "encoded")
 LIKES = ("author", "likes", "paper")  # of which the graph has no edges
 SEED_FIELDS = ("input_id", "batch_size", "seed_time", "edge_label", "edge_label_time", "tag")
 REFUSALS = (ValueError, TypeError, LookupError, RuntimeError)
@@ -73,15 +73,11 @@ def make_stores(directory: Path) -> None:
     """Writes every graph in every form, unless they are there."""
     for is_hetero in (False, True):
         name = "hetero" if is_hetero else "homo"
-        if (directory / f"{name}-optimized").exists():
+        if (directory / f"{name}-encoded").exists():
             continue
         data = make_graph(is_hetero)
         gz.convert(data, directory / f"{name}-plain", progress=False)
         gz.convert(data, directory / f"{name}-encoded", features="float16", progress=False)
-        gz.optimize(
-            directory / f"{name}-plain", directory / f"{name}-optimized", seeds="train_mask",
-            input_type="paper" if is_hetero else None, num_neighbors=[4, 4], progress=False,
-        )  # fmt: skip
 
 
 class Graphs:
@@ -272,8 +268,7 @@ def _how_to_load(rng: random.Random, case: Case, count: int, generator: torch.Ge
         case.ours["locality"] = rng.choice([1, 8])
     if rng.random() < 0.1:
         case.ours["edge_ids"] = False
-    # LABOR and locality go by the order of rows, which an optimized store has of its own.
-    case.kind = rng.choice(KINDS[:2] if case.ours.keys() & {"method", "locality"} else KINDS)
+    case.kind = rng.choice(KINDS)
     # LABOR wants all neighbours in memory.
     case.is_paged = rng.random() < 0.3 and "method" not in case.ours
     case.given = rng.choice(["data", "data", "store", "stores", "pickled data"])

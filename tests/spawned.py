@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,15 +31,3 @@ def spawn(function: Callable[..., None], args: tuple[Any, ...], size: int) -> No
     finally:
         for process in context.processes:
             process.kill()
-
-
-def copy_rows(target: str, store: str) -> None:
-    """Writes all rows of ``node/x.gd`` once more, the last one first."""
-    from pyg_graphzero.memory.row_copy import CopyOf, write_copy
-    from pyg_graphzero.store.contents import StoreContents
-
-    contents = StoreContents(Path(store))
-    column = contents.column("node/x.gd")
-    order = torch.arange(column.shape[0], dtype=torch.int32).flip(0)
-    part = CopyOf(None, column.shape[0], order, {"node/x.gd": column})
-    write_copy(Path(target), [part], 1 << 20, threading.Event())

@@ -51,3 +51,13 @@ def tuned(loader: Any) -> None:
     if pager.tuning is not None:
         pager.tuning.thread.join(60)
         assert pager.tuning.is_over
+
+
+def goes_on(loader: Any, is_copied: bool = True) -> list[Any]:
+    """Two epochs and what is found out in between: the same batches, read by a copy or not."""
+    batches, _ = epoch(loader)
+    tuned(loader)
+    again, stats = epoch(loader)
+    assert_same(again, batches)
+    assert stats.reordered == is_copied
+    return batches

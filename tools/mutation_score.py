@@ -30,7 +30,7 @@ TESTS = {
     "store/opened": "test_stores test_views test_damage",
     "store/contents": "test_stores test_edits test_views test_optimize test_strict",
     "store/columns": "test_encodings test_gather test_views test_format",
-    "store/writer": "test_writer test_edits test_create_column test_rewrite",
+    "store/writer": "test_writer test_edits test_create_column",
 }
 
 TURNED = {

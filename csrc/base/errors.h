@@ -2,7 +2,9 @@
 // std::out_of_range (a bad id): what the operating system refused, and what a file got wrong.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -37,6 +39,24 @@ class FormatError : public std::runtime_error {
   std::string path_;
   std::string field_;
 };
+
+// Raises std::out_of_range: at `where` ("rows[3]") is a `thing` ("row") not among the first `end`.
+[[noreturn]] void throw_out_of_range(const std::string& where, const char* thing,
+                                     std::int64_t found, std::int64_t end);
+
+// Raises that for the first of these numbers that is not 0 <= number < end. They are a part of the
+// list `name`, from its number `first` on.
+template <class Number>
+void check_range(const char* name, const char* thing, std::span<Number> numbers, std::int64_t end,
+                 std::int64_t first = 0) {
+  std::uint64_t highest = 0;  // negative ones are higher than all others
+  for (const auto number : numbers) highest = std::max(highest, static_cast<std::uint64_t>(number));
+  if (numbers.empty() || highest < static_cast<std::uint64_t>(end)) return;
+  const auto bad = std::ranges::find_if(
+      numbers, [&](std::int64_t number) { return number < 0 || number >= end; });
+  throw_out_of_range(name + ("[" + std::to_string(first + (bad - numbers.begin())) + "]"), thing,
+                     *bad, end);
+}
 
 // Lower-case hexadecimal with a 0x prefix and 16 digits, as checksums are shown.
 std::string hex(std::uint64_t value);

@@ -61,6 +61,17 @@ inline Int64Tensor to_tensor(Buffer<std::int64_t>&& buffer, Loan* loan = nullptr
   return to_array<Int64Tensor>(std::move(buffer), {size}, loan);
 }
 
+// A tensor of `size` numbers, which fill(numbers) writes without the GIL.
+template <class Fill>
+Int64Tensor fill_tensor(std::size_t size, const Fill& fill) {
+  Buffer<std::int64_t> numbers(static_cast<std::int64_t>(size));
+  {
+    const nb::gil_scoped_release released;
+    fill(numbers.data());
+  }
+  return to_tensor(std::move(numbers));
+}
+
 // Keeps a Python object alive; the last reference may go away on a thread without the GIL.
 template <class Held>
 std::shared_ptr<const void> hold(Held held) {

@@ -269,12 +269,9 @@ void init_gather(nb::module_& m) {
       "gather_int64",
       [](const HeldTable& column, const Int64Array& index, int num_threads) {
         check_id_column(column.rows);
-        Buffer<std::int64_t> out(static_cast<std::int64_t>(index.size()));
-        {
-          const nb::gil_scoped_release released;
-          gather_ids(column.rows, column.rows, as_span(index), out.data(), num_threads);
-        }
-        return to_tensor(std::move(out));
+        return fill_tensor(index.size(), [&](std::int64_t* out) {
+          gather_ids(column.rows, column.rows, as_span(index), out, num_threads);
+        });
       },
       "column"_a, nb::arg("index").noconvert(), "num_threads"_a = 0,
       "Items `index` of a column of int32 or int64 that are numbers of its rows, as int64.");

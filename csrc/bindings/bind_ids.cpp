@@ -8,9 +8,9 @@
 #include <variant>
 
 #include "arrays/buffer.h"
+#include "arrays/packed_ints.h"
 #include "bindings/arrays.h"
 #include "ids/accesses.h"
-#include "ids/id_bits.h"
 #include "ids/row_index.h"
 
 namespace gz::python {
@@ -39,12 +39,9 @@ class HeldIndex {
   }
 
   Int64Tensor find(Ids wanted) const {
-    Buffer<std::int64_t> rows(wanted.size());
-    {
-      const nb::gil_scoped_release released;
-      std::visit([&](const auto& index) { index->find(wanted, rows.data()); }, index_);
-    }
-    return to_tensor(std::move(rows));
+    return fill_tensor(static_cast<std::size_t>(wanted.size()), [&](std::int64_t* rows) {
+      std::visit([&](const auto& index) { index->find(wanted, rows); }, index_);
+    });
   }
 
   static std::uint64_t num_bytes(std::uint64_t size) {
@@ -70,6 +67,12 @@ TextIds text_ids(const Int64Array& offsets, const Bytes& text) {
   if (!ascends) throw std::invalid_argument("offsets: expected positions in text, ascending");
   return {bounds, reinterpret_cast<const char*>(text.data())};
 }
+
+// Integers from `low` on.
+struct IdBits {
+  std::int64_t low;
+  RankedBits bits;
+};
 
 // Of int16 or int32, and of int32 or int64.
 using Numbers = nb::ndarray<nb::pytorch, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -139,34 +142,38 @@ void init_ids(nb::module_& m) {
 
   nb::class_<IdBits>(m, "IdBits",
                      "Which of the ids low … low + span - 1 occur, and their numbers among those.")
-      .def(nb::init<std::int64_t, std::uint64_t>(), "low"_a, "span"_a)
-      .def_static("num_bytes", &IdBits::num_bytes, "span"_a, "Bytes that such an object takes.")
+      .def(
+          "__init__",
+          [](IdBits* self, std::int64_t low, std::int64_t span) {
+            new (self) IdBits{low, RankedBits(span)};
+          },
+          "low"_a, "span"_a)
+      .def_static("num_bytes", &RankedBits::num_bytes, "span"_a, "Bytes that such an object takes.")
       .def(
           "add",
-          [](IdBits& bits, const Int64Array& ids) {
+          [](IdBits& self, const Int64Array& ids) {
             const nb::gil_scoped_release released;
-            bits.add(as_span(ids));
+            self.bits.add(as_span(ids), self.low);
           },
           nb::arg("ids").noconvert(), "Notes ids [n]; those outside of the range are left out.")
-      .def("rank", &IdBits::rank, nb::call_guard<nb::gil_scoped_release>(),
-           "Numbers the ids in ascending order, and returns how many there are.")
+      .def(
+          "rank", [](IdBits& self) { return self.bits.rank(); },
+          nb::call_guard<nb::gil_scoped_release>(),
+          "Numbers the ids in ascending order, and returns how many there are.")
       .def(
           "find",
-          [](const IdBits& bits, const Int64Array& ids) {
-            Buffer<std::int64_t> numbers(static_cast<std::int64_t>(ids.size()));
-            {
-              const nb::gil_scoped_release released;
-              bits.find(as_span(ids), numbers.data());
-            }
-            return to_tensor(std::move(numbers));
+          [](const IdBits& self, const Int64Array& ids) {
+            return fill_tensor(ids.size(), [&](std::int64_t* numbers) {
+              self.bits.find(as_span(ids), numbers, self.low);
+            });
           },
           nb::arg("ids").noconvert(), "The number of every id [n], -1 where it does not occur.")
       .def(
           "read",
-          [](const IdBits& bits, std::int64_t begin, std::int64_t end) {
-            Buffer<std::int64_t> ids(end - begin);
-            bits.read(begin, {ids.data(), static_cast<std::size_t>(ids.size())});
-            return to_tensor(std::move(ids));
+          [](const IdBits& self, std::int64_t begin, std::int64_t end) {
+            const auto count = static_cast<std::size_t>(end - begin);
+            return fill_tensor(
+                count, [&](std::int64_t* ids) { self.bits.read(begin, {ids, count}, self.low); });
           },
           "begin"_a, "end"_a, "The ids numbered begin … end - 1.");
 

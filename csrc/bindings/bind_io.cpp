@@ -8,16 +8,17 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "base/errors.h"
 #include "bindings/arrays.h"
 #include "gather/disk_gather.h"
 #include "gather/paged_rows.h"
-#include "gather/read_plan.h"
 #include "gather/row_order.h"
 #include "io/probe.h"
 #include "sampling/reach.h"
@@ -38,41 +39,10 @@ ReaderKind reader_named(const std::string& name) {
 
 std::string name_of(ReaderKind kind) { return kind == ReaderKind::kUring ? "uring" : "pool"; }
 
-std::uint64_t checked_alignment(std::uint64_t alignment) {
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
-    throw std::invalid_argument("alignment: found " + std::to_string(alignment) +
-                                ", expected a power of two");
-  }
-  return alignment;
-}
-
-// For each read: offset, size, first and last target; for each target: row, request, index.
-std::pair<Int64Tensor, Int64Tensor> plan_reads(const std::vector<Int64Array>& rows,
-                                               const RowLayout& layout, const ReadLimits& limits) {
-  std::vector<RowRequest> requests;
-  for (const Int64Array& wanted : rows) requests.push_back({as_span(wanted), {}, nullptr});
-  ReadPlan plan;
-  plan.build(layout, requests, limits);
-  Buffer<std::int64_t> reads, targets;
-  for (const PlannedRead& read : plan.reads()) {
-    reads.push_back(static_cast<std::int64_t>(read.offset));
-    reads.push_back(static_cast<std::int64_t>(read.size));
-    reads.push_back(read.first);
-    reads.push_back(read.last);
-  }
-  for (std::int64_t i = 0; i < plan.num_targets(); ++i) {
-    const RowTarget target = plan.target(i);
-    for (const std::int64_t value : {target.row, target.request, target.index}) {
-      targets.push_back(value);
-    }
-  }
-  return {to_tensor(std::move(reads)), to_tensor(std::move(targets))};
-}
-
-GatherStats gather(DiskGather& self, const ColumnFile& column, const std::vector<Int64Array>& rows,
-                   const std::vector<MutableByteRows>& outs,
-                   const std::optional<std::vector<Int64Array>>& positions, std::uint64_t merge_gap,
-                   std::uint64_t max_read) {
+ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<Int64Array>& rows,
+                 const std::vector<MutableByteRows>& outs,
+                 const std::optional<std::vector<Int64Array>>& positions, std::uint64_t merge_gap,
+                 std::uint64_t max_read) {
   if (outs.size() != rows.size() || (positions && positions->size() != rows.size())) {
     throw std::invalid_argument("outs and positions: expected one for each list of rows");
   }
@@ -81,17 +51,12 @@ GatherStats gather(DiskGather& self, const ColumnFile& column, const std::vector
     const auto places = static_cast<std::int64_t>(outs[k].shape(0));
     const std::span<const std::int64_t> to =
         positions ? as_span((*positions)[k]) : std::span<const std::int64_t>{};
-    const std::string name = "outs[" + std::to_string(k) + "]";
     if (static_cast<std::int64_t>(outs[k].shape(1)) != column.layout.row_bytes ||
         (!positions && outs[k].shape(0) != rows[k].size())) {
-      throw std::invalid_argument(name + ": its shape must be [rows, bytes per row]");
+      throw std::invalid_argument("outs[" + std::to_string(k) +
+                                  "]: its shape must be [rows, bytes per row]");
     }
-    for (const std::int64_t place : to) {
-      if (place < 0 || place >= places) {
-        throw std::out_of_range(name + ": found position " + std::to_string(place) +
-                                ", expected 0 <= position < " + std::to_string(places));
-      }
-    }
+    check_range("positions", "position", to, places);
     requests.push_back({as_span(rows[k]), to, reinterpret_cast<std::byte*>(outs[k].data())});
   }
   const nb::gil_scoped_release released;
@@ -139,20 +104,6 @@ void init_io(nb::module_& m) {
       "Random reads a second and bytes a second of the disk under a file, by reading it.");
   m.def("uring_refusal", &uring_refusal,
         "Why io_uring cannot be used in this process; empty where it can.");
-  m.def(
-      "plan_reads",
-      [](const std::vector<Int64Array>& rows, std::int64_t num_rows, std::int64_t row_bytes,
-         std::int64_t row_stride, std::uint64_t data_offset, std::uint64_t file_bytes,
-         std::uint64_t merge_gap, std::uint64_t max_read, std::uint64_t alignment) {
-        return plan_reads(rows, {data_offset, num_rows, row_bytes, row_stride, file_bytes},
-                          {merge_gap, max_read, checked_alignment(alignment)});
-      },
-      "rows"_a, "num_rows"_a, "row_bytes"_a, "row_stride"_a, "data_offset"_a, "file_bytes"_a,
-      "merge_gap"_a, "max_read"_a, "alignment"_a,
-      "The reads for these lists of rows, flat: offset, size, first and last target of each; and "
-      "the "
-      "targets, flat: row, list, index into it.");
-
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
       .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,
@@ -180,17 +131,6 @@ void init_io(nb::module_& m) {
       .def_ro("useful_bytes", &ReadStats::useful_bytes, "Of that, in rows asked for.")
       .def_ro("seconds", &ReadStats::seconds, "From the first read to the last row in its place.")
       .def("__add__", [](ReadStats self, const ReadStats& other) { return self += other; });
-  nb::class_<GatherStats>(m, "GatherStats", "What one gather read, and how long it took.")
-      .def_ro("rows", &GatherStats::rows, "Asked for.")
-      .def_ro("unique_rows", &GatherStats::unique_rows, "Of those, different ones.")
-      .def_ro("reads", &GatherStats::reads, "Requests to the disk.")
-      .def_ro("cached_reads", &GatherStats::cached_reads, "Of those, not past the page cache.")
-      .def_ro("bytes", &GatherStats::bytes, "What they read.")
-      .def_ro("useful_bytes", &GatherStats::useful_bytes, "Of that, in rows asked for.")
-      .def_ro("plan_seconds", &GatherStats::plan_seconds)
-      .def_ro("read_seconds", &GatherStats::read_seconds,
-              "From the first read to the last row in its place.");
-
   nb::class_<DiskGather>(m, "DiskGather", "Gathers rows of files for many batches at once.")
       .def(
           "__init__",
@@ -224,21 +164,11 @@ void init_io(nb::module_& m) {
       .def(
           "ranks",
           [](const RowOrder& order, const Int64Array& rows) {
-            Buffer<std::int64_t> ranks(static_cast<std::int64_t>(rows.size()));
-            {
-              const nb::gil_scoped_release released;
-              for (std::size_t i = 0; i < rows.size(); ++i) {
-                const std::int64_t row = as_span(rows)[i];
-                if (row < 0 || row >= order.num_rows()) {
-                  throw std::out_of_range("rows[" + std::to_string(i) + "]: found row " +
-                                          std::to_string(row) + ", expected 0 <= row < " +
-                                          std::to_string(order.num_rows()));
-                }
-                ranks[static_cast<std::int64_t>(i)] = row;
-              }
-              order.find_ranks({ranks.data(), rows.size()});
-            }
-            return to_tensor(std::move(ranks));
+            return fill_tensor(rows.size(), [&](std::int64_t* ranks) {
+              check_range("rows", "row", as_span(rows), order.num_rows());
+              std::ranges::copy(as_span(rows), ranks);
+              order.find_ranks({ranks, rows.size()});
+            });
           },
           nb::arg("rows").noconvert(),
           "Where rows would lie if all lay once: those that lie once more, then the others.");
@@ -264,9 +194,10 @@ void init_io(nb::module_& m) {
           [](std::shared_ptr<RowOrder> order, std::vector<ColumnFile> columns,
              std::vector<ColumnFile> again, std::shared_ptr<DiskGather> reader,
              std::int64_t num_resident, std::uint64_t merge_gap, std::int64_t num_frames) {
+            ResidentRows resident = ResidentRows::first(order->num_places(), 0, num_resident);
             return std::make_shared<PagedRows>(
-                std::move(order), num_resident, num_frames, std::move(columns), std::move(again),
-                std::move(reader), ReadLimits{.merge_gap = merge_gap});
+                std::move(resident), num_frames, std::move(columns), std::move(reader),
+                ReadLimits{.merge_gap = merge_gap}, RowCopies{std::move(order), std::move(again)});
           },
           "order"_a, "columns"_a, "again"_a, "reader"_a, "num_resident"_a, "merge_gap"_a,
           "num_frames"_a = 0,
@@ -277,10 +208,8 @@ void init_io(nb::module_& m) {
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,
              std::uint64_t merge_gap, std::uint64_t max_read) {
             return std::make_shared<PagedRows>(
-                ResidentRows::of_bits(static_cast<std::int64_t>(rows.bits.size()),
-                                      rows.bits.words()),
-                0, std::vector<ColumnFile>{std::move(column)}, std::move(reader),
-                ReadLimits{merge_gap, max_read, 1});
+                ResidentRows::of_bits(rows.bits), 0, std::vector<ColumnFile>{std::move(column)},
+                std::move(reader), ReadLimits{merge_gap, max_read, 1});
           },
           "rows"_a, "column"_a, "reader"_a, "merge_gap"_a = std::uint64_t{16} << 10,
           "max_read"_a = std::uint64_t{512} << 10, "These rows stay in memory once they are read.")
@@ -358,13 +287,7 @@ void init_io(nb::module_& m) {
       .def(
           "fill",
           [](ReadForecast& self, const Int64Array& groups) {
-            for (const std::int64_t group : as_span(groups)) {
-              if (group < 0 || group >= self.rows.resident().num_groups()) {
-                throw std::out_of_range("groups: found " + std::to_string(group) +
-                                        ", expected 0 <= group < " +
-                                        std::to_string(self.rows.resident().num_groups()));
-              }
-            }
+            check_range("groups", "group", as_span(groups), self.rows.resident().num_groups());
             self.rows.assume_present(as_span(groups));
           },
           "groups"_a, "All that stays in memory has been read, and these groups are in frames.")

@@ -18,6 +18,7 @@
 #include "sampling/hgt_sampler.h"
 #include "sampling/neighbor_sampler.h"
 #include "sampling/neighbor_sums.h"
+#include "sampling/packed_sources.h"
 #include "sampling/reach.h"
 #include "sampling/walks.h"
 
@@ -83,21 +84,21 @@ void init_sampling(nb::module_& m) {
             const nb::gil_scoped_release released;
             new (self) PackedBounds(topology);
           },
-          "topology"_a, "Reads those of a topology.")
+          "topology"_a, "Reads the bounds of a topology.")
       .def_static("num_bytes", &PackedBounds::num_bytes, "num_nodes"_a, "num_edges"_a,
-                  "What they take, at most.");
+                  "Bytes of the bounds of `num_nodes` nodes with `num_edges` edges, at most.");
 
-  nb::class_<PackedSources>(m, "PackedSources",
-                            "Neighbours in memory, in no more bits than a node's number has.")
+  nb::class_<PackedInts>(m, "PackedSources",
+                         "Neighbours in memory, in no more bits than a node's number has.")
       .def(
           "__init__",
-          [](PackedSources* self, const Topology& topology) {
+          [](PackedInts* self, const Topology& topology) {
             const nb::gil_scoped_release released;
-            new (self) PackedSources(topology);
+            new (self) PackedInts(pack_sources(topology));
           },
-          "topology"_a, "Reads those of a topology.")
-      .def_static("num_bytes", &PackedSources::num_bytes, "num_src"_a, "num_edges"_a,
-                  "What they take.");
+          "topology"_a, "Reads the neighbours of a topology.")
+      .def_static("num_bytes", &packed_sources_bytes, "num_src"_a, "num_edges"_a,
+                  "Bytes of the neighbours of `num_edges` edges from `num_src` nodes.");
 
   nb::class_<SamplerBuilder>(m, "SamplerBuilder", "Collects the edge types of a sampler.")
       .def(nb::init<std::vector<std::int64_t>>(), "num_nodes"_a)
@@ -105,7 +106,7 @@ void init_sampling(nb::module_& m) {
           "add_file",
           [](SamplerBuilder& self, int src_type, int dst_type, std::shared_ptr<const Topology> file,
              std::shared_ptr<PagedRows> paged, std::shared_ptr<const PackedBounds> bounds,
-             std::shared_ptr<const PackedSources> packed) {
+             std::shared_ptr<const PackedInts> packed) {
             self.edge_types.push_back(
                 {src_type, dst_type,
                  csc_of(std::move(file), std::move(paged), std::move(bounds), std::move(packed))});

@@ -100,13 +100,6 @@ void init_storage(nb::module_& m) {
           },
           "path"_a, "dtype"_a, "shape"_a, nb::arg("encoder") = nb::none(),
           "The shape is that of what is stored; `encoder` is what makes its rows, if one does.")
-      .def_static(
-          "like",
-          [](const std::string& path, const Column& model) {
-            return std::make_unique<ColumnWriter>(path, model);
-          },
-          "path"_a, "model"_a,
-          "For a column of the same shape, dtype and encoding, whose rows are given as stored.")
       .def(
           "append",
           [](ColumnWriter& self, const Bytes& rows) {
@@ -163,12 +156,8 @@ void init_storage(nb::module_& m) {
                   "bounds: found rows " + std::to_string(first) + " to " + std::to_string(last) +
                   ", expected 0 <= first <= last <= " + std::to_string(t.num_dst()));
             }
-            Buffer<std::int64_t> bounds(static_cast<std::int64_t>(last - first) + 1);
-            {
-              const nb::gil_scoped_release released;
-              t.read_bounds(first, last, bounds.data());
-            }
-            return to_tensor(std::move(bounds));
+            return fill_tensor(last - first + 1,
+                               [&](std::int64_t* bounds) { t.read_bounds(first, last, bounds); });
           },
           "first"_a, "last"_a,
           "indptr[first … last], int64 [last - first + 1] in memory: numbers that rise from 0 to "
@@ -179,18 +168,11 @@ void init_storage(nb::module_& m) {
       .def(
           "destinations",
           [](const Topology& t, const Int64Array& slots) {
-            const auto edges = static_cast<std::int64_t>(t.num_edges());
-            for (const std::int64_t slot : as_span(slots)) {
-              if (slot >= 0 && slot < edges) continue;
-              throw std::out_of_range("slots: found " + std::to_string(slot) +
-                                      ", expected 0 <= slot < " + std::to_string(edges));
-            }
-            Buffer<std::int64_t> nodes(static_cast<std::int64_t>(slots.size()));
-            {
-              const nb::gil_scoped_release released;
-              t.find_destinations(as_span(slots), nodes.data());
-            }
-            return to_tensor(std::move(nodes));
+            return fill_tensor(slots.size(), [&](std::int64_t* nodes) {
+              check_range("slots", "slot", as_span(slots),
+                          static_cast<std::int64_t>(t.num_edges()));
+              t.find_destinations(as_span(slots), nodes);
+            });
           },
           nb::arg("slots").noconvert(), "The rows whose neighbours these slots are, int64 [n].")
       .def("forget_pages", &Topology::forget_pages,

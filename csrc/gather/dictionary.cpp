@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "arrays/buffer.h"
 #include "base/chunk_sizes.h"
 #include "gather/copy_rows.h"
 #include "io/fault_guard.h"
-#include "io/pages.h"
 
 namespace gz {
 namespace {
@@ -19,30 +19,28 @@ constexpr std::int64_t kPrefetchAhead = 16;
 // Codes take more bits as more values come up.
 class Dictionary::Builder {
  public:
-  Builder(Dictionary& made, std::int64_t num_rows, std::int64_t row_bytes) : made_(made) {
-    made.row_bytes_ = row_bytes;
-    // What lies beyond the codes is never touched, and takes no memory.
-    made.pages_ = make_pages(static_cast<std::size_t>(num_rows) + 1);
-    made.codes_ = reinterpret_cast<std::uint8_t*>(made.pages_.get());
+  Builder(Dictionary& made, std::int64_t num_rows) : made_(made) {
+    made.codes_ = PackedInts(num_rows, 1);
     places_.fill(kNone);
   }
 
   // False where it is one value too many.
   template <class Value>
   bool add(const std::byte* rows, std::int64_t count) {
+    PackedInts codes = made_.codes_;  // as in copy_as(); it shares them
     for (std::int64_t i = 0; i < count; ++i) {
       Value value;
       std::memcpy(&value, rows + i * static_cast<std::int64_t>(sizeof(Value)), sizeof(Value));
       if (num_values_ == 0 || value != last_) {
-        const int found = find(value);
+        const int found = find(value, num_rows_ + i);
         if (found < 0) return false;
         last_ = value;
         last_code_ = static_cast<std::uint8_t>(found);
+        if (codes.bits() != made_.codes_.bits()) codes = made_.codes_;
       }
-      const std::int64_t bit = made_.num_rows_++ << made_.bits_shift_;
-      std::uint8_t& at = made_.codes_[bit >> 3];
-      at = static_cast<std::uint8_t>(((bit & 7) == 0 ? 0 : at) | last_code_ << (bit & 7));
+      codes.set_in_byte(num_rows_ + i, last_code_);
     }
+    num_rows_ += count;
     return true;
   }
 
@@ -50,35 +48,31 @@ class Dictionary::Builder {
   static constexpr std::int16_t kNone = -1;
   static constexpr std::size_t kPlaces = 4 * kMostValues;
 
-  // The code of a value, which gets one if it has none; -1 where there are none left.
-  int find(std::uint64_t value) {
+  // The code of the value of row `num_coded`, which gets one if it has none; -1 where there are
+  // none left.
+  int find(std::uint64_t value, std::int64_t num_coded) {
     std::size_t at = static_cast<std::size_t>((value * 0x9E3779B97F4A7C15ULL) >> 54) % kPlaces;
     for (; places_[at] != kNone; at = (at + 1) % kPlaces) {
       if (made_.values_[static_cast<std::size_t>(places_[at])] == value) return places_[at];
     }
     if (num_values_ == kMostValues) return -1;
-    if (num_values_ > made_.mask()) widen();
+    if (num_values_ >> made_.codes_.bits() > 0) widen(num_coded);
     made_.values_[num_values_] = value;
     places_[at] = static_cast<std::int16_t>(num_values_);
     return static_cast<int>(num_values_++);
   }
 
-  // Twice as many bits for each. From the last one on, so that none is overwritten before its turn.
-  void widen() {
-    const int wider = made_.bits_shift_ + 1;
-    const std::int64_t each = 8 >> wider;  // codes of a byte
-    for (std::int64_t byte = (made_.num_rows_ - 1) / each; byte >= 0; --byte) {
-      const std::int64_t begin = byte * each;
-      std::uint8_t codes = 0;
-      for (std::int64_t i = 0; i < std::min(each, made_.num_rows_ - begin); ++i) {
-        codes = static_cast<std::uint8_t>(codes | made_.code(begin + i) << (i << wider));
-      }
-      made_.codes_[byte] = codes;
+  // Twice as many bits for each.
+  void widen(std::int64_t num_coded) {
+    const PackedInts codes =
+        std::exchange(made_.codes_, PackedInts(made_.num_rows(), 2 * made_.codes_.bits()));
+    for (std::int64_t row = 0; row < num_coded; ++row) {
+      made_.codes_.set_in_byte(row, codes.in_byte(row));
     }
-    made_.bits_shift_ = wider;
   }
 
   Dictionary& made_;
+  std::int64_t num_rows_ = 0;  // that have codes
   std::size_t num_values_ = 0;
   std::uint64_t last_ = 0;
   std::uint8_t last_code_ = 0;
@@ -90,7 +84,8 @@ std::shared_ptr<const Dictionary> Dictionary::of(const RowTable& table) {
   if (table.encoding != nullptr || table.dictionary != nullptr || table.rest != nullptr) return {};
   if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8) return {};
   auto made = std::make_shared<Dictionary>();
-  Builder builder(*made, table.num_rows, bytes);
+  made->row_bytes_ = bytes;
+  Builder builder(*made, table.num_rows);
   Buffer<std::byte> rows(chunk_sizes.dictionary_rows * bytes);
   renew_guard();
   for (std::int64_t begin = 0; begin < table.num_rows; begin += chunk_sizes.dictionary_rows) {
@@ -118,11 +113,10 @@ std::shared_ptr<const Dictionary> Dictionary::of(const RowTable& table) {
 template <class Value>
 void Dictionary::copy_as(const std::int64_t* index, std::int64_t count,
                          std::byte* out) const noexcept {
+  const PackedInts codes = codes_;  // which no store to `out` can change: it stays in registers
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i + kPrefetchAhead < count) {
-      __builtin_prefetch(codes_ + ((index[i + kPrefetchAhead] << bits_shift_) >> 3));
-    }
-    const auto value = static_cast<Value>(values_[code(index[i])]);
+    if (i + kPrefetchAhead < count) codes.prefetch(index[i + kPrefetchAhead]);
+    const auto value = static_cast<Value>(values_[codes.in_byte(index[i])]);
     std::memcpy(out + i * static_cast<std::int64_t>(sizeof(Value)), &value, sizeof(Value));
   }
 }

@@ -42,16 +42,14 @@ ColumnFile ColumnFile::of_indices(const Topology& topology, bool direct) {
   return found;
 }
 
-// What the threads of one call share.
+// One call, shared by its threads.
 struct DiskGather::Job {
   const ColumnFile& column;
   std::span<const RowRequest> requests;
   const ReadPlan& plan;
-  RowCopy copy;
   std::stop_token stop;
   std::atomic<std::size_t> next{0};
   std::atomic<std::size_t> complete{0};
-  std::atomic<std::int64_t> cached_reads{0};
   std::mutex mutex;
   std::vector<std::exception_ptr> errors;  // guarded by mutex
 
@@ -60,18 +58,18 @@ struct DiskGather::Job {
     const auto index = static_cast<std::size_t>(target.index);
     const std::int64_t position =
         request.positions.empty() ? target.index : request.positions[index];
-    return request.out + position * copy.out_bytes;
+    return request.out + position * column.layout.row_bytes;
   }
 
   void copy_rows(const std::byte* from, std::int64_t rows, std::byte* to) const {
-    if (copy.function != nullptr) return copy.function(copy.context, from, rows, to);
-    const auto bytes = static_cast<std::size_t>(column.layout.row_bytes);
-    if (column.layout.row_stride == column.layout.row_bytes) {
+    const RowLayout& layout = column.layout;
+    const auto bytes = static_cast<std::size_t>(layout.row_bytes);
+    if (layout.row_stride == layout.row_bytes) {
       std::memcpy(to, from, bytes * static_cast<std::size_t>(rows));
       return;
     }
     for (std::int64_t i = 0; i < rows; ++i) {
-      std::memcpy(to + i * copy.out_bytes, from + i * column.layout.row_stride, bytes);
+      std::memcpy(to + i * layout.row_bytes, from + i * layout.row_stride, bytes);
     }
   }
 
@@ -89,7 +87,7 @@ struct DiskGather::Job {
       for (; i + run < read.last; ++run) {
         const RowTarget next_target = plan.target(i + run);
         if (next_target.row != first.row + run ||
-            place_of(next_target) != to + run * copy.out_bytes) {
+            place_of(next_target) != to + run * column.layout.row_bytes) {
           break;
         }
       }
@@ -183,7 +181,6 @@ class DiskGather::Lane {
     const Slot& slot = slots_[done.tag];
     const PlannedRead& read = job.plan.reads()[slot.read];
     job.complete.fetch_add(1, std::memory_order_relaxed);
-    if (!done.direct) job.cached_reads.fetch_add(1, std::memory_order_relaxed);
     if (done.error) {
       job.rescue(read);
     } else {
@@ -255,34 +252,28 @@ ReaderKind DiskGather::reader_kind() {
 }
 
 GatherResult DiskGather::gather(const ColumnFile& column, std::span<const RowRequest> requests,
-                                ReadLimits limits, RowCopy copy, std::stop_token stop) {
+                                ReadLimits limits, std::stop_token stop) {
   State& own = state();
   const std::lock_guard lock(own.mutex);
-  const Clock::time_point start = Clock::now();
-  if (copy.function == nullptr) copy.out_bytes = column.layout.row_bytes;
   limits.alignment = std::max(limits.alignment, column.file->alignment());
   ReadPlan& plan = own.plan;
   plan.build(column.layout, requests, limits);
   prepare(own, ReadPlan::largest_read(column.layout, limits));
 
   GatherResult result;
-  result.stats.plan_seconds = seconds_since(start);
   const Clock::time_point planned = Clock::now();
-  Job job{column, requests, plan, copy, std::move(stop), {}, {}, {}, {}, {}};
+  Job job{column, requests, plan, std::move(stop), {}, {}, {}, {}};
   job.errors.resize(requests.size());
   const auto team = static_cast<int>(std::min(own.lanes.size(), plan.reads().size()));
   parallel_for(team, 1, team, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) own.lanes[static_cast<std::size_t>(i)]->run(job);
   });
 
-  GatherStats& stats = result.stats;
-  stats.rows = plan.num_targets();
-  stats.unique_rows = plan.unique_rows();
+  ReadStats& stats = result.stats;
   stats.reads = std::ssize(plan.reads());
-  stats.cached_reads = job.cached_reads;
   stats.bytes = plan.bytes();
-  stats.useful_bytes = static_cast<std::uint64_t>(stats.unique_rows * column.layout.row_bytes);
-  stats.read_seconds = seconds_since(planned);
+  stats.useful_bytes = static_cast<std::uint64_t>(plan.unique_rows() * column.layout.row_bytes);
+  stats.seconds = seconds_since(planned);
   result.errors = std::move(job.errors);
   result.stopped = job.complete.load() < plan.reads().size();
   return result;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gather/read_plan.h"
+#include "gather/read_stats.h"
 #include "io/async_reader.h"
 #include "io/direct_file.h"
 #include "io/origin.h"
@@ -29,48 +30,14 @@ struct ColumnFile {
   static ColumnFile of_indices(const Topology& topology, bool direct = true);
 };
 
-// How rows of the file become rows of the destination: `rows` of them, row_stride bytes apart, to
-// places out_bytes apart. Without a function their bytes are copied.
-struct RowCopy {
-  using Function = void (*)(const void* context, const std::byte* from, std::int64_t rows,
-                            std::byte* to);
-  Function function = nullptr;
-  const void* context = nullptr;
-  std::int64_t out_bytes = 0;
-};
-
 struct DiskGatherOptions {
   ReaderOptions reader;                   // its depth is shared by the threads
   int threads = 0;                        // 0: as many as torch uses
   std::uint64_t buffer_bytes = 32 << 20;  // for reads under way, all threads together
 };
 
-// What one gather read, and how long it took.
-struct GatherStats {
-  std::int64_t rows = 0;         // asked for
-  std::int64_t unique_rows = 0;  // of those, different ones
-  std::int64_t reads = 0;
-  std::int64_t cached_reads = 0;   // of those, not past the page cache
-  std::uint64_t bytes = 0;         // read
-  std::uint64_t useful_bytes = 0;  // of those, in rows asked for
-  double plan_seconds = 0;
-  double read_seconds = 0;  // from the first read to the last row scattered
-
-  GatherStats& operator+=(const GatherStats& other) noexcept {
-    rows += other.rows;
-    unique_rows += other.unique_rows;
-    reads += other.reads;
-    cached_reads += other.cached_reads;
-    bytes += other.bytes;
-    useful_bytes += other.useful_bytes;
-    plan_seconds += other.plan_seconds;
-    read_seconds += other.read_seconds;
-    return *this;
-  }
-};
-
 struct GatherResult {
-  GatherStats stats;
+  ReadStats stats;  // but for rows and hits, which the caller knows
   // One for each request: null when all its rows are there, else the OsError of the first that is
   // not. A failed read costs only those requests a row of theirs that cannot be read.
   std::vector<std::exception_ptr> errors;
@@ -88,12 +55,11 @@ class DiskGather {
   explicit DiskGather(const DiskGatherOptions& options);
   ~DiskGather();
 
-  // Writes row rows[i] of every request to its `out` + place * copy.out_bytes (row_bytes without a
-  // function). Raises std::out_of_range for a row that is not there, before anything is read.
-  // `limits.alignment` is raised to what the file needs. A stop ends the call as soon as the reads
-  // under way are complete.
+  // Writes row rows[i] of every request to its `out` + place * row_bytes. Raises std::out_of_range
+  // for a row that is not there, before anything is read. `limits.alignment` is raised to what the
+  // file needs. A stop ends the call as soon as the reads under way are complete.
   GatherResult gather(const ColumnFile& column, std::span<const RowRequest> requests,
-                      ReadLimits limits = {}, RowCopy copy = {}, std::stop_token stop = {});
+                      ReadLimits limits = {}, std::stop_token stop = {});
 
   ReaderKind reader_kind();
 
@@ -107,7 +73,7 @@ class DiskGather {
     Origin origin;
   };
 
-  // What belongs to this process.
+  // This process's own.
   State& state();
   // Readers for this process, whose buffers hold at least two reads of `largest` bytes.
   void prepare(State& state, std::uint64_t largest) const;

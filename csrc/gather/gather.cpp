@@ -21,17 +21,9 @@ constexpr std::int64_t kSumGrain = 256;
 
 void check_index(std::span<const std::int64_t> index, std::int64_t begin, std::int64_t end,
                  std::int64_t num_rows) {
-  const std::int64_t* const at = index.data();
-  std::uint64_t highest = 0;  // negative ones are higher than all others
-  for (std::int64_t i = begin; i < end; ++i) {
-    highest = std::max(highest, static_cast<std::uint64_t>(at[i]));
-  }
-  if (begin == end || highest < static_cast<std::uint64_t>(num_rows)) return;
-  for (std::int64_t i = begin; i < end; ++i) {
-    if (at[i] >= 0 && at[i] < num_rows) continue;
-    throw std::out_of_range("index[" + std::to_string(i) + "]: found row " + std::to_string(at[i]) +
-                            ", expected 0 <= row < " + std::to_string(num_rows));
-  }
+  const auto part =
+      index.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+  check_range("index", "row", part, num_rows, begin);
 }
 
 // Rows per range: some 256 KiB of output, so that threads share evenly and ranges stay cheap.
@@ -105,7 +97,7 @@ void gather_sums(const RowTable& table, std::span<const std::int64_t> index, con
 
 // Raises FormatError unless all ids are rows of `table`, which they were read from.
 void check_ids(std::span<const std::int64_t> ids, const RowTable& table) {
-  std::uint64_t highest = 0;  // as in check_index()
+  std::uint64_t highest = 0;  // negative ones are higher than all others
   for (const std::int64_t id : ids) highest = std::max(highest, static_cast<std::uint64_t>(id));
   if (ids.empty() || highest < static_cast<std::uint64_t>(table.num_rows)) return;
   const auto bad = std::find_if(ids.begin(), ids.end(),

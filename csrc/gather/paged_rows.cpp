@@ -9,13 +9,21 @@
 
 #include "arrays/radix_sort.h"
 #include "base/chunk_sizes.h"
-#include "ids/id_bits.h"
+#include "base/errors.h"
 
 namespace gz {
 namespace {
 
 int bits_for(std::int64_t largest) {
   return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(largest)));
+}
+
+void check_file(const ColumnFile& file, std::int64_t num_rows, std::int64_t row_bytes) {
+  const RowLayout& found = file.layout;
+  if (found.num_rows == num_rows && found.row_bytes == row_bytes) return;
+  throw std::invalid_argument(file.file->path() + ": found " + std::to_string(found.num_rows) +
+                              " rows of " + std::to_string(found.row_bytes) + " bytes, expected " +
+                              std::to_string(num_rows) + " of " + std::to_string(row_bytes));
 }
 
 }  // namespace
@@ -34,50 +42,24 @@ void RowWindow::shorten(std::size_t count) {
 
 PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
                      std::vector<ColumnFile> columns, std::shared_ptr<DiskGather> reader,
-                     const ReadLimits& limits)
+                     const ReadLimits& limits, RowCopies copies)
     : PagedRows(std::move(resident), num_frames, {}, limits) {
+  order_ = std::move(copies.order);
   reader_ = std::move(reader);
-  for (ColumnFile& file : columns) {
-    check_rows(file, num_rows());
-    const std::int64_t bytes = file.layout.row_bytes;
-    row_bytes_ += bytes;
-    columns_.push_back(
-        {std::move(file), make_pages(static_cast<std::size_t>(num_places() * bytes)), {}});
-  }
-}
-
-PagedRows::PagedRows(std::shared_ptr<const RowOrder> order, std::int64_t num_resident,
-                     std::int64_t num_frames, std::vector<ColumnFile> columns,
-                     std::vector<ColumnFile> again, std::shared_ptr<DiskGather> reader,
-                     const ReadLimits& limits)
-    : PagedRows(ResidentRows::first(order->num_places(), 0, num_resident), num_frames, {},
-                std::move(reader), limits) {
-  order_ = std::move(order);
-  if (columns.size() != again.size()) {
-    throw std::invalid_argument("again: found " + std::to_string(again.size()) +
+  copies.again.resize(order_ ? copies.again.size() : columns.size());
+  if (columns.size() != copies.again.size()) {
+    throw std::invalid_argument("again: found " + std::to_string(copies.again.size()) +
                                 " files, expected " + std::to_string(columns.size()));
   }
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    check_rows(columns[c], order_->num_rows());
-    check_rows(again[c], order_->num_again());
     const std::int64_t bytes = columns[c].layout.row_bytes;
-    if (again[c].layout.row_bytes != bytes) {
-      throw std::invalid_argument(again[c].file->path() + ": found rows of " +
-                                  std::to_string(again[c].layout.row_bytes) + " bytes, expected " +
-                                  std::to_string(bytes));
-    }
+    check_file(columns[c], num_rows(), bytes);
+    if (order_) check_file(copies.again[c], order_->num_again(), bytes);
     row_bytes_ += bytes;
     columns_.push_back({std::move(columns[c]),
                         make_pages(static_cast<std::size_t>(num_places() * bytes)),
-                        std::move(again[c])});
+                        std::move(copies.again[c])});
   }
-}
-
-void PagedRows::check_rows(const ColumnFile& file, std::int64_t expected) const {
-  if (file.layout.num_rows == expected) return;
-  throw std::invalid_argument(file.file->path() + ": found " +
-                              std::to_string(file.layout.num_rows) + " rows, expected " +
-                              std::to_string(expected));
 }
 
 PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
@@ -136,11 +118,10 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   for (std::size_t k = 0; k < count; ++k) window.first.push_back(total += lists[k].size());
   window.places.reset(total, num_places() + std::max(total, resident_.num_rows()));
   // Which rows are wanted, a bit for each, unless sorting what is asked for takes less memory.
-  std::optional<IdBits> wanted;
-  const auto span = static_cast<std::uint64_t>(resident_.num_rows());
-  if (!cache_ &&
-      IdBits::num_bytes(span) <= 2 * sizeof(keys_[0]) * static_cast<std::uint64_t>(total)) {
-    wanted.emplace(0, span);
+  std::optional<RankedBits> wanted;
+  if (const std::int64_t bytes = RankedBits::num_bytes(resident_.num_rows());
+      !cache_ && bytes <= 2 * std::int64_t{sizeof(keys_[0])} * total) {
+    wanted.emplace(resident_.num_rows());
   }
   const int ordinal_bits = wanted ? 0 : bits_for(total);
   const int row_bits = bits_for(resident_.num_rows());
@@ -182,10 +163,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   };
   for (std::size_t k = 0; k < count; ++k) {
     lists[k].for_each([&](std::int64_t row) {
-      if (row < 0 || row >= num_rows()) {
-        throw std::out_of_range("index: found row " + std::to_string(row) +
-                                ", expected 0 <= row < " + std::to_string(num_rows()));
-      }
+      if (row < 0 || row >= num_rows()) throw_out_of_range("index", "row", row, num_rows());
       block[filled++] = row;
       if (filled == block.size()) place_block();
     });
@@ -228,7 +206,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   return missing;
 }
 
-Buffer<std::int64_t> PagedRows::number(IdBits& wanted, NarrowNumbers& places) const {
+Buffer<std::int64_t> PagedRows::number(RankedBits& wanted, NarrowNumbers& places) const {
   Buffer<std::int64_t> missing(wanted.rank());
   wanted.read(0, {missing.data(), static_cast<std::size_t>(missing.size())});
   std::array<std::int64_t, RowCache::kFindAtOnce> rows, numbers, at;
@@ -325,17 +303,14 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
 
 GatherResult PagedRows::gather(const Column& column, std::span<const RowRequest> requests,
                                std::stop_token stop) {
-  if (!order_) return reader_->gather(column.file, requests, limits_, {}, stop);
+  if (!order_) return reader_->gather(column.file, requests, limits_, stop);
   return gather_places(*order_, *reader_, column.again, column.file, requests, limits_, stop);
 }
 
 void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
                       std::stop_token stop) {
   const auto add = [&](const GatherResult& got) {
-    window.stats.reads += got.stats.reads;
-    window.stats.bytes += got.stats.bytes;
-    window.stats.useful_bytes += got.stats.useful_bytes;
-    window.stats.seconds += got.stats.read_seconds;
+    window.stats += got.stats;
     window.stopped = got.stopped;
     for (const std::exception_ptr& error : got.errors) {
       // fetch_one_by_one() finds out which row cannot be read.
@@ -352,7 +327,7 @@ void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, Row
     if (!window.stopped) add(gather(columns_[c], rows, stop));
     if (pieces.groups.size() == 0 || window.stopped) continue;
     const RowRequest groups{pieces.groups.span(), pieces.group_places.span(), kept.get()};
-    add(reader_->gather({file.file, pieces.layout}, {&groups, 1}, limits_, {}, stop));
+    add(reader_->gather({file.file, pieces.layout}, {&groups, 1}, limits_, stop));
   }
 }
 
@@ -440,10 +415,6 @@ std::int64_t PagedRows::preload(std::int64_t group) {
   RowWindow window;
   load(absent(group, chunk_sizes.preloaded_rows), window);
   return group;
-}
-
-void PagedRows::preload() {
-  for (std::int64_t group = 0; group < resident_.num_groups();) group = preload(group);
 }
 
 std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStats& stats) {

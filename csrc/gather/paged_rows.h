@@ -14,6 +14,7 @@
 
 #include "arrays/buffer.h"
 #include "arrays/narrow_ids.h"
+#include "arrays/packed_ints.h"
 #include "gather/copy_rows.h"
 #include "gather/disk_gather.h"
 #include "gather/read_plan.h"
@@ -21,7 +22,6 @@
 #include "gather/resident_rows.h"
 #include "gather/row_cache.h"
 #include "gather/row_order.h"
-#include "ids/id_bits.h"
 #include "io/pages.h"
 
 namespace gz {
@@ -34,7 +34,7 @@ struct RowWindow {
   bool stopped = false;  // by the caller: there is nothing in it
 
   std::size_t num_lists() const noexcept { return errors.size(); }
-  // Only the first `count` lists are used; what was read for the others is nobody's.
+  // Only the first `count` lists are used; nothing uses what was read for the others.
   void shorten(std::size_t count);
   std::int64_t bytes() const noexcept;  // of `rows`, where they were only planned too
   // Where each row of a list is in PagedRows::table(), in order.
@@ -52,9 +52,15 @@ struct RowWindow {
   RowCache::Use use;                // of the rows that are kept for now
 };
 
+// Rows of columns that lie once more, in another order; no order: none do.
+struct RowCopies {
+  std::shared_ptr<const RowOrder> order = {};
+  std::vector<ColumnFile> again = {};  // of each column
+};
+
 // The columns of one node or edge type that are not kept in memory whole. Resident rows come from
 // the file when they are first asked for; there is no time to wait for before the first batch.
-// What is read beside them stays, too, in frames that take in what is used and let go of what is
+// Other rows that are read stay, too, in frames that take in what is used and let go of what is
 // not.
 //
 // Where some rows lie once more in another order, they are read from there. Callers ask for rows by
@@ -64,18 +70,13 @@ struct RowWindow {
 // any time for windows that were read. After a fork only the parent may read.
 class PagedRows {
  public:
-  // `columns` have as many rows as `resident`. So many frames are for other groups, of the same
-  // size. Windows are read by `reader`, which may serve others too. Raises std::invalid_argument
-  // where numbers of rows differ, and as map_pages() and RowCache.
+  // `columns` have as many rows as `resident`; with copies, as their order, by whose places
+  // resident rows and those in frames are then chosen, one by one. `num_frames` are for other
+  // groups, of the same size. Windows are read by `reader`, which may serve others too. Raises
+  // std::invalid_argument where numbers of files or rows differ, or sizes of rows, and as
+  // map_pages() and RowCache.
   PagedRows(ResidentRows resident, std::int64_t num_frames, std::vector<ColumnFile> columns,
-            std::shared_ptr<DiskGather> reader, const ReadLimits& limits);
-
-  // Of rows of which some lie once more, in `again`: as many files as `columns`. Those that are
-  // resident or in frames are chosen by place, one by one. Raises std::invalid_argument where
-  // numbers of files or rows differ, or sizes of rows, and as RowCache.
-  PagedRows(std::shared_ptr<const RowOrder> order, std::int64_t num_resident,
-            std::int64_t num_frames, std::vector<ColumnFile> columns, std::vector<ColumnFile> again,
-            std::shared_ptr<DiskGather> reader, const ReadLimits& limits);
+            std::shared_ptr<DiskGather> reader, const ReadLimits& limits, RowCopies copies = {});
 
   // A rehearsal: windows have the same stats and no rows, nothing is read, no file need be there.
   // `limits.alignment` is the file's. table() and preload() are not for it.
@@ -91,7 +92,7 @@ class PagedRows {
   std::int64_t num_kept() const noexcept {
     return resident_.num_kept() + (cache_ ? cache_->num_frames() : 0);
   }
-  // Of a row in all columns, as it is stored.
+  // Bytes of a row in all columns, as it is stored.
   std::int64_t row_bytes() const noexcept { return row_bytes_; }
 
   // Reads what these lists need, or as many first ones of them as need no more than `max_bytes` of
@@ -102,7 +103,6 @@ class PagedRows {
   // ones and as many others as frames were never taken. Returns the group to go on with,
   // num_groups() at the end. An error is left to the batch that needs the row.
   std::int64_t preload(std::int64_t group);
-  void preload();  // all of them
 
   // Reads the resident rows of group `group` and of those after it, some `max_rows` of them.
   // Returns the group to go on with, num_groups() at the end. Raises OsError where one cannot be
@@ -116,7 +116,7 @@ class PagedRows {
   // A column's rows by place, as they are stored: those that are kept, then the window's.
   RowTable table(std::size_t column, const RowWindow& window) const;
 
-  // The same where all rows that are asked for are resident and were loaded. Raises
+  // table() where all rows that are asked for are resident and were loaded. Raises
   // std::out_of_range for one that is not resident.
   void find_places(std::span<const std::int64_t> rows, std::int64_t* places) const;
   RowTable table(std::size_t column) const;
@@ -131,8 +131,8 @@ class PagedRows {
   struct Fill {
     Buffer<std::int64_t> groups, places;
   };
-  // The same of a column: those that lie in its file in one piece, by a layout of which a row is
-  // one of them; and the others' rows.
+  // A Fill of a column: the groups that lie in its file in one piece, by a layout of which a row is
+  // one of them; and the rows of the other groups.
   struct Pieces {
     RowLayout layout;
     Buffer<std::int64_t> groups, group_places, rows, row_places;
@@ -151,8 +151,8 @@ class PagedRows {
                              Fill& fill);
   // The rows that are wanted, sorted; and for each place behind what is kept, which then says how
   // far behind only which row it is, where that row will be.
-  Buffer<std::int64_t> number(IdBits& wanted, NarrowNumbers& places) const;
-  // What was to be read and kept was not.
+  Buffer<std::int64_t> number(RankedBits& wanted, NarrowNumbers& places) const;
+  // Takes back that a Fill was read and kept.
   void forget(const Fill& fill, void (RowCache::*drop)(std::int32_t) = &RowCache::drop) noexcept;
   // The next `max_rows` or so from `group` on that are resident and were not read; advances it.
   Fill absent(std::int64_t& group, std::int64_t max_rows);
@@ -163,7 +163,6 @@ class PagedRows {
     return (fill.groups.size() << resident_.group_bits()) * row_bytes_;
   }
   Pieces pieces_of(const Fill& fill, const RowLayout& layout) const;
-  void check_rows(const ColumnFile& file, std::int64_t expected) const;
   // Reads rows of a column to where each request wants them.
   GatherResult gather(const Column& column, std::span<const RowRequest> requests,
                       std::stop_token stop);

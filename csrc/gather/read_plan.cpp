@@ -6,6 +6,7 @@
 #include <string>
 
 #include "arrays/radix_sort.h"
+#include "base/errors.h"
 
 namespace gz {
 namespace {
@@ -66,9 +67,8 @@ void ReadPlan::collect(const RowLayout& layout, std::span<const RowRequest> requ
       if (rows[i] < 0 || rows[i] >= layout.num_rows) {
         keys_.clear();
         reads_.clear();
-        throw std::out_of_range("requests[" + std::to_string(k) + "].rows[" + std::to_string(i) +
-                                "]: found row " + std::to_string(rows[i]) +
-                                ", expected 0 <= row < " + std::to_string(layout.num_rows));
+        throw_out_of_range("requests[" + std::to_string(k) + "].rows[" + std::to_string(i) + "]",
+                           "row", rows[i], layout.num_rows);
       }
       *to++ = static_cast<std::uint64_t>(rows[i]) << row_shift_ |
               static_cast<std::uint64_t>(k) << request_shift_ | i;

@@ -1,4 +1,4 @@
-// What was read from disk for those who asked for rows.
+// Rows that were asked for, and the reads from disk for them.
 #pragma once
 
 #include <cstdint>

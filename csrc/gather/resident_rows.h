@@ -1,15 +1,16 @@
 // Which rows of a table are kept in memory, and where among those each one is.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 #include <span>
-#include <vector>
+
+#include "arrays/packed_ints.h"
+#include "base/range_bits.h"
 
 namespace gz {
 
 // Rows go by groups of 2^group_bits that follow each other: one row each where rows are large, a
-// page full where they are items of a few bytes. A quarter of a byte for each group; nothing where
+// page full where they are items of a few bytes. Two bits for each group; nothing where
 // the groups kept are the first ones.
 // Thread safety: immutable.
 class ResidentRows {
@@ -20,8 +21,8 @@ class ResidentRows {
   static ResidentRows of(std::int64_t num_rows, int group_bits,
                          std::span<const std::int64_t> groups);
 
-  // The rows whose bits are set, one by one: bit i % 64 of word i / 64.
-  static ResidentRows of_bits(std::int64_t num_rows, std::span<const std::uint64_t> bits);
+  // The rows whose bits are set, one by one.
+  static ResidentRows of_bits(const RangeBits& bits);
 
   std::int64_t num_rows() const noexcept { return num_rows_; }
   std::int64_t num_groups() const noexcept { return num_groups_; }
@@ -34,13 +35,11 @@ class ResidentRows {
   std::int64_t find(std::int64_t row) const noexcept {
     const std::int64_t group = row >> group_bits_;
     std::int64_t at = group;
-    if (words_.empty()) {
-      if (group >= num_kept_) return -1;
-    } else {
-      const Word& word = words_[static_cast<std::size_t>(group >> 6)];
-      const std::uint64_t bit = std::uint64_t{1} << (group & 63);
-      if ((word.bits & bit) == 0) return -1;
-      at = word.before + std::popcount(word.bits & (bit - 1));
+    if (kept_.size() > 0) {
+      if (!kept_.has(group)) return -1;
+      at = kept_.before(group);
+    } else if (group >= num_kept_) {
+      return -1;
     }
     return (at << group_bits_) + (row - (group << group_bits_));
   }
@@ -49,19 +48,13 @@ class ResidentRows {
   std::int64_t next_kept(std::int64_t group) const noexcept;
 
  private:
-  struct Word {
-    std::uint64_t bits = 0;
-    std::int64_t before = 0;  // groups kept in the words before
-  };
-
   ResidentRows(std::int64_t num_rows, int group_bits);
-  void count() noexcept;
 
   std::int64_t num_rows_;
   std::int64_t num_groups_;
   std::int64_t num_kept_ = 0;
   int group_bits_;
-  std::vector<Word> words_;  // empty: the first num_kept_ groups
+  RankedBits kept_;  // [group]; empty: the first num_kept_ groups
 };
 
 }  // namespace gz

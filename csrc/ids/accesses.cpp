@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "arrays/buffer.h"
+#include "base/errors.h"
 
 namespace gz {
 namespace {
@@ -14,16 +14,6 @@ namespace {
 constexpr std::size_t kAhead = 16;
 // Counts above this are not told apart.
 constexpr std::int32_t kMostCounts = 1 << 20;
-
-template <class Row>
-void check(std::span<Row> rows, std::size_t num_rows) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (static_cast<std::uint64_t>(rows[i]) < num_rows) continue;
-    throw std::out_of_range("rows[" + std::to_string(i) + "]: found row " +
-                            std::to_string(rows[i]) + ", expected 0 <= row < " +
-                            std::to_string(num_rows));
-  }
-}
 
 template <class Item, class Row>
 Item& at(std::span<Item> items, Row row) {
@@ -39,7 +29,7 @@ void prefetch(std::span<Item> items, std::span<Row> rows, std::size_t i) {
 
 template <class Count>
 void count_rows(std::span<const std::int64_t> rows, std::span<Count> counts) {
-  check(rows, counts.size());
+  check_range("rows", "row", rows, std::ssize(counts));
   // All are read before any is written: a row that occurs twice gets the same count twice.
   Buffer<Count> counted(std::ssize(rows));
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -57,7 +47,7 @@ void count_rows(std::span<const std::int64_t> rows, std::span<Count> counts) {
 template <class Place>
 std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> bits,
                       std::span<Place> list, std::int64_t met) {
-  check(rows, list.size());
+  check_range("rows", "row", rows, std::ssize(list));
   const auto refuse = [](const char* what) { throw std::invalid_argument(what); };
   if (bits.size() < (list.size() + 7) / 8) refuse("bits: expected one for each row");
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -74,7 +64,7 @@ std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> b
 
 template <class Count, class Place>
 void hottest_first(std::span<const Count> counts, std::span<Place> list, std::int32_t hot) {
-  check(list, counts.size());
+  check_range("rows", "row", list, std::ssize(counts));
   // How far a row's count is above `hot`; how many rows are of each level, then where they end
   // among the hot ones, of which the highest level is first.
   const auto level = [&](Place row) {

@@ -22,9 +22,9 @@ template <class Place>
 std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> bits,
                       std::span<Place> list, std::int64_t met);
 
-// Of the rows of a list, has those first that more than `hot` batches use, by how many these are
+// Moves the rows of a list that more than `hot` batches use to its front, by how many these are
 // (above a million they are equals). Equals, and the others, stay in their order. Takes as much
-// memory as the former do. Raises std::out_of_range, before anything moves, for a row without a
+// memory as the moved rows do. Raises std::out_of_range, before anything moves, for a row without a
 // count.
 template <class Count, class Place>
 void hottest_first(std::span<const Count> counts, std::span<Place> list, std::int32_t hot);

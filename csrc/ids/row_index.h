@@ -15,7 +15,7 @@
 
 namespace gz {
 
-// Integer ids in somebody else's memory.
+// Integer ids in memory that outlives this.
 struct IntegerIds {
   std::span<const std::int64_t> values;
 

@@ -10,8 +10,7 @@
 namespace gz {
 
 Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged,
-           std::shared_ptr<const PackedBounds> bounds,
-           std::shared_ptr<const PackedSources> packed) {
+           std::shared_ptr<const PackedBounds> bounds, std::shared_ptr<const PackedInts> packed) {
   const auto num_edges = static_cast<std::int64_t>(file->num_edges());
   if (paged != nullptr && (paged->num_columns() != 1 || paged->num_rows() != num_edges ||
                            paged->row_bytes() != std::int64_t{file->index_bytes()})) {
@@ -26,9 +25,9 @@ Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> page
                                 std::to_string(bounds->num_nodes()) + " nodes, expected " +
                                 std::to_string(file->num_dst()));
   }
-  if (packed != nullptr && packed->num_edges() != num_edges) {
+  if (packed != nullptr && packed->size() != num_edges) {
     throw std::invalid_argument(file->path() + ": packed: found the neighbours of " +
-                                std::to_string(packed->num_edges()) + " edges, expected " +
+                                std::to_string(packed->size()) + " edges, expected " +
                                 std::to_string(num_edges));
   }
   return {file->indptr(),
@@ -79,8 +78,7 @@ bool is_paged(const std::vector<SampledEdgeType>& edge_types) noexcept {
 
 void check_seed(std::size_t i, std::int64_t node, std::int64_t num_nodes) {
   if (node >= 0 && node < num_nodes) return;
-  throw std::out_of_range("seed " + std::to_string(i) + ": found node " + std::to_string(node) +
-                          ", expected 0 <= node < " + std::to_string(num_nodes));
+  throw_out_of_range("seed " + std::to_string(i), "node", node, num_nodes);
 }
 
 void check_seed_type(int node_type, std::size_t num_node_types) {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "arrays/packed_ints.h"
 #include "base/chunk_sizes.h"
 #include "gather/paged_rows.h"
 #include "sampling/edge_order.h"
 #include "sampling/packed_bounds.h"
-#include "sampling/packed_sources.h"
 #include "storage/topology.h"
 
 namespace gz {
@@ -32,7 +32,7 @@ struct Csc {
   std::shared_ptr<PagedRows> paged = {};
   // In place of indptr and of indices for who samples, so that nobody touches these.
   std::shared_ptr<const PackedBounds> bounds = {};
-  std::shared_ptr<const PackedSources> packed = {};
+  std::shared_ptr<const PackedInts> packed = {};
 
   // REQUIRES, as what follows, that it is not paged.
   std::int64_t source(std::int64_t slot) const noexcept {
@@ -53,7 +53,7 @@ struct Csc {
 // something else.
 Csc csc_of(std::shared_ptr<const Topology> file, std::shared_ptr<PagedRows> paged = {},
            std::shared_ptr<const PackedBounds> bounds = {},
-           std::shared_ptr<const PackedSources> packed = {});
+           std::shared_ptr<const PackedInts> packed = {});
 
 // Has the kernel read ahead for a loop that goes over neighbours from front to back: faults alone
 // read little at a time.

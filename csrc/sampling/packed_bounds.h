@@ -11,6 +11,7 @@ namespace gz {
 
 // For blocks of nodes, where the first one's neighbours begin; for every node, how far behind that
 // its own do, in 16 bits. Blocks of more edges than these can tell have their bounds as they are.
+// No PackedInts: a node takes two looks, and each costs more there (benchmarks/NOTES.md).
 //
 // Thread safety: immutable.
 class PackedBounds {
@@ -18,7 +19,7 @@ class PackedBounds {
   // Reads them; raises as Topology::read_bounds().
   explicit PackedBounds(const Topology& file, int threads = 0);
 
-  // What those of so many nodes and edges take, at most.
+  // Bytes of the bounds of `num_nodes` nodes with `num_edges` edges, at most.
   static std::int64_t num_bytes(std::int64_t num_nodes, std::int64_t num_edges) noexcept;
 
   std::int64_t num_nodes() const noexcept { return num_nodes_; }

@@ -34,7 +34,7 @@ std::string found_encoding(std::uint32_t number, const DType& dtype) {
   return std::to_string(number) + " of " + std::string(dtype.name);
 }
 
-// Of a header.
+// The encoding that a header names by this number; raises FormatError unless it is of `dtype`.
 std::optional<Encoding> encoding_of(std::uint32_t number, const DType& dtype,
                                     const std::string& path) {
   if (number == 0) return std::nullopt;
@@ -208,11 +208,6 @@ ColumnWriter::ColumnWriter(const std::string& path, const DType& dtype,
                                 std::to_string(scales));
   }
 }
-
-ColumnWriter::ColumnWriter(const std::string& path, const Column& model)
-    : ColumnWriter(path, model.dtype(), {model.shape().begin(), model.shape().end()},
-                   model.encoding(), {model.scale().begin(), model.scale().end()},
-                   {model.zero_point().begin(), model.zero_point().end()}) {}
 
 void ColumnWriter::set_num_rows(std::uint64_t num_rows) {
   header_.shape[0] = num_rows;

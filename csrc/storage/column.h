@@ -45,7 +45,7 @@ class Column {
 
   // The dtype of what is stored.
   const DType& dtype() const noexcept { return *dtype_; }
-  // What float32 is stored as; none where items are stored as themselves.
+  // The encoding of float32; none where items are stored as themselves.
   std::optional<Encoding> encoding() const noexcept { return encoding_; }
   // One number for each item of a row, where the encoding has scales; else empty.
   std::span<const float> scale() const noexcept { return scale_; }
@@ -85,10 +85,6 @@ class ColumnWriter {
   ColumnWriter(const std::string& path, const DType& dtype, std::vector<std::uint64_t> shape,
                std::optional<Encoding> encoding = {}, std::vector<float> scale = {},
                std::vector<float> zero_point = {});
-
-  // A column of the same shape, dtype and encoding as `model`; rows are appended as they are
-  // stored.
-  ColumnWriter(const std::string& path, const Column& model);
 
   // Replaces the number of rows declared, where it is known at the end only.
   void set_num_rows(std::uint64_t num_rows);

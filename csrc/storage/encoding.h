@@ -1,4 +1,4 @@
-// What float32 numbers may be stored as, in place of themselves. An encoding is a row of the table
+// Encodings: numbers that are stored in place of float32. An encoding is a row of the table
 // below and a file encoding_*.cpp with its arithmetic; encoding_loops.h has what these share.
 #pragma once
 
@@ -25,13 +25,13 @@ struct RowTile {
   std::int64_t num_columns;
 };
 
-// What a code stands for where the encoding has scales: float(code) * scale + zero_point.
+// Scales of the encodings that have them: a code stands for float(code) * scale + zero_point.
 struct ScaleTile {
   Lanes<float> scale{}, zero_point{};
   Lanes<double> per_step{};  // 1 / scale, or 0 where the column is constant
 };
 
-// What encoding lost: sums over finite values.
+// The loss of encoding: sums over finite values.
 struct LossTile {
   Lanes<float> shift{};  // near the values, so that sums of squares keep their digits
   Lanes<double> sum{}, sum_of_squares{};  // of what remains of a value after the shift

@@ -70,7 +70,7 @@ GZ_INLINE void encode_tile(const RowTile& tile, const ScaleTile& scale, std::byt
       const bool is_finite = Kind::kIsFinite || magnitude_of(values[c]) < kInfinity;
       num_clipped[c] += clipped[c];
       num_finite[c] += is_finite;
-      // What is not finite adds nothing: as if it were the shift, stored exactly.
+      // Infinities and NaN add nothing: as if it were the shift, stored exactly.
       values[c] = is_finite ? values[c] : loss.shift[c];
       decoded[c] = is_finite ? decoded[c] : values[c];
     });

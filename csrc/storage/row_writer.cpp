@@ -72,11 +72,7 @@ void RowWriter::put(std::span<const std::int64_t> places, const void* rows, std:
     throw std::invalid_argument(file_.path() + ": found " + std::to_string(count) +
                                 " rows, expected " + std::to_string(places.size()));
   }
-  for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i] >= 0 && static_cast<std::uint64_t>(places[i]) < num_rows_) continue;
-    throw std::out_of_range("index[" + std::to_string(i) + "]: found " + std::to_string(places[i]) +
-                            ", expected 0 <= row < " + std::to_string(num_rows_));
-  }
+  check_range("index", "row", places, static_cast<std::int64_t>(num_rows_));
   const auto* const from = static_cast<const unsigned char*>(rows);
   for (std::size_t i = 0, next = 1; i < places.size(); i = next++) {
     // Rows that follow each other both in what is given and in the file are one write.

@@ -144,9 +144,7 @@ def draw_seeds(store: Store, settings: Settings) -> Seeds:
     indptr, indices = graph.csc(edge_type)
     slots = torch.randint(len(indices), (max(1, count // 4),), generator=generator)
     ends = torch.searchsorted(indptr, slots, right=True) - 1
-    src, dst = graph.ends(edge_type)
-    starts = graph.nodes(src, gather(indices, slots).to(torch.int64))
-    edges = torch.stack([starts, graph.nodes(dst, ends)])
+    edges = torch.stack([gather(indices, slots).to(torch.int64), ends])
     featured = all("x" in _columns(data, name) for name in graph.node_types)
     num_classes = _num_classes(_columns(data, node_type)) if featured else None
     return Seeds(node_type, nodes, edge_type, edges, num_classes)

@@ -1,4 +1,4 @@
-"""``SweepLoader``: every node once, in the store's order, with all of its neighbours.
+"""``SweepLoader``: every node once, in order, with all of its neighbours.
 
 Layer-wise inference computes one layer with it. Batches are runs of rows with a bounded number of
 edges, so that the topology is read from front to back.
@@ -35,10 +35,9 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 class SweepLoader(NeighborLoader[Any]):
-    """Batches of consecutive rows of one node type, each with all in-neighbours of its rows.
+    """Batches of consecutive nodes of one type, each with all in-neighbours of its nodes.
 
-    In a batch ``n_id`` are rows of the store, not the user's nodes (they are the same unless the
-    store is optimized), the destinations first; ``batch_size`` of them, from row ``first_row`` on.
+    In a batch ``n_id`` begins with the destinations: ``batch_size`` of them, from ``first_row`` on.
     There is no ``e_id``.
 
     Args:
@@ -57,8 +56,6 @@ class SweepLoader(NeighborLoader[Any]):
         >>> [(batch.first_row, batch.batch_size) for batch in loader]
         [(0, 2), (2, 2)]
     """
-
-    node_ids = False
 
     def __init__(
         self, data: Any, node_type: str | None, bounds: Tensor, num_workers: int = 0
@@ -108,7 +105,7 @@ class SweepLoader(NeighborLoader[Any]):
             return None
         prefetch_files(contents, room.held)
         source = Source(contents, room, bounds, self.node_type, graph)
-        plan = BatchPlan(self.data, self.graph_sampler, False, source, False)
+        plan = BatchPlan(self.data, self.graph_sampler, False, source)
         return Blocks(source, plan)
 
     def _may_ask(self) -> bool:

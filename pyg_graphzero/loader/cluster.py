@@ -53,9 +53,8 @@ class ClusterData(torch_geometric.loader.ClusterData):
         keep_inter_cluster_edges: Only False.
         sparse_format: Accepted; parts are of the undirected graph.
         partition: Parts of the nodes: None for METIS (needs ``pymetis``, and the edges in memory);
-            ``"ranges"`` for ranges of a store's rows, which ``graphzero optimize`` has put next to
-            their neighbours; the name of a node attribute, or a tensor ``[num_nodes]``, with the
-            part of every node.
+            ``"ranges"`` for ranges of node ids; the name of a node attribute, or a tensor
+            ``[num_nodes]``, with the part of every node.
 
     ``cluster`` is the part of every node, ``int64 [num_nodes]``: to keep it as a column of a store
     opened with ``mode="r+"``, give it to ``store.feature_store.put_tensor``.
@@ -113,14 +112,12 @@ class ClusterData(torch_geometric.loader.ClusterData):
 
     def _clusters(self, partition: Any) -> Any:
         graph, num_nodes = self.sampler.graph, self.sampler.graph.node_types[None]
-        if partition is None or (isinstance(partition, str) and partition == "ranges"):
-            if partition is None:
-                by_row = metis(graph, self.num_parts, self.recursive)
-            else:
-                by_row = torch.arange(num_nodes) * self.num_parts // max(1, num_nodes)
-            return by_row[graph.rows(None, torch.arange(num_nodes))]
+        if partition is None:
+            return metis(graph, self.num_parts, self.recursive)
         if not isinstance(partition, str):
             return partition
+        if partition == "ranges":
+            return torch.arange(num_nodes) * self.num_parts // max(1, num_nodes)
         if partition not in self.data:
             raise MissingAttributeError(
                 f"partition={partition!r}: found no such attribute of nodes, expected one of "
@@ -216,7 +213,7 @@ class ClusterLoader(SubgraphLoader[Data], torch_geometric.loader.ClusterLoader):
 
 
 def metis(graph: SampledGraph, num_parts: int, recursive: bool = False) -> Tensor:
-    """The part of every row, ``int64 [num_nodes]``: few edges between, and parts of like size.
+    """The part of every node, ``int64 [num_nodes]``: few edges between, and parts of like size.
 
     Karypis and Kumar 1998, "A fast and high quality multilevel scheme for partitioning irregular
     graphs".
@@ -234,13 +231,13 @@ def metis(graph: SampledGraph, num_parts: int, recursive: bool = False) -> Tenso
     except ImportError as error:
         raise ImportError(
             "ClusterData: found no METIS, expected pymetis (pip install pymetis); partition= takes "
-            "'ranges' of an optimized store, or a partition made elsewhere"
+            "'ranges' of node ids, or a partition made elsewhere"
         ) from error
     if graph.contents is not None:
         num_edges = sum(t.num_edges for t in graph.contents.schema.edge_types)
         graph.contents.tell_use(
             "the edges, both ways, for METIS", 48 * num_edges,
-            "give partition='ranges' of an optimized store, or a partition made elsewhere",
+            "give partition='ranges' of node ids, or a partition made elsewhere",
         )  # fmt: skip
     bounds, sources = graph.bounds(None), graph.sources(None)
     to = torch.repeat_interleave(torch.arange(num_nodes), bounds.diff())

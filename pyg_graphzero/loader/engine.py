@@ -294,7 +294,6 @@ class EngineLoader(KeyedLoader[Graph_co]):
     filter_per_worker: bool | None
     edge_ids: bool = True  # batches have e_id
     ahead: str | None = None  # how features of neighbours are added up while they are gathered
-    node_ids: bool = True  # n_id are the user's nodes; else rows of the store
     _stats: LoaderStats | None = None
     _device: torch.device | None = None
 
@@ -381,7 +380,7 @@ class EngineLoader(KeyedLoader[Graph_co]):
         if plan is None or not plan.is_for(self.data, sampler.graph):
             reading = None if files is None else files.reading(sampler, self._size_in(files))
             plan = made[self] = BatchPlan(
-                self.data, sampler, self.edge_ids, files, self.node_ids, reading, self.ahead
+                self.data, sampler, self.edge_ids, files, reading, self.ahead
             )
         return plan
 

@@ -14,7 +14,6 @@ from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_edge_labels
 from pyg_graphzero.loader.keyed import Graph_co
-from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.loader.stored_edges import SEED_ORDERS, StoredEdges
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
@@ -184,12 +183,9 @@ class LinkLoader(EngineLoader[Graph_co], torch_geometric.loader.LinkLoader):
         return prepared
 
     def seed_rows(self) -> Tensor | None:
-        """Where the seeds' rows lie; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
-        seeds, name = self.input_data, self.input_data.input_type
-        dst_type = None if name is None else name[2]
-        if isinstance(seeds, StoredEdges):
-            return None  # by destination already
-        return store_rows(self.graph_sampler, dst_type, seeds.col)
+        """Destinations of the seeds; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
+        seeds = self.input_data
+        return None if isinstance(seeds, StoredEdges) else seeds.col  # by destination already
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         name = self.input_data.input_type

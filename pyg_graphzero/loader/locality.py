@@ -7,15 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyg_graphzero.sampling.base import GraphSampler
-
-
-def store_rows(sampler: Any, node_type: str | None, nodes: Tensor) -> Tensor:
-    """Where nodes lie in the store that ``sampler`` is over; elsewhere a node is its own row."""
-    if isinstance(sampler, GraphSampler):
-        return sampler.graph.rows(node_type, nodes, "seed")
-    return nodes
-
 
 def check_locality(locality: int | None, arguments: dict[str, Any]) -> int | None:
     """``locality`` of a loader, if it goes with what its ``DataLoader`` is given.

@@ -12,7 +12,6 @@ from torch_geometric.data import Data, HeteroData
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import check_input_nodes, check_input_time
 from pyg_graphzero.loader.keyed import Graph_co
-from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.sampling.graph import resolve
@@ -99,8 +98,9 @@ class NodeLoader(EngineLoader[Graph_co], torch_geometric.loader.NodeLoader):
         return prepared
 
     def seed_rows(self) -> Tensor:
-        """Where the seeds' rows lie; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
-        return store_rows(self.graph_sampler, self.input_data.input_type, self.input_data.node)
+        """Seeds in order; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
+        seeds: Tensor = self.input_data.node
+        return seeds
 
     def _label(self, batch: Data | HeteroData, metadata: Any) -> None:
         input_type = self.input_data.input_type

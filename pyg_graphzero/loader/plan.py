@@ -53,13 +53,11 @@ class _Storage:
         values: Attributes that are always there, by key.
         by_edge: Attributes that are there if the sampled edges have an identity.
         edge_ids: Number of the looked-up list with original edge ids; None: slots are the ids.
-        node_ids: Number of the looked-up list with the user's nodes; None: rows are the nodes.
     """
 
     values: dict[str, _Value] = field(default_factory=dict)
     by_edge: dict[str, _Value] = field(default_factory=dict)
     edge_ids: int | None = None
-    node_ids: int | None = None
 
     def fill(self, part: _Part) -> None:
         # Not by setattr: a new storage has no caches to clear, and there are many attributes.
@@ -99,7 +97,6 @@ class BatchPlan:
         sampler: Knows the graph, and the original ids of sampled edges.
         edge_ids: Batches have ``e_id``.
         files: Which of the store's columns are not in memory whole; None: all are.
-        node_ids: ``n_id`` are the user's nodes; else rows of the store.
         reading: Where the sampler finds neighbours; None: in memory, or mapped.
         ahead: How features of neighbours are added up, ``"sum"`` or ``"mean"``; None: they are not.
 
@@ -113,14 +110,12 @@ class BatchPlan:
         sampler: GraphSampler,
         edge_ids: bool = True,
         files: RowsOfFiles | None = None,
-        node_ids: bool = True,
         reading: Reading | None = None,
         ahead: str | None = None,
     ) -> None:
         self.data = data
         self.ahead = ahead
         self.has_edge_ids = edge_ids
-        self.has_node_ids = node_ids
         self.reading = reading
         self._files = files
         self._paged: dict[tuple[str, int], int] = {}  # numbers of paged rows by file and list
@@ -186,9 +181,7 @@ class BatchPlan:
 
         ids, rows = gathered.lists, gathered.columns
         for out, name, n_id in zip(nodes, self.node_types, sampled.nodes, strict=True):
-            storage = self._nodes[name]
-            n_id = n_id if storage.node_ids is None else ids[storage.node_ids]
-            storage.fill(_Part(out, rows, n_id))
+            self._nodes[name].fill(_Part(out, rows, n_id))
         for out, edge_type, edge_index, slots in zip(
             edges, self.edge_types, sampled.edge_index, sampled.slots, strict=True
         ):
@@ -222,36 +215,20 @@ class BatchPlan:
     def _plan_nodes(self, name: str | None, store: BaseStorage, rows: int) -> _Storage:
         """Node attributes, and everything that is neither node nor edge level."""
         out = _Storage()
-        order = self.graph.order(name)
-        looked_up = self._look_up(rows, order) if self.has_node_ids else None
-        if looked_up is not None:
-            out.node_ids = looked_up[1]
-
-        def nodes() -> int:
-            """The index list of the user's nodes."""
-            nonlocal looked_up
-            looked_up = looked_up or self._look_up(rows, order)
-            return looked_up[0]
-
-        own_rank = self.graph.rank(name)
         for key, value in raw_items(store):
             if key == "num_nodes":
                 out.values[key] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
             elif key == "adj_t" or store.is_edge_attr(key):
                 continue
             elif store.is_node_attr(key):
-                if isinstance(value, OnDemand) and not value.is_built and value.rows is not None:
-                    is_own = value.rank is not None and value.rank is own_rank
-                    by = rows if is_own else self._look_up(nodes(), value.rank)[0]
-                    value = value.rows
-                else:
-                    by = nodes()
-                    value = value.value() if isinstance(value, OnDemand) else value
+                if isinstance(value, OnDemand):
+                    is_stored = not value.is_built and value.rows is not None
+                    value = value.rows if is_stored else value.value()
                 if key == "x" and self.ahead is not None:
-                    out.values[key] = self._inner_rows(name, value, by)
+                    out.values[key] = self._inner_rows(name, value, rows)
                     out.values["num_nodes"] = lambda part: part.n_id.numel()  # type: ignore[union-attr]
                 else:
-                    out.values[key] = self._rows(store, key, value, by, lambda part: part.n_id)
+                    out.values[key] = self._rows(store, key, value, rows, lambda part: part.n_id)
             else:
                 out.values[key] = _constant(value)
         out.values.setdefault("n_id", lambda part: part.n_id)

@@ -89,8 +89,7 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
             whole(sampled)
             (rows,), (slots,) = sampled.nodes, sampled.slots
             assert slots is not None
-            sampler = self.node_sampler
-            return sampler.graph.nodes(None, rows), sampler.original_edge_ids(None, slots)
+            return rows, self.node_sampler.original_edge_ids(None, slots)
 
         return Prepared(prepared.seeds, finish)
 
@@ -118,7 +117,7 @@ class GraphSAINTSampler(SubgraphLoader[Data]):
         to = torch.repeat_interleave(torch.arange(self.N), graph.bounds(None).diff())
         of_target = torch.empty(self.E)
         e_id = self.node_sampler.original_edge_ids(None, torch.arange(self.E))
-        of_target[e_id] = nodes[graph.nodes(None, to)]
+        of_target[e_id] = nodes[to]
         edge_norm = (of_target / edges).clamp_(0, 1e4).nan_to_num_(nan=0.1)
         node_norm = num_samples / nodes.clamp_(min=0.1) / self.N
         return node_norm, edge_norm
@@ -172,7 +171,7 @@ class GraphSAINTNodeSampler(GraphSAINTSampler, torch_geometric.loader.GraphSAINT
         """The sources of random edges."""
         graph = self.node_sampler.graph
         slots = torch.randint(self.E, (self._batch_size,), generator=generator)
-        return graph.nodes(None, gather(graph.csc(None)[1], slots).to(torch.int64))
+        return gather(graph.csc(None)[1], slots).to(torch.int64)
 
 
 class GraphSAINTEdgeSampler(GraphSAINTSampler, torch_geometric.loader.GraphSAINTEdgeSampler):

@@ -12,7 +12,6 @@ from torch_geometric.sampler import NodeSamplerInput, SamplerOutput
 
 from pyg_graphzero.loader.engine import EngineLoader
 from pyg_graphzero.loader.inputs import seed_nodes
-from pyg_graphzero.loader.locality import store_rows
 from pyg_graphzero.sampling.base import Prepared, Sampled
 from pyg_graphzero.sampling.graph import resolve
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -94,8 +93,8 @@ class ShaDowKHopSampler(EngineLoader[Batch], torch_geometric.loader.ShaDowKHopSa
         return self.node_sampler.prepare_nodes(NodeSamplerInput(index, self.node_idx[index]))
 
     def seed_rows(self) -> Tensor:
-        """Where the seeds' rows lie; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
-        return store_rows(self.graph_sampler, None, self.node_idx)
+        """Seeds in order; see :class:`~pyg_graphzero.memory.source.BatchSource`."""
+        return self.node_idx
 
     def filter_fn(self, out: SamplerOutput) -> Batch:
         """Orders what was sampled tree by tree, and joins it with its attributes."""

@@ -64,6 +64,10 @@ class LoaderStats(Rates):
     topology_reads: int = 0
     topology_bytes: int = 0
     topology_useful_bytes: int = 0
+    elapsed: float = 0.0
+    sample: float = 0.0
+    gather: float = 0.0
+    read: float = 0.0
     topology_read: float = 0.0
     reordered: bool = False
     prepare: float = 0.0
@@ -97,6 +101,11 @@ class LoaderStats(Rates):
         self.read_bytes += read.bytes
         self.useful_bytes += read.useful_bytes
         self.read += read.seconds
+
+    @property
+    def batches_per_second(self) -> float:
+        """Batches delivered per second of wall time."""
+        return self.batches / self.elapsed if self.elapsed else 0.0
 
     @property
     def edges_per_second(self) -> float:

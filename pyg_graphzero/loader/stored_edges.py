@@ -147,15 +147,15 @@ class StoredEdges:
         return self._of(self.sampler.original_edge_ids(self.input_type, slots), slots)
 
     def _of(self, edge_id: Tensor, slots: Tensor) -> EdgeSamplerInput:
-        graph, (src_type, dst_type) = self.sampler.graph, self.sampler.graph.ends(self.input_type)
-        assert graph.contents is not None
-        topology = graph.contents.topology(self.input_type)
+        contents = self.sampler.graph.contents
+        assert contents is not None
+        topology = contents.topology(self.input_type)
         src = gather(self.indices, slots).to(torch.int64)
         dst = topology.destinations(engine_array(slots.contiguous()))
         return EdgeSamplerInput(
             edge_id if self.input_id is None else self.input_id[edge_id],
-            graph.nodes(src_type, graph.contents.checked_sources(self.input_type, src)),
-            graph.nodes(dst_type, dst),
+            contents.checked_sources(self.input_type, src),
+            dst,
             None if self.label is None else self.label[edge_id],
             None if self.time is None else self.time[edge_id],
             self.input_type,

@@ -26,8 +26,7 @@ def files_of(loader: BatchSource) -> list[FileSize]:
 
     def column(file: str, kind: str) -> FileSize:
         found = contents.column(file)
-        ranked = is_ranked_file(contents, file)
-        return FileSize(file, found.shape[0], found.row_bytes, kind, sharers, ranked)
+        return FileSize(file, found.shape[0], found.row_bytes, kind, sharers)
 
     files: list[FileSize] = []
     for i, name in enumerate(graph.edge_types):
@@ -39,18 +38,11 @@ def files_of(loader: BatchSource) -> list[FileSize]:
         files.append(
             FileSize(bounds_of(i), topology.num_dst + 1, 8, "indptr", sharers, packed_bytes=packed)
         )
-        ranked = is_ranked_file(contents, record.topology)
         packed = _core.PackedSources.num_bytes(topology.num_src, num_edges)
         sizes = num_edges, topology.index_bytes
-        files.append(FileSize(record.topology, *sizes, "indices", sharers, ranked, packed))
+        files.append(FileSize(record.topology, *sizes, "indices", sharers, packed_bytes=packed))
         if record.edge_id is not None and loader.edge_ids:
             files.append(column(record.edge_id, "edge"))
-    for node_type in graph.node_types:
-        record_of_nodes = contents.schema.node_type(node_type)  # None: added in memory
-        if record_of_nodes is not None and loader.node_ids:
-            # Every batch looks its seeds up in one, and its nodes in the other.
-            both = record_of_nodes.rank, record_of_nodes.order
-            files += [column(file, "node") for file in both if file is not None]
     edge_files = {f for t in contents.schema.edge_types for f in t.attrs.values()}
     for file in _attributes(contents, loader.data):
         files.append(column(file, "edge" if file in edge_files else "node"))
@@ -60,17 +52,6 @@ def files_of(loader: BatchSource) -> list[FileSize]:
 def bounds_of(edge_type: int) -> str:
     """Name of the bounds of an edge type's neighbourhoods, which are a part of its topology."""
     return f"indptr {edge_type}"
-
-
-def is_ranked_file(contents: StoreContents, file: str) -> bool:
-    """Whether a file's rows lie in the order of their use: those of nodes, or their neighbours."""
-    for t in contents.schema.node_types:
-        if file in (t.order, *t.attrs.values()):
-            return contents.order(t.name) is not None
-    for edges in contents.schema.edge_types:
-        if file == edges.topology:
-            return contents.order(None if edges.name is None else edges.name[2]) is not None
-    return False
 
 
 def _attributes(contents: StoreContents, data: Any) -> Iterator[str]:

@@ -1,11 +1,11 @@
 """Rows that a store has once more, in the order of their use, because training was slow without.
 
-Where rows do not fit into memory, their places decide how often the disk is asked: ``optimize``
-puts rows first that training uses most, and rows together that it uses together. Training on a
-store as it was converted gets this order from a copy of the rows that it uses. While the first
-epoch runs, a thread ranks them, from the topology alone, and copies them; the epoch goes on by the
-copy, and later epochs and runs read copied rows from there. Batches do not change. Where neighbours
-are read, too, the first epoch's own batches say how rows are used, and rows are copied behind it.
+Where rows do not fit into memory, their places decide how often the disk is asked. A copy has the
+rows that training uses: those that it uses most first, and rows together that it uses together.
+``optimize`` makes it in the foreground. Else, while the first epoch runs, a thread ranks rows, from
+the topology alone, and copies them; the epoch goes on by the copy, and later epochs and runs read
+copied rows from there. Batches do not change. Where neighbours are read, too, the first epoch's own
+batches say how rows are used, and rows are copied behind it.
 
 A copy is a directory named by all that it depends on: the files that it is of, and a batch of fixed
 seeds. So only later runs that sample in this way find it again. It appears complete or not at all.
@@ -32,7 +32,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import FileSize, MemoryPlan
 from pyg_graphzero.memory.planner import first_batches, seconds_per_batch
-from pyg_graphzero.memory.profile import AccessCounts
+from pyg_graphzero.memory.profile import AccessCounts, Profile
 from pyg_graphzero.memory.ranking import (
     EPOCHS,
     RankedRows,
@@ -51,7 +51,7 @@ from pyg_graphzero.memory.row_copy import (
     room_on_disk,
     write_copy,
 )
-from pyg_graphzero.memory.simulate import Case, Simulation, simulate
+from pyg_graphzero.memory.simulate import Case, Ranks, simulate
 from pyg_graphzero.memory.source import BatchSource
 from pyg_graphzero.sampling.base import Reading
 from pyg_graphzero.sampling.graph import SampledGraph
@@ -97,6 +97,15 @@ class CopyTarget:
 
     folder: CopyFolder
     key: str
+
+    @classmethod
+    def new(cls, store: Path, key: str) -> CopyTarget | None:
+        """A copy in the first folder that can be written to; None where there is none."""
+        for folder in usable_folders(store):
+            # A file or folder of this name that find() did not open could not be removed.
+            if is_writable(folder.path) and not os.path.lexists(folder.path / key):
+                return cls(folder, key)
+        return None
 
     @property
     def path(self) -> Path:
@@ -149,21 +158,9 @@ class OrderKeeper:
             plan: Memory plan for rows as they lie in the store.
             files: Files that loaders read from.
         """
-        key = _key_of(case, plan, files)
-        if key is None:
+        if _key_of(case, plan, files) is None:
             return None
-        for folder in usable_folders(case.contents.path):
-            folder.sweep()
-            path = folder.find(key)
-            if path is None:
-                continue
-            try:
-                return OwnOrder.open(path, case.contents)
-            except (FormatError, OSError) as error:
-                log.warning("%s: not used, and made anew: %s", path, error)
-                with suppress(FormatError, OSError):
-                    folder.remove(key)
-        return None
+        return find_copy(case.contents, case.graph, case.profile, files)
 
     def is_wanted(self, case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> bool:
         """Whether batches like these need a copy, and this process has not tried to make it.
@@ -190,20 +187,10 @@ class OrderKeeper:
         self._tried.add(key)
         store = case.contents.path
         try:
-            # A file or folder of this name that find() did not open could not be removed.
-            folder = next(
-                (
-                    f
-                    for f in usable_folders(store)
-                    if is_writable(f.path) and not os.path.lexists(f.path / key)
-                ),
-                None,
-            )
-            if folder is None:
+            target = CopyTarget.new(store, key)
+            if target is None:
                 leave_out(case.contents, "nowhere to write them to")
-                return None
-            target = CopyTarget(folder, key)
-            if target.is_begun:
+            elif target.is_begun:
                 self._awaited = target
                 return None
         except OSError as error:  # of a folder that cannot be written to after all
@@ -362,20 +349,15 @@ def rank_to_copy(
             return replace(leave_out(contents, "all that are used stay"), all_stay=is_beside)
     check()
     memory = plans[0].memory
-    then = seconds_per_batch(case, _simulate_ordered(case, memory, files, orders))
+    ordered, ranks = with_copy(case.graph, files, orders)
+    plan = case.divide(memory, ordered)
+    few = first_batches(case, plan, _WINDOWS)
+    then = seconds_per_batch(case, simulate(few, plan, ordered, ranks))
     if then > WORTH * now:
         return leave_out(contents, f"a batch takes {now:.3g} s to read, and would take {then:.3g}")
-    parts = []
     left = room_on_disk(target.folder.path, contents.order_limit)
-    for name, order in orders.items():
-        columns = {f.name: contents.column(f.name) for f in _files_of(contents, name, mine)}
-        width = sum(column.row_bytes for column in columns.values())
-        if width > 0 and order.numel() > 0:
-            rows = order[: left // (2 * width)]
-            left -= 2 * width * rows.numel()
-            is_whole = rows.numel() == order.numel()
-            parts.append(CopyOf(name, case.graph.node_types[name], rows, columns, is_whole))
-    if not any(part.order.numel() for part in parts):
+    parts = copies_of(contents, case.graph, mine, orders, left)
+    if not parts:
         return leave_out(contents, "the disk is full")
     taken = _making([(part.num_nodes, part.order.numel(), 0) for part in parts], 0)
     slab = min(max(int((room - taken) / WITH_SLAB), _LEAST_SLAB), _MOST_SLAB)
@@ -384,8 +366,13 @@ def rank_to_copy(
     return Ranked(parts, _FIRST_BATCHES * now, slab, min(1.0, then / max(now, then)))
 
 
-def make_copy(target: CopyTarget, ranked: Ranked, stop: threading.Event) -> None:
-    """Copies rows.
+def make_copy(
+    target: CopyTarget,
+    ranked: Ranked,
+    stop: threading.Event,
+    each: Callable[[int], object] = lambda num_bytes: None,
+) -> None:
+    """Copies rows; ``each`` is told how many bytes were written.
 
     Raises:
         Stopped: ``stop`` was set.
@@ -395,7 +382,7 @@ def make_copy(target: CopyTarget, ranked: Ranked, stop: threading.Event) -> None
     begun = perf_counter()
     target.folder.make()
     target.folder.remove_oldest(_MOST_COPIES - 1)
-    write_copy(target.path, ranked.parts, ranked.slab, stop, ranked.rest)
+    write_copy(target.path, ranked.parts, ranked.slab, stop, ranked.rest, each)
     target.folder.sweep()
     rows = sum(part.order.numel() for part in ranked.parts)
     log.info(
@@ -442,33 +429,83 @@ def candidates(files: Sequence[FileSize]) -> list[FileSize]:
 
 
 def _key_of(case: Case, plan: MemoryPlan, files: Sequence[FileSize]) -> str | None:
-    """The copy's name, from the files that batches read and how they are sampled; None: no copy."""
-    contents, mine = case.contents, candidates(files)
-    is_read = any(file.name in plan.hot for file in mine)
-    if contents.order_limit == 0 or not is_read or not case.profile.batches:
+    """The copy's name; None: no copy."""
+    is_read = any(file.name in plan.hot for file in candidates(files))
+    if case.contents.order_limit == 0 or not is_read or not case.profile.batches:
         return None
-    found = xxhash.xxh3_128()
-    names = [file.name for file in mine] + [t.topology for t in contents.schema.edge_types]
-    for name in names:
+    return copy_key(case.contents, case.graph, case.profile, files)
+
+
+def copy_key(
+    contents: StoreContents, graph: SampledGraph, found: Profile, files: Sequence[FileSize]
+) -> str:
+    """A copy's name, from the files that batches read and how they are sampled.
+
+    Args:
+        contents: The store.
+        graph: The graph that is sampled.
+        found: One batch of the loader, or more: the first one counts.
+        files: Files that the loader reads from.
+    """
+    key = xxhash.xxh3_128()
+    names = [file.name for file in candidates(files)]
+    for name in names + [t.topology for t in contents.schema.edge_types]:
         record = contents.schema.files.get(name) or contents.schema.adopted.get(name)
-        found.update(f"{name} {record!r}\n".encode())
-    for rows in case.profile.batches[0]:
-        found.update(rows.numpy().data)
-    found.update(str(case.profile.epoch).encode())
-    return found.hexdigest()
+        key.update(f"{name} {record!r}\n".encode())
+    for rows in found.batches[0][: len(graph.node_types)]:
+        key.update(rows.numpy().data)
+    key.update(str(found.epoch).encode())
+    return key.hexdigest()
 
 
-def _simulate_ordered(
-    case: Case, memory: int, files: Sequence[FileSize], orders: Mapping[str | None, Tensor]
-) -> Simulation:
-    """Simulates the reads with rows in these orders, by the memory plan for ordered rows."""
-    graph, names = case.graph, {file.name for file in candidates(files)}
+def find_copy(
+    contents: StoreContents, graph: SampledGraph, found: Profile, files: Sequence[FileSize]
+) -> OwnOrder | None:
+    """The copy of rows for a loader, opened; None where there is none. See :func:`copy_key`."""
+    key = copy_key(contents, graph, found, files)
+    for folder in usable_folders(contents.path):
+        folder.sweep()
+        path = folder.find(key)
+        if path is None:
+            continue
+        try:
+            return OwnOrder.open(path, contents)
+        except (FormatError, OSError) as error:
+            log.warning("%s: not used, and made anew: %s", path, error)
+            with suppress(FormatError, OSError):
+                folder.remove(key)
+    return None
+
+
+def with_copy(
+    graph: SampledGraph, files: Sequence[FileSize], orders: Mapping[str | None, Tensor]
+) -> tuple[list[FileSize], Ranks]:
+    """Files that loaders would read from with rows copied in these orders, and where rows lie."""
+    names = {file.name for file in candidates(files)}
     ordered = [replace(file, is_ranked=file.is_ranked or file.name in names) for file in files]
     places = {
         name: _core.RowOrder(engine_array(order), graph.node_types[name])
         for name, order in orders.items()
     }
     ordered += [places_file(name, order) for name, order in places.items()]
-    plan = case.divide(memory, ordered)
-    few = first_batches(case, plan, _WINDOWS)
-    return simulate(few, plan, ordered, ranks_of(places, graph))
+    return ordered, ranks_of(places, graph)
+
+
+def copies_of(
+    contents: StoreContents,
+    graph: SampledGraph,
+    files: Sequence[FileSize],
+    orders: Mapping[str | None, Tensor],
+    room: int,
+) -> list[CopyOf]:
+    """Rows to copy, in these orders, in ``room`` bytes of disk with those that wait meanwhile."""
+    parts = []
+    for name, order in orders.items():
+        columns = {f.name: contents.column(f.name) for f in _files_of(contents, name, files)}
+        width = max(1, sum(column.row_bytes for column in columns.values()))
+        rows = order[: room // (2 * width)]
+        if columns and rows.numel() > 0:
+            room -= 2 * width * rows.numel()
+            is_whole = rows.numel() == order.numel()
+            parts.append(CopyOf(name, graph.node_types[name], rows, columns, is_whole))
+    return parts

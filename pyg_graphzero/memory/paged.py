@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.files import file_of, is_ranked_file
+from pyg_graphzero.memory.files import file_of
 from pyg_graphzero.memory.hot_rows import group_bits_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.quota import EpochQuotas
@@ -180,16 +180,13 @@ class PagedFiles:
         row_bytes: int,
         reader: _core.DiskGather,
     ) -> _core.PagedRows:
-        kept = self.kept.get(name, 0)
-        first = kept if is_ranked_file(self.contents, name) else 0
         return _core.PagedRows(
             num_rows,
             [file],
             reader,
-            first,
             group_bits=group_bits_of(row_bytes, num_rows),
             merge_gap=self.merge_gap,
-            num_frames=kept - first,
+            num_frames=self.kept.get(name, 0),
         )
 
 

@@ -128,15 +128,15 @@ def first_batches(case: Case, plan: MemoryPlan, windows: int = _WINDOWS) -> Case
 
 
 def seconds_per_batch(case: Case, found: Simulation) -> float:
-    """Seconds that the disk takes for one batch, in epochs after the first."""
-    batches = sum(window.count for window in found.steady)
-    reads = sum(window.read.reads for window in found.steady)
-    num_bytes = sum(window.read.bytes for window in found.steady)
+    """Seconds that the disk takes for one batch."""
+    batches = sum(window.count for window in found.windows)
+    reads = sum(window.read.reads for window in found.windows)
+    num_bytes = sum(window.read.bytes for window in found.windows)
     return case.disk.seconds(reads, num_bytes) / max(1, batches)
 
 
 def _is_off(found: Simulation, epoch: int) -> bool:
-    window, plan = found.steady[0], found.plan
+    window, plan = found.windows[0], found.plan
     most = plan.window_of(epoch)
     is_short = window.count < _OFF * most
     could_be_longer = plan.window < costs.MAX_WINDOW and window.num_bytes < _OFF * plan.windows
@@ -145,6 +145,6 @@ def _is_off(found: Simulation, epoch: int) -> bool:
 
 def _new_rows(found: Simulation, files: Sequence[FileSize], nodes: int) -> float:
     """Share of a batch's rows that a window has to read for it."""
-    window = found.steady[0]
+    window = found.windows[0]
     rows = sum(f.row_bytes for f in files if f.kind != "indices" and f.name in found.plan.hot)
     return window.num_bytes / max(1, window.count * nodes * rows)

@@ -32,16 +32,16 @@ _AHEAD_BYTES = 64 << 20
 # All seeds are shuffled if they are at most this many times those that are used; else some are
 # drawn.
 _SHUFFLED = 16
+# More seeds than these are taken as they come, not by node: sorting would take too long.
+_SORTED = 1 << 22
 # Keys of the batches that are kept begin here: they must be other batches than those that are
-# counted, and than those that a store was ordered by.
+# counted, and than those that rows were ranked by.
 _KEPT_KEY = 1 << 40
 
 
 @dataclass
 class AccessCounts:
     """How many batches asked for each row.
-
-    Rows are those on disk: in an optimized store they are not the user's node ids.
 
     Attributes:
         counts: By node type: ``int32`` or ``int16 [num_nodes]``, the batches that had the row, or
@@ -223,6 +223,9 @@ def profile(
 ) -> Profile:
     """Samples the beginning of a shuffled epoch, as the loader would; always the same batches.
 
+    The kept batches are those of any loader that samples in the same way around the same seeds, in
+    whichever order these are given.
+
     Some are kept, to see what would be read for them. Others are counted: rows that were chosen to
     stay in memory by the very batches that are read for would seem better than they are.
     There is one batch at least, if there are seeds. torch's generator is left as it is.
@@ -253,8 +256,9 @@ def profile(
         for key, index in enumerate(positions, first_key):
             yield source.trial(index, key).seeds, key
 
-    begun, held = perf_counter(), 0
-    follow = requests(_shuffled(num_seeds, size, keep), _KEPT_KEY)
+    begun, held, by_node = perf_counter(), 0, _by_node(source)
+    kept = _shuffled(num_seeds, size, keep)
+    follow = requests(kept if by_node is None else (by_node[at] for at in kept), _KEPT_KEY)
     for batch in sampled_batches(recipe, follow, num_threads, min(_AHEAD_BYTES, keep_bytes)):
         slots = batch.slots[: len(sampler.graph.edge_types)] if keeps_edges else []
         found.batches.append([*batch.nodes, *slots])
@@ -275,6 +279,14 @@ def profile(
         if perf_counter() - begun > seconds:
             break
     return found
+
+
+def _by_node(source: BatchSource) -> Tensor | None:
+    """Positions of the seeds in the order of their nodes; None: as they are."""
+    nodes = source.seed_rows()
+    if nodes is None or len(nodes) > _SORTED or bool((nodes[1:] >= nodes[:-1]).all()):
+        return None
+    return nodes.argsort(stable=True)
 
 
 def _shuffled(num_seeds: int, size: int, count: int) -> Iterator[Tensor]:

@@ -127,14 +127,6 @@ class RankedRows:
             self.add(counts[begin : begin + _PIECE].nonzero().view(-1).add_(begin))
         _core.hottest_first(engine_array(counts), engine_array(self.order), hot)
 
-    def whole(self) -> Tensor:
-        """An order of all rows: those that are not used follow as they lie."""
-        num_nodes, used = len(self._list), self.used
-        for begin in range(0, num_nodes, _PIECE):
-            self.add(torch.arange(begin, min(begin + _PIECE, num_nodes)))
-        self.used = used
-        return self._list
-
 
 def number_by_first_touch(
     source: BatchSource,

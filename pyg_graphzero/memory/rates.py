@@ -1,4 +1,4 @@
-"""Counts and times of an epoch, predicted or measured, and rates that follow from them."""
+"""Counts of an epoch, predicted or measured, and rates that follow from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(kw_only=True)
 class Rates:
-    """Counts and times of one epoch, as in :class:`~pyg_graphzero.loader.stats.LoaderStats`."""
+    """Counts of one epoch, as in :class:`~pyg_graphzero.loader.stats.LoaderStats`."""
 
     batches: int = 0
     nodes: int = 0
@@ -17,15 +17,6 @@ class Rates:
     reads: int = 0
     read_bytes: int = 0
     useful_bytes: int = 0
-    elapsed: float = 0.0
-    sample: float = 0.0
-    gather: float = 0.0
-    read: float = 0.0
-
-    @property
-    def batches_per_second(self) -> float:
-        """Batches delivered per second of wall time."""
-        return self.batches / self.elapsed if self.elapsed else 0.0
 
     @property
     def hit_rate(self) -> float:

@@ -6,9 +6,10 @@ import os
 import shutil
 import stat
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from time import perf_counter
 
@@ -20,7 +21,13 @@ from pyg_graphzero.errors import FormatError
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.simulate import Ranks
 from pyg_graphzero.sampling.graph import SampledGraph
-from pyg_graphzero.store.columns import engine_array, in_memory, view_column, write_column
+from pyg_graphzero.store.columns import (
+    engine_array,
+    in_memory,
+    row_table,
+    view_column,
+    write_column,
+)
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import (
     DOCUMENT,
@@ -32,7 +39,6 @@ from pyg_graphzero.store.copies import (
     trust_of,
     write_types,
 )
-from pyg_graphzero.store.rewrite import through_file
 from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.util.locks import LOCK_FILE, make_scratch
 from pyg_graphzero.util.names import locate
@@ -192,7 +198,12 @@ class _RowsInTurns(FileRows):
 
 
 def write_copy(
-    target: Path, parts: Sequence[CopyOf], slab: int, stop: threading.Event, rest: float = 1.0
+    target: Path,
+    parts: Sequence[CopyOf],
+    slab: int,
+    stop: threading.Event,
+    rest: float = 1.0,
+    each: Callable[[int], object] = lambda num_bytes: None,
 ) -> None:
     """Writes rows once more, complete or not at all.
 
@@ -203,6 +214,7 @@ def write_copy(
             this takes :data:`WITH_SLAB` times as much.
         stop: Ends it early.
         rest: For how long the disk is left to others, as a share of the time that it is used.
+        each: Told how many bytes were written.
 
     Raises:
         OSError: The disk is full, or cannot be read; nothing is left behind.
@@ -222,11 +234,12 @@ def write_copy(
             order = _core.RowOrder(engine_array(part.order), part.num_nodes)
             with Workspace(places.parent / "rows") as space:
                 for file, column in zip(files, part.columns.values(), strict=True):
-                    _copy_rows(file, column, part.order, order, slab, turns, space)
+                    _copy_rows(file, column, part.order, order, slab, turns, space, each)
+            _core.sync_directory(str(places.parent))
         write_types(scratch, types)
         _share(scratch, [column.path for part in parts for column in part.columns.values()])
         try:
-            scratch.rename(target)
+            _core.publish_directory(str(scratch), str(target), False)
         except OSError:
             if not (target / DOCUMENT).exists():  # another process was faster
                 raise
@@ -261,6 +274,7 @@ def _copy_rows(
     slab: int,
     turns: _Turns,
     space: Workspace,
+    each: Callable[[int], object],
 ) -> None:
     def ranks(begin: int, end: int) -> Tensor:
         return order.ranks(engine_array(torch.arange(begin, end)))
@@ -269,10 +283,78 @@ def _copy_rows(
     most = max(1, slab // (width + _INDEX_BYTES))
     writer = _core.ColumnWriter(str(path), "uint8", [rows.numel(), width])
     step = max(1, slab // _STEPS // (column.row_stride + _INDEX_BYTES))
-    for piece in through_file(raw, width, rows, ranks, most, step, space):
+    for piece in _through_file(raw, width, rows, ranks, most, step, space):
         writer.append(engine_array(piece.view(-1)))
+        each(piece.numel())
         turns.take()
     writer.finish()
+
+
+def _through_file(
+    raw: FileRows,
+    width: int,
+    order: Tensor,
+    ranks: Callable[[int, int], Tensor],
+    most: int,
+    step: int,
+    space: Workspace,
+) -> Iterator[Tensor]:
+    """Rows by way of a temporary file, in which each range of ``most`` copied rows lies together.
+
+    Within their range they lie as they did before.
+
+    Args:
+        raw: All rows as they lie.
+        width: Bytes of each that are kept.
+        order: The row of every copied one, ``int32 [n]``.
+        ranks: Finds the copied rows of a range of rows: ``int64``, ``n`` or more where there is
+            none.
+        most: Rows that are put in order at once.
+        step: Rows that are read at once.
+        space: Where they wait.
+    """
+    num_rows = order.numel()
+    path = space.file("rows")
+    try:
+        with open(path, "xb", buffering=0) as file:
+            ends = [begin * width for begin in range(0, num_rows, most)]
+            for begin in range(0, len(raw), step):
+                slab = raw.read(begin, min(begin + step, len(raw)))[:, :width]
+                rank = ranks(begin, begin + len(slab))
+                bucket = (rank // most).masked_fill_(rank >= num_rows, len(ends))
+                kept = len(slab) - int((rank >= num_rows).sum())
+                by_bucket = bucket.argsort(stable=True)[:kept]
+                (rows,) = _picked(slab, by_bucket, len(slab))
+                counts = torch.bincount(bucket[by_bucket], minlength=len(ends)).tolist()
+                for number, part in enumerate(rows.split(counts)):
+                    _write_all(file, part.reshape(-1), ends[number])
+                    ends[number] += part.numel()
+                del slab, rows, part  # they would be there while the next ones are read
+        waiting = FileRows(path, 0, (num_rows, width), torch.uint8)
+        for begin in range(0, num_rows, most):
+            wanted = order[begin : begin + most]
+            place = torch.empty(wanted.numel(), dtype=torch.int64)
+            place[wanted.argsort()] = torch.arange(wanted.numel())
+            yield from _picked(waiting.read(begin, begin + wanted.numel()), place, step)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _picked(rows: Tensor, order: Tensor, step: int) -> Iterator[Tensor]:
+    """``rows[order]``, ``step`` rows at a time."""
+    table = row_table(rows)
+    assert table is not None  # there are some, with some bytes
+    for part in order.split(step):
+        out = torch.empty((part.numel(), rows.size(1)), dtype=torch.uint8)
+        _core.gather_rows(table, engine_array(part), engine_array(out))
+        yield out
+
+
+def _write_all(file: FileIO, part: Tensor, at: int) -> None:
+    view = memoryview(part.numpy())  # type: ignore[arg-type]
+    file.seek(at)
+    while len(view):
+        view = view[file.write(view) :]
 
 
 def is_writable(folder: Path) -> bool:

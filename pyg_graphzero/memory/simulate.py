@@ -6,10 +6,8 @@ The budget is divided, rows are chosen and reads are planned by the same functio
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any
 
 import torch
@@ -44,13 +42,11 @@ class Window:
         count: How many batches are in it.
         read: Counts of rows, requests and bytes that are read for them.
         num_bytes: Bytes of these rows in memory.
-        planning: Seconds it took to plan the reads.
     """
 
     count: int = 0
     read: _core.ReadStats = field(default_factory=_core.ReadStats)
     num_bytes: int = 0
-    planning: float = 0.0
 
 
 @dataclass
@@ -86,16 +82,11 @@ class Simulation:
 
     Attributes:
         plan: The memory plan with this division.
-        steady: Windows once everything that stays in memory is there.
-        first: Windows from an empty memory on; none unless asked for.
-        fills: How many of the rows that stay in memory are asked for: by the batches at hand, and
-            by a whole epoch. Each is read once.
+        windows: Windows once everything that stays in memory is there.
     """
 
     plan: MemoryPlan
-    steady: list[Window] = field(default_factory=list)
-    first: list[Window] = field(default_factory=list)
-    fills: tuple[float, float] = (0.0, 0.0)
+    windows: list[Window] = field(default_factory=list)
 
 
 def simulate(
@@ -103,7 +94,6 @@ def simulate(
     plan: MemoryPlan,
     files: Sequence[FileSize],
     order: Ranks | None = None,
-    with_first: bool = False,
     is_epoch: bool = False,
 ) -> Simulation:
     """Plans the reads of the batches at hand, and reads nothing.
@@ -114,7 +104,6 @@ def simulate(
         files: Files that loaders read from; sizes of rows may be other ones than the store's.
         order: Where rows would lie if the store were ordered by how often they are used; the first
             ones then stay in memory.
-        with_first: Rehearse the first epoch, too.
         is_epoch: Windows grow as they do at the beginning of an epoch, if the batches at hand are
             all of one; else they are those in its middle.
     """
@@ -122,37 +111,19 @@ def simulate(
     if plan.is_whole:
         return found
     likely = likely_groups(case.contents, files, plan, case.profile.accesses)
-    if with_first:
-        found.fills = _fills(case, files, plan, likely)
-    batches = _reordered(case, order)
     kept = groups_kept(files, plan)
     none = torch.empty(0, dtype=torch.int64)
-    for is_first in (False, True) if with_first else (False,):
-        parts = []
-        for file, by in _read(case, files, plan):
-            rows = _paged(case, file, kept[file.name])
-            if not is_first:
-                rows.fill(engine_array(likely.get(file.name, none)))
-            parts.append((by, rows))
-        most = plan.window_of(case.profile.epoch)
-        growth = costs.WINDOW_GROWTH if is_epoch and case.profile.is_whole else most
-        windows = _windows(batches, parts, plan, most, case.profile.is_whole, growth)
-        if is_first:
-            found.first = windows
-        else:
-            found.steady = windows
-    return found
-
-
-def _read(
-    case: Case, files: Sequence[FileSize], plan: MemoryPlan
-) -> Iterator[tuple[FileSize, int]]:
-    """Files that are read for windows, each with the number of the list that its rows go by."""
+    parts = []
     for file in files:
         if file.name in plan.hot and file.kind != "indices":
-            by = _list_of(case, file)
-            if by is not None:
-                yield file, by
+            rows = _paged(case, file, kept[file.name])
+            rows.fill(engine_array(likely.get(file.name, none)))
+            parts.append((_list_of(case, file), rows))
+    most = plan.window_of(case.profile.epoch)
+    growth = costs.WINDOW_GROWTH if is_epoch and case.profile.is_whole else most
+    batches, is_whole = _reordered(case, order), case.profile.is_whole
+    found.windows = _windows(batches, parts, plan, most, is_whole, growth)
+    return found
 
 
 def _paged(case: Case, file: FileSize, kept: int) -> _core.ReadForecast:
@@ -168,14 +139,12 @@ def _paged(case: Case, file: FileSize, kept: int) -> _core.ReadForecast:
     )
 
 
-def _list_of(case: Case, file: FileSize) -> int | None:
-    """The list of the batch's nodes or edges; None of where nodes lie: it is asked for seeds."""
+def _list_of(case: Case, file: FileSize) -> int:
+    """Number of the batch's list of nodes or edges that a file's rows go by."""
     schema = case.contents.schema
     for number, node_name in enumerate(case.graph.node_types):
         record = schema.node_type(node_name)
-        if record is not None and file.name == record.rank:
-            return None
-        if record is not None and file.name in (record.order, *record.attrs.values()):
+        if record is not None and file.name in record.attrs.values():
             return number
     for number, edge_name in enumerate(case.graph.edge_types, len(case.graph.node_types)):
         edges = schema.edge_type(edge_name)
@@ -198,7 +167,6 @@ def _window(
     batches: Sequence[list[Any]], parts: Iterable[tuple[int, _core.ReadForecast]], room: int
 ) -> Window:
     """Reads for as many of these batches as there is room for."""
-    begun = perf_counter()
     read: list[_core.RowWindow] = []
     for by, rows in parts:
         planned = rows.read([batch[by] for batch in batches], room)
@@ -210,7 +178,6 @@ def _window(
         planned.shorten(window.count)
         window.num_bytes += planned.num_bytes + planned.kept_bytes
         window.read += planned.stats
-    window.planning = perf_counter() - begun
     return window
 
 
@@ -233,30 +200,3 @@ def _windows(
     # The last window is shorter than in an epoch if batches end within it.
     is_cut = not is_whole and len(windows) > 1 and windows[-1].count < windows[0].count
     return windows[:-1] if is_cut else windows
-
-
-def _fills(
-    case: Case, files: Sequence[FileSize], plan: MemoryPlan, likely: Mapping[str, Tensor]
-) -> tuple[float, float]:
-    """How many of the rows that stay are sampled in the batches at hand, and in an epoch."""
-    accesses = case.profile.accesses
-    node_types, edge_types = list(case.graph.node_types), list(case.graph.edge_types)
-    kept = groups_kept(files, plan)
-    found = [0.0, 0.0]
-    spans = (len(case.profile.batches), case.profile.epoch)
-    for file, by in _read(case, files, plan):
-        if group_bits_of(file.row_bytes, file.num_rows) > 0:
-            continue  # whole pages of small items are there after a few batches
-        levels: Iterable[tuple[float, int]]  # how often rows are asked for, how many so often
-        if by < len(node_types):
-            counts = accesses.counts[node_types[by]]
-            used = counts[: kept[file.name]] if file.is_ranked else counts[likely[file.name]]
-            levels = enumerate(torch.bincount(used.to(torch.int64)).tolist())
-        else:  # edges are not counted: as if each were asked for as often as any other
-            asked = accesses.num_edges[edge_types[by - len(node_types)]]
-            levels = [(asked / max(1, file.num_rows), kept[file.name])]
-        rates = [span / max(1, accesses.num_batches) for span in spans]
-        for often, number in levels:
-            for i, rate in enumerate(rates):
-                found[i] += number * -math.expm1(-often * rate)
-    return found[0], found[1]

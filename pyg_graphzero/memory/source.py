@@ -18,14 +18,12 @@ class BatchSource(Protocol):
         dataset: Its seeds.
         edge_ids: Batches have the ids of their edges.
         ahead: Features of neighbours are added up while they are gathered, or None.
-        node_ids: Their nodes are numbered as the user numbers them, not as rows are.
     """
 
     data: Any
     dataset: Sized
     edge_ids: bool
     ahead: str | None
-    node_ids: bool
 
     @property
     def graph_sampler(self) -> Any:
@@ -35,7 +33,7 @@ class BatchSource(Protocol):
         """How many batches an epoch has."""
 
     def seed_rows(self) -> Tensor | None:
-        """Where the seeds' rows lie, ``int64 [len(dataset)]``; None: as they are numbered."""
+        """Node by which seeds are sorted, ``int64 [len(dataset)]``; None: they are sorted."""
 
     def trial(self, index: Tensor, key: int) -> Prepared:
         """Prepares a sample of as many seeds, no matter which: ``index`` is random."""

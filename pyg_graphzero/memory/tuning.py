@@ -304,11 +304,10 @@ class Tuning:
 
     def _sampled(self, task: Task) -> Task:
         """The task with more batches; counts which rows are used unless that is known."""
-        is_ranked = any(t.order is not None for t in task.case.contents.schema.node_types)
         found = profile(
             task.loader,
             task.reading,
-            most=0 if is_ranked or task.order is not None else MOST_BATCHES,
+            most=0 if task.order is not None else MOST_BATCHES,
             keep=costs.MAX_WINDOW,
             keep_seconds=_KEEP_SECONDS,
             keep_bytes=self._keep,

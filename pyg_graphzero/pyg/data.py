@@ -63,7 +63,7 @@ def edge_storages(data: Any) -> dict[EdgeType | None, Any]:
 
 
 class _DiskStorage(BaseStorage):
-    """What the storages of a store share: the schema knows what PyG would guess from sizes."""
+    """Shared by the storages of a store: the schema knows what PyG would guess from sizes."""
 
     def __contains__(self, key: object) -> bool:
         return key in self._mapping  # PyG's would build the value
@@ -108,7 +108,7 @@ class _DiskStorage(BaseStorage):
         return out
 
     def map_anew(self, *args: str) -> None:
-        """What ``clone()`` does to a copy: files are mapped again, and the rest is cloned."""
+        """Maps files again and clones the rest, in a copy: a part of ``clone()``."""
         for key in self.keys(*args):
             anew = self._mapping.mapped_anew(key)
             if anew is None:
@@ -182,7 +182,7 @@ class DiskEdgeStorage(_DiskStorage, EdgeStorage):
 
 
 class DiskGraphStorage(_DiskStorage):
-    """What belongs to no type of a heterogeneous store."""
+    """Attributes of no type of a heterogeneous store."""
 
 
 def _storage(cls: type, data: Any, mapping: LazyMapping) -> Any:
@@ -290,8 +290,7 @@ class DiskData(_OnDisk, Data):
 
     ``x``, ``y``, masks and every other node attribute are tensors over mapped files; writing to one
     in place changes this process's copy only. ``edge_index`` (``int64 [2, num_edges]``, in the
-    order of original edge ids) is built in memory if it is used, and so are node attributes that
-    lie on disk in another order (see ``graphzero optimize``) or encoded.
+    order of original edge ids) is built in memory if it is used, and so are encoded attributes.
     """
 
     _plain = Data

@@ -9,7 +9,6 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, GraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 
-from pyg_graphzero.store.columns import look_up
 from pyg_graphzero.store.csc import EdgeChunk
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.schema import EdgeType
@@ -21,7 +20,7 @@ class DiskGraphStore(GraphStore):
 
     ``csc()`` and ``csr()`` return the original edge id of every entry as the permutation; ``coo()``
     lists edges in the order of their ids. Where the store has none, edges are numbered by
-    destination, as it has them. What is not CSC is built in memory, and not kept:
+    destination, as it has them. Other layouts than CSC are built in memory, and not kept:
     ``store=True`` has nothing to add, since every layout can be had of the one that is stored.
     """
 
@@ -55,8 +54,8 @@ class DiskGraphStore(GraphStore):
         if edge_attr.layout == EdgeLayout.CSR:
             row, col, _ = self._edge_to_layout(_csc_attr(self, edge_attr.edge_type), EdgeLayout.CSR)
             return row, col
-        indptr, indices, _ = contents.user_csc(edge_attr.edge_type)
-        return indices.to(torch.int64), indptr
+        contents.topology(edge_attr.edge_type).check_bounds()
+        return contents.sources(edge_attr.edge_type), contents.csc(edge_attr.edge_type)[0]
 
     def _edge_to_layout(
         self, attr: EdgeAttr, layout: EdgeLayout, store: bool = False
@@ -67,9 +66,6 @@ class DiskGraphStore(GraphStore):
             return row, col, None
         # Never to be put back: that would replace the topology, and drop its edge attributes.
         row, col, perm = super()._edge_to_layout(attr, layout, store=False)
-        *_, slots = contents.user_csc(attr.edge_type)
-        if slots is not None:
-            perm = slots if perm is None else slots[perm]
         edge_id = contents.edge_id(attr.edge_type)
         if edge_id is not None:
             edge_id = edge_id.to(torch.int64)
@@ -92,8 +88,6 @@ class DiskGraphStore(GraphStore):
             row = torch.repeat_interleave(torch.arange(row.numel() - 1), row.diff())
         elif edge_attr.layout == EdgeLayout.CSC:
             col = torch.repeat_interleave(torch.arange(col.numel() - 1), col.diff())
-        ends = (contents.rank(src_type), row), (contents.rank(dst_type), col)
-        row, col = (ids if rank is None else look_up(rank, ids) for rank, ids in ends)
         chunk = EdgeChunk(row, col)
         self.handle.edit(lambda editor: editor.put_edges(name, [chunk], num_src, num_dst))
         return True

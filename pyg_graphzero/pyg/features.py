@@ -109,10 +109,8 @@ class DiskFeatureStore(FeatureStore):
         position: Tensor | None = None
         if isinstance(record, EdgeTypeSchema):
             position = contents.edge_position(record.name)
-        elif attr.attr_name in record.attrs:
-            if index is None:
-                return contents.node_column(record.name, attr.attr_name)
-            position = contents.rank(record.name)
+        elif attr.attr_name in record.attrs and index is None:
+            return contents.node_column(record.name, attr.attr_name)
         if index is None:
             return decoded(table) if position is None else permuted(table, position)
         if isinstance(index, (slice, int)):
@@ -149,18 +147,15 @@ class DiskFeatureStore(FeatureStore):
 
         def change(editor: StoreEditor) -> None:
             rows, contents = value, self.handle.contents
-            if isinstance(record, EdgeTypeSchema):
-                contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
-                order = contents.edge_id(record.name)
-            else:
-                order = contents.order(record.name)
-            # Other lengths are about to be refused.
-            if isinstance(rows, Tensor) and order is not None and rows.shape[:1] == order.shape:
-                rows = permuted(rows.contiguous(), order)
-            if isinstance(record, EdgeTypeSchema):
-                editor.put_edge_attr(record, attr.attr_name, rows)
-            else:
+            if isinstance(record, NodeTypeSchema):
                 editor.put_node_attr(record, attr.attr_name, rows)
+                return
+            contents.need_edge_ids(record.name, f"edge attribute {attr.attr_name!r}")
+            ids = contents.edge_id(record.name)
+            # Other lengths are about to be refused.
+            if isinstance(rows, Tensor) and ids is not None and rows.shape[:1] == ids.shape:
+                rows = permuted(rows.contiguous(), ids)
+            editor.put_edge_attr(record, attr.attr_name, rows)
 
         self.handle.edit(change)
         return True
@@ -173,8 +168,8 @@ class DiskFeatureStore(FeatureStore):
 
         Args:
             tensor: All rows, or those of ``index``, which are converted to the column's dtype.
-            *args: What PyG's ``TensorAttr`` is made of.
-            **kwargs: Likewise.
+            *args: Arguments of PyG's ``TensorAttr``.
+            **kwargs: Its arguments by name.
 
         Raises:
             MissingAttributeError: There is no such attribute.
@@ -224,9 +219,8 @@ class DiskFeatureStore(FeatureStore):
             ) from None
         if isinstance(record, EdgeTypeSchema):
             position = contents.edge_position(record.name)
-        else:
-            position = contents.rank(record.name)
-        return ReplacedRows(table, rows if position is None else look_up(position, rows), value)
+            rows = rows if position is None else look_up(position, rows)
+        return ReplacedRows(table, rows, value)
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         record, _ = self._find(attr)

@@ -1,9 +1,8 @@
-"""What a storage on disk holds: tensors over mapped files, and tensors that are built on demand.
+"""Values of a storage on disk: tensors over mapped files, and tensors that are built on demand.
 
-What PyG wants in another order than the disk has it (``edge_index``, edge attributes, everything in
-an optimized store) is built when it is first asked for; the loaders never ask. What a script sets,
-changes and deletes is its own copy's alone, and travels with it when it is pickled; the rest
-travels as the path of the store.
+Tensors that PyG wants otherwise than the disk has them (``edge_index``, edge attributes, decoded
+rows) are built when they are first asked for; the loaders never ask. A script's changes are its own
+copy's alone, and travel with it when it is pickled; the rest travels as the path of the store.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from pyg_graphzero.store.columns import EncodedRows, decoded, is_written
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType
 
-# What a mapping is of: all of a homogeneous store, one of its types, or what belongs to the graph.
+# The part of a store in a mapping: a homogeneous store, a type, or the attributes of the graph.
 Origin = tuple[str, Any]
 
 
@@ -34,9 +33,8 @@ class OnDemand:
     Attributes:
         shape: Its shape.
         dtype: Its dtype.
-        rows: What to gather from without building: the same rows over the mapped file, by CSC
+        rows: Gathers without building read these: the same rows over the mapped file, by CSC
             slot if they are edges'; None where there is no such column.
-        rank: For nodes, the row of every one in ``rows``; None where it is the node's number.
     """
 
     def __init__(
@@ -45,13 +43,11 @@ class OnDemand:
         dtype: torch.dtype,
         build: Callable[[], Tensor],
         rows: Tensor | EncodedRows | None = None,
-        rank: Tensor | None = None,
         tell: Callable[[int], None] | None = None,
     ) -> None:
         self.shape = shape
         self.dtype = dtype
         self.rows = rows
-        self.rank = rank
         self._build = build
         self._tell = tell
         self._value: Tensor | None = None
@@ -59,12 +55,12 @@ class OnDemand:
 
     @property
     def is_built(self) -> bool:
-        """Whether somebody has used it, and so may have changed it."""
+        """Whether it was used, and so may have been changed."""
         return self._value is not None
 
     @property
     def is_changed(self) -> bool:
-        """Whether somebody has written to it in place."""
+        """Whether it was written to in place."""
         return self._value is not None and is_written(self._value, self._version)
 
     @torch.inference_mode(False)  # what is built stays, and counts the writes to it
@@ -87,7 +83,7 @@ class OnDemand:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnDemand:
         out = copy.copy(self)
-        # What was built and not changed can be built again.
+        # A value that was built and not changed can be built again.
         out._value = copy.deepcopy(self._value, memo) if self.is_changed else None
         out._version = -1 if self.is_changed else 0
         return out
@@ -103,7 +99,7 @@ class LazyMapping(MutableMapping[str, Any]):
 
     Args:
         contents: The store.
-        origin: What of it this is.
+        origin: The part of the store.
 
     Attributes:
         levels: ``"node"``, ``"edge"`` or ``"other"`` by key, for what is as the store has it.
@@ -137,7 +133,7 @@ class LazyMapping(MutableMapping[str, Any]):
         return value.value() if isinstance(value, OnDemand) else value
 
     def missing(self, key: str) -> MissingAttributeError:
-        """What to raise where there is no such key: it says which there are."""
+        """The error for a key that is not there: it names the keys that are."""
         there = ", ".join(map(str, self)) or "none"
         where = called(self.origin[1], key)
         return MissingAttributeError(f"{where}: found no such attribute, expected one of {there}")
@@ -219,7 +215,7 @@ class LazyMapping(MutableMapping[str, Any]):
         if isinstance(value, Tensor) and isinstance(before, Tensor):
             file = self.contents.file_of(value)
             return file is None or file != self.contents.file_of(before)
-        # What is no tensor is a number or text.
+        # Other values than tensors are numbers or text.
         return type(value) is not type(before) or value != before
 
 
@@ -246,14 +242,14 @@ def raw_items(storage: BaseStorage) -> list[tuple[str, Any]]:
 
 
 def _fill_nodes(mapping: LazyMapping, contents: StoreContents, name: str | None) -> None:
-    record, rank = contents.node_type(name), contents.rank(name)
+    record = contents.node_type(name)
     for attr, file in record.attrs.items():
         rows = contents.rows(file)
         value: Any = rows
-        if rank is not None or isinstance(rows, EncodedRows):
+        if isinstance(rows, EncodedRows):
             build = partial(contents.node_column, name, attr)
             tell = partial(_tell_column, contents, name, attr)
-            value = OnDemand(list(rows.shape), rows.dtype, build, rows, rank, tell)
+            value = OnDemand(list(rows.shape), rows.dtype, build, rows, tell)
         mapping.put(attr, value, "node")
     for index, file in record.index_sets.items():
         mapping.put(index, contents.view(file), "other")
@@ -279,7 +275,7 @@ def _fill_edges(mapping: LazyMapping, contents: StoreContents, name: EdgeType | 
 
 
 def _fill_loose(mapping: LazyMapping, contents: StoreContents, entries: dict[str, Any]) -> None:
-    """What has no row per node or edge."""
+    """Attributes without a row per node or edge."""
     for key, entry in entries.items():
         if "file" in entry:
             mapping.put(key, decoded(contents.rows(entry["file"])), "other")
@@ -304,5 +300,5 @@ def _tell_edges(contents: StoreContents, name: Any, num_bytes: int) -> None:
 
 
 def called(name: Any, key: str) -> str:
-    """What a user calls an attribute of a type; of a homogeneous graph, if that is None."""
+    """A user's name of an attribute of a type; of a homogeneous graph, if that is None."""
     return f"data.{key}" if name is None else f"data[{name!r}].{key}"

@@ -16,7 +16,6 @@ from pyg_graphzero.pyg.data import open_data
 from pyg_graphzero.pyg.edges import DiskGraphStore
 from pyg_graphzero.pyg.features import DiskFeatureStore
 from pyg_graphzero.store.column_writer import Column, create_column, end_columns
-from pyg_graphzero.store.columns import in_memory
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.handle import StoreHandle
 from pyg_graphzero.store.ids import StringIds, lookup
@@ -47,16 +46,16 @@ def open(
             ``remove_*``; one process at a time may hold it so.
         keep_half: Attributes stored as float16 or bfloat16 for float32 that are left in half
             precision: names (``"x"``, ``"paper.x"``), or True for all.
-        memory: What this process may keep in memory, in bytes or such as ``"8GB"`` (10⁹) and
-            ``"8GiB"`` (2³⁰): what it takes already, and what the store's loaders take for rows,
-            topologies and batches. What a model and its training take comes on top. None: what it
-            takes already and four fifths of what the machine and its cgroups leave. Loaders keep
+        memory: Memory of this process, in bytes or such as ``"8GB"`` (10⁹) and ``"8GiB"`` (2³⁰):
+            all that it takes already, and rows, topologies and batches of the store's loaders. The
+            memory of a model and its training comes on top. None: all that the process takes
+            already, and four fifths of what the machine and its cgroups leave. Loaders keep
             what fits in memory and read the rest from disk, ahead and in large pieces; batches
             are the same.
         processes: How many processes of this machine share ``memory``, each with the store open:
             under torchrun, ``LOCAL_WORLD_SIZE``. Each gets its part; files that are held whole are
             in memory once for all, and counted so.
-        strict: What would bring a large part of the store into memory (more than a tenth of the
+        strict: Bringing a large part of the store into memory (more than a tenth of the
             budget: ``data.edge_index``, a transform) is a ``DoesNotFitError``, not a
             ``MemoryUseWarning``.
         order: ``"auto"``: where rows do not fit and reading them takes long, those that training
@@ -71,7 +70,7 @@ def open(
         FileNotFoundError: There is no store.
         FormatError: A file is damaged, cut short, or of another format version; an adopted file
             was moved or changed.
-        StoreInUseError: ``"r+"`` while somebody else has it open so; it is a BlockingIOError.
+        StoreInUseError: ``"r+"`` while it is open so elsewhere; it is a BlockingIOError.
 
     Example:
         >>> import pyg_graphzero as gz
@@ -86,7 +85,7 @@ def open(
 
 
 def info(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What a store holds, as plain dictionaries; ``graphzero info`` prints the same.
+    """The contents of a store, as plain dictionaries; ``graphzero info`` prints the same.
 
     Args:
         path: The store's directory.
@@ -292,28 +291,8 @@ class Store:
         return verify(self.contents.path, progress)
 
     def info(self) -> dict[str, Any]:
-        """What the store holds, as plain dictionaries; see :func:`.info.info`."""
+        """The contents of the store, as plain dictionaries; see :func:`.info.info`."""
         return info_of(self.contents)
-
-    def nodes_in_order(
-        self, node_type: str | None = None, start: int = 0, stop: int | None = None
-    ) -> Tensor:
-        """Nodes in the order in which their rows lie on disk.
-
-        Args:
-            node_type: Whose; None in a homogeneous store.
-            start: The first row.
-            stop: Behind the last row; None: all. Both as in a slice.
-
-        Returns:
-            ``int64 [stop - start]``: the node of every row, which is its own number unless the
-            store was optimized.
-        """
-        rows = range(self.contents.node_type(node_type).num_nodes)[start:stop]
-        order = self.contents.order(node_type)
-        if order is None:
-            return torch.arange(rows.start, max(rows.start, rows.stop))
-        return in_memory(order[rows.start : rows.stop], torch.int64)
 
     def create_column(
         self,
@@ -331,10 +310,10 @@ class Store:
         removed.
 
         Args:
-            name: Of the attribute.
+            name: The attribute.
             width: Items of a row, or the shape of one; ``()`` for one value.
-            node_type: Whose; None in a homogeneous store.
-            dtype: Of the rows that are given and read.
+            node_type: The node type; None in a homogeneous store.
+            dtype: Dtype of the rows that are given and read.
             encoding: ``"float16"`` or ``"bfloat16"``: store float32 so.
 
         Raises:
@@ -349,11 +328,11 @@ class Store:
         """Writes the edges once more, sorted by source, for walks along them.
 
         A store has the in-neighbours of every node; walks from source to destination need its
-        out-neighbours. An undirected graph needs none for that. As much disk again as the topology
-        takes, and 4 bytes an edge. The store must be open with ``mode="r+"``.
+        out-neighbours. An undirected graph needs none for that. The disk has as much again as the
+        topology takes, and 4 bytes an edge. The store must be open with ``mode="r+"``.
 
         Args:
-            edge_type: Of which type; None: of all.
+            edge_type: The edge type; None: all of them.
 
         Raises:
             ReadOnlyStoreError: The store is open for reading.

@@ -183,11 +183,7 @@ class GraphSampler(BaseSampler):
         )  # fmt: skip
 
     def output(self, sampled: Sampled, metadata: Any) -> Any:
-        """A sample as PyG has it, of the user's nodes."""
-        nodes = [
-            self.graph.nodes(name, rows, self.num_threads)
-            for name, rows in zip(self.graph.node_types, sampled.nodes, strict=True)
-        ]
+        """A sample as PyG has it."""
         slots = [
             None if name in self.graph.unnumbered else each
             for name, each in zip(self.graph.edge_types, sampled.slots, strict=True)
@@ -197,7 +193,7 @@ class GraphSampler(BaseSampler):
             edge_index = sampled.edge_index[0] if sampled.edge_index else empty.expand(2, 0)
             num_edges = sampled.num_sampled_edges
             return SamplerOutput(
-                node=nodes[0],
+                node=sampled.nodes[0],
                 row=edge_index[0],
                 col=edge_index[1],
                 edge=slots[0] if slots else empty,
@@ -212,7 +208,7 @@ class GraphSampler(BaseSampler):
             return None if values is None else dict(zip(keys, values, strict=True))
 
         return HeteroSamplerOutput(
-            node=by(types, nodes),
+            node=by(types, sampled.nodes),
             row=by(names, [edge_index[0] for edge_index in sampled.edge_index]),
             col=by(names, [edge_index[1] for edge_index in sampled.edge_index]),
             edge=by(names, slots),
@@ -229,9 +225,9 @@ class GraphSampler(BaseSampler):
             def of(value: Any) -> Any:
                 return None if value is None else [value]
 
-            nodes, has_edges = self._rows(None, out.node), bool(self.graph.edge_types)
+            has_edges = bool(self.graph.edge_types)
             return Sampled(
-                [nodes],
+                [out.node],
                 of(out.batch),
                 [torch.stack([out.row, out.col])] if has_edges else [],
                 [out.edge] if has_edges else [],
@@ -245,7 +241,7 @@ class GraphSampler(BaseSampler):
         types, names = self.graph.node_types, self.graph.edge_types
         slots = dict.fromkeys(names) if out.edge is None else out.edge
         return Sampled(
-            [self._rows(name, out.node[name]) for name in types],
+            [out.node[name] for name in types],
             listed(types, out.batch),
             [torch.stack([out.row[name], out.col[name]]) for name in names],
             [slots[name] for name in names],
@@ -286,9 +282,6 @@ class GraphSampler(BaseSampler):
         ids = self.graph.edge_ids.get(name)
         return slots if ids is None else look_up(ids, slots, self.num_threads)
 
-    def _rows(self, node_type: str | None, nodes: Tensor) -> Tensor:
-        return self.graph.rows(node_type, nodes, threads=self.num_threads)
-
     def _seeds(self, node_type: str | None, nodes: Tensor) -> tuple[int, Tensor]:
         """The number of a node type and seeds of it as the engine takes them."""
         types = list(self.graph.node_types)
@@ -296,5 +289,4 @@ class GraphSampler(BaseSampler):
             raise KeyError(f"input node type: found {node_type!r}, expected one of {types}")
         if nodes.dtype.is_floating_point or nodes.dtype.is_complex or nodes.dtype == torch.bool:
             raise TypeError(f"seeds: found {nodes.dtype}, expected integers")
-        nodes = nodes.to(torch.int64).contiguous().view(-1)
-        return types.index(node_type), self.graph.rows(node_type, nodes, "seed")
+        return types.index(node_type), nodes.to(torch.int64).contiguous().view(-1)

@@ -23,7 +23,6 @@ from pyg_graphzero.store.columns import (
     engine_array,
     gather,
     in_memory,
-    look_up,
 )
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.edge_order import EdgeOrder
@@ -52,9 +51,7 @@ _MAPPED = Unmapped()
 class SampledGraph:
     """Node types with sizes, edge types with CSC.
 
-    Homogeneous graphs have the one node type None and at most the one edge type None. Topologies
-    speak of rows: nodes by their number on disk, which an optimized store has in another order than
-    the user. ``rows`` and ``nodes`` lead from the one to the other.
+    Homogeneous graphs have the one node type None and at most the one edge type None.
 
     Attributes:
         node_types: Number of nodes by type.
@@ -66,8 +63,7 @@ class SampledGraph:
             where slots are ids.
         unnumbered: Edge types whose edges have no ids in the store.
         orders: Times and weights by edge type.
-        node_times: Comparable times of the nodes by type, where the time attribute is theirs; in
-            the user's order.
+        node_times: Comparable times of the nodes by type, where the time attribute is theirs.
         float_times: Whether times are compared as floats; None without times.
     """
 
@@ -94,42 +90,6 @@ class SampledGraph:
                 if name not in self.arrays:
                     self.edge_ids[name] = self.contents.edge_id(name)
 
-    def rank(self, name: str | None) -> Tensor | None:
-        """The row of every node of a type; None where that is the node itself."""
-        contents = self.contents
-        if contents is None or contents.schema.node_type(name) is None:
-            return None
-        return contents.rank(name)
-
-    def order(self, name: str | None) -> Tensor | None:
-        """The node of every row of a type; None where that is the row itself."""
-        contents = self.contents
-        if contents is None or contents.schema.node_type(name) is None:
-            return None
-        return contents.order(name)
-
-    def rows(self, name: str | None, nodes: Tensor, what: str = "node", threads: int = 0) -> Tensor:
-        """The rows of the user's nodes, ``int64 [n]`` both.
-
-        Raises:
-            IndexError: One of them is no node; calls it ``what`` and its position.
-        """
-        rank = self.rank(name)
-        if rank is None:
-            return nodes
-        outside = (nodes < 0) | (nodes >= rank.numel())
-        if outside.any():
-            at = int(outside.nonzero()[0, 0])
-            raise IndexError(
-                f"{what} {at}: found node {int(nodes[at])}, expected 0 <= node < {rank.numel()}"
-            )
-        return look_up(rank, nodes, threads)
-
-    def nodes(self, name: str | None, rows: Tensor, threads: int = 0) -> Tensor:
-        """The user's nodes in some rows, ``int64 [n]`` both."""
-        order = self.order(name)
-        return rows if order is None else look_up(order, rows, threads)
-
     def ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
         """The node types an edge type is walked from (neighbours) and to (frontier)."""
         if name is None:
@@ -147,7 +107,7 @@ class SampledGraph:
             self.contents.need_edge_ids(name, what)
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
-        """``indptr`` and ``indices`` of an edge type, by rows."""
+        """``indptr`` and ``indices`` of an edge type."""
         if name in self.arrays:
             return self.arrays[name]
         assert self.contents is not None
@@ -282,18 +242,10 @@ def graph_of(
     Raises:
         UnsupportedError: An edge type has no ``edge_index``.
         IndexError: An edge names a node that is not there.
-        ValueError: Somebody changed the number of nodes of an optimized store.
     """
     node_types = {name: int(store.num_nodes) for name, store in node_storages(data).items()}
     contents = contents_of(data)
     graph = SampledGraph(node_types, [], backward, contents)
-    for node_type, count in node_types.items():
-        rank = graph.rank(node_type)
-        if rank is not None and rank.numel() != count:
-            raise ValueError(
-                f"num_nodes of {node_type!r}: found {count}, expected {rank.numel()}: the rows of "
-                "an optimized store are in an order of these nodes"
-            )
     for name, store in edge_storages(data).items():
         if only is not None and name not in only:
             continue
@@ -317,7 +269,6 @@ def graph_of(
         src, dst = graph.ends(name)
         if backward:
             row, col = col, row
-        row, col = graph.rows(src, row), graph.rows(dst, col)
         # By way of NumPy, as engine_array() says.
         indptr, order = _core.sort_by_destination(
             engine_array(row), engine_array(col), node_types[src], node_types[dst]

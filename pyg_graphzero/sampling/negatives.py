@@ -60,14 +60,12 @@ def are_edges(graph: SampledGraph, name: EdgeType | None, src: Tensor, dst: Tens
     Args:
         graph: The graph, walked forward.
         name: The edge type.
-        src: ``int64 [n]``, the user's nodes.
+        src: ``int64 [n]``.
         dst: Likewise.
 
     Returns:
         ``bool [n]``.
     """
-    src_type, dst_type = graph.ends(name)
-    src, dst = graph.rows(src_type, src), graph.rows(dst_type, dst)
     indices = graph.csc(name)[1]
     first, degree = graph.neighborhoods(name, dst)
     pair = torch.repeat_interleave(torch.arange(dst.numel()), degree)

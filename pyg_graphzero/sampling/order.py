@@ -11,7 +11,7 @@ from torch_geometric.data import FeatureStore
 from pyg_graphzero.pyg.data import edge_storages, node_storages
 from pyg_graphzero.pyg.lazy import OnDemand, raw_items
 from pyg_graphzero.sampling.graph import SampledGraph
-from pyg_graphzero.store.columns import gather, permuted
+from pyg_graphzero.store.columns import gather
 from pyg_graphzero.store.edge_order import comparable_times, rank_edges
 from pyg_graphzero.store.schema import EdgeType
 
@@ -73,10 +73,7 @@ def add_order(
         if name in edge_times:
             times = comparable_times(edge_times[name], f"{time_attr!r} of {name}", as_float)
         elif src in graph.node_times:
-            order = graph.order(src)
-            of_rows = graph.node_times[src]
-            of_rows = of_rows if order is None else permuted(of_rows, order)
-            times = gather(of_rows, graph.sources(name))
+            times = gather(graph.node_times[src], graph.sources(name))
         if times is not None or name in weights:
             graph.orders[name] = rank_edges(
                 graph.bounds(name),
@@ -156,7 +153,7 @@ def attributes_of(data: Any, of_nodes: bool = True) -> str:
 
 
 def _node_values(data: Any, attr: str) -> dict[str | None, Any]:
-    """A node attribute by node type, for those that have it; in the user's order."""
+    """A node attribute by node type, for those that have it."""
     found: dict[str | None, Any] = {}
     for name, store in node_storages(data).items():
         # Of one type of several it may have the wrong length, which is said later.

@@ -149,8 +149,7 @@ class Walker:
             start = torch.arange(self.num_nodes(first))
         elif isinstance(start, Sequence) and len(start) == 0:
             start = torch.empty(0, dtype=torch.int64)
-        nodes = as_row_index(start, self.num_nodes(first))
-        nodes = self.graph.rows(first, nodes, "start", num_threads).contiguous()
+        nodes = as_row_index(start, self.num_nodes(first)).contiguous()
         numbers = [self.graph.edge_types.index(name) for name in names]
         latest, earliest = self._limits(nodes.numel(), input_time, time_window, strict)
         rows, slots = self._opened().walk(
@@ -167,9 +166,6 @@ class Walker:
             latest=latest,
             earliest=earliest,
         )
-        types = [first, *(self.graph.ends(name)[0] for name in names)]
-        _replace(rows, types, lambda name, part: self.graph.nodes(name, part, num_threads),
-                 lambda name: self.graph.order(name) is not None)  # fmt: skip
         if slots is None:
             return rows
         _replace(slots, names, self._edge_ids, lambda name: True)

@@ -22,7 +22,7 @@ _PAGE = 4096
 
 
 def adopt(store: Path, rows: FileRows) -> AdoptedRecord:
-    """What a store at ``store`` keeps of rows that it adopts.
+    """The record of rows that a store at ``store`` adopts.
 
     The path is relative to the store if the file lies in the store's parent directory or below it,
     so that both can be moved together; otherwise it is absolute.

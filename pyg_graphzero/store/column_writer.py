@@ -23,7 +23,6 @@ from pyg_graphzero.store.columns import (
     DTYPES,
     dtype_name,
     engine_array,
-    look_up,
 )
 from pyg_graphzero.store.encoding import EncodingLoss, encode_rows
 from pyg_graphzero.store.handle import StoreHandle
@@ -60,8 +59,8 @@ class Column:
         >>> import pyg_graphzero as gz
         >>> with gz.open(example_store, mode="r+") as store:
         ...     column = store.create_column("h", 2)
-        ...     column.write(2, torch.ones(2, 2))  # rows 2 and 3 on disk
-        ...     column.put_tensor(torch.zeros(2, 2), index=torch.tensor([1, 0]))  # of these nodes
+        ...     column.write(2, torch.ones(2, 2))  # of nodes 2 and 3
+        ...     column.put_tensor(torch.zeros(2, 2), index=torch.tensor([1, 0]))
         ...     column.publish()
         ...     store.data().h.tolist()
         [[0.0, 0.0], [0.0, 0.0], [1.0, 1.0], [1.0, 1.0]]
@@ -106,12 +105,10 @@ class Column:
         return f"Column({self.name!r}, {[self.num_rows, *self.shape]}, {kind}{ended})"
 
     def write(self, start: int, rows: Tensor | np.ndarray) -> None:
-        """Writes rows by where they lie on disk.
-
-        ``store.nodes_in_order()`` says of which nodes these are.
+        """Writes the rows of nodes that follow each other.
 
         Args:
-            start: The first row.
+            start: The first node.
             rows: ``[n, *shape]`` of ``dtype``; halves of the kind that is stored are taken too.
                 NaN and infinity are kept; other numbers beyond the range of an encoding become the
                 largest in it, as when converting.
@@ -136,7 +133,7 @@ class Column:
     def put_tensor(
         self, rows: Tensor | np.ndarray, index: Tensor | np.ndarray | slice | None = None
     ) -> None:
-        """Writes rows by node.
+        """Writes the rows of any nodes.
 
         Args:
             rows: See :meth:`write`.
@@ -149,7 +146,6 @@ class Column:
             OSError: See :meth:`write`.
         """
         tensor = self._checked(rows)
-        rank = self._handle.contents.rank(self.node_type)
         if index is None or isinstance(index, slice):
             begin, end, step = (index or slice(None)).indices(self.num_rows)
             nodes = torch.arange(begin, max(begin, end), step) if step > 0 else None
@@ -159,16 +155,15 @@ class Column:
             nodes = as_row_index(index, self.num_rows)
         if len(nodes) != len(tensor):
             raise ValueError(f"{self._what}: found {len(tensor)} rows for {len(nodes)} nodes")
-        places = nodes if rank is None else look_up(rank, nodes)
-        in_order = len(places) < 2 or bool((places.diff() >= 0).all())
-        # By place, before it is cut into pieces: rows that fill a part of the file do so in one go.
-        order = None if in_order else places.argsort(stable=True)
+        in_order = len(nodes) < 2 or bool((nodes.diff() >= 0).all())
+        # Sorted before it is cut into pieces: rows that fill a part of the file do so in one go.
+        order = None if in_order else nodes.argsort(stable=True)
         with self._lock:
             writer = self._open()
             for begin in range(0, len(tensor) if math.prod(self.shape) else 0, self._piece_rows):
                 part: Tensor | slice = slice(begin, begin + self._piece_rows)
                 part = part if order is None else order[part]
-                writer.put(engine_array(places[part]), self._stored(tensor[part]))
+                writer.put(engine_array(nodes[part]), self._stored(tensor[part]))
 
     def publish(self) -> None:
         """Makes an attribute of the column, in one atomic step.
@@ -208,7 +203,7 @@ class Column:
         begin, end = writer.first_missing
         if begin < self.num_rows:
             raise ValueError(
-                f"{self._what}: found nothing in rows {begin} to {end} (on disk), expected "
+                f"{self._what}: found nothing in rows {begin} to {end}, expected "
                 f"every row to be written"
             )
         writer.finish()

@@ -61,7 +61,7 @@ class EncodedRows:
     Attributes:
         stored: ``[num_rows, ...]`` of ``float16``, ``bfloat16`` or ``int8``, over the mapped file.
         scale: For ``int8``: ``float32``, one for each item of a row.
-        zero_point: Likewise; an item is ``code * scale + zero_point``.
+        zero_point: Zero points of the same shape; an item is ``code * scale + zero_point``.
     """
 
     stored: Tensor
@@ -70,17 +70,17 @@ class EncodedRows:
 
     @property
     def encoding(self) -> _core.Encoding:
-        """What ``float32`` is stored as."""
+        """Encoding of ``float32``."""
         return _core.Encoding[dtype_name(self.stored.dtype)]
 
     @property
     def shape(self) -> torch.Size:
-        """Of the rows, stored and decoded alike."""
+        """Shape of the rows, stored and decoded alike."""
         return self.stored.shape
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the decoded rows."""
+        """Dtype of the decoded rows."""
         return torch.float32
 
     def size(self, dim: int) -> int:
@@ -108,7 +108,7 @@ class EncodedRows:
 
 
 def is_written(tensor: Tensor, version: int = 0) -> bool:
-    """Whether somebody has written to a tensor in place since its version was ``version``.
+    """Whether a tensor was written to in place since its version was ``version``.
 
     Inference tensors do not count their writes: each is taken for written to.
     """
@@ -186,7 +186,7 @@ def _bytes_of_rows(table: Tensor) -> Tensor:
 
 
 def column_rows(column: _core.Column, stored: Tensor) -> Tensor | EncodedRows:
-    """What :func:`gather` takes to give a column's rows as they were meant.
+    """A column for :func:`gather`, which gives its rows as they were meant.
 
     Args:
         column: An opened column.
@@ -218,8 +218,8 @@ def edge_prints(topology: _core.Topology, values: Tensor | None = None) -> tuple
     Equal where those edges are. By a pass over the topology.
 
     Args:
-        topology: Of the edges.
-        values: What else counts, ``int64`` by slot.
+        topology: The edges.
+        values: A number of each edge that counts, too, ``int64`` by slot.
     """
     builder = _core.SamplerBuilder([topology.num_src, topology.num_dst])
     builder.add_file(0, 1, topology)
@@ -328,25 +328,14 @@ def inverse(numbers: Tensor, begin: int, end: int) -> Tensor | None:
     return None if places.size and places.min() < 0 else torch.from_numpy(places)
 
 
-def inverse_permutation(permutation: Tensor) -> Tensor:
-    """The inverse of a permutation ``[n]``, of its dtype; a piece of it at a time as ``int64``."""
-    out = torch.empty_like(permutation)
-    for begin in range(0, permutation.numel(), _INVERTED_ROWS):
-        piece = permutation[begin : begin + _INVERTED_ROWS]
-        out[piece.to(torch.int64)] = torch.arange(
-            begin, begin + piece.numel(), dtype=permutation.dtype
-        )
-    return out
-
-
 def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """What torch may walk over: a tensor itself, or a copy of one that lies in a mapped file.
+    """A tensor that torch may walk over: itself, or a copy of one that lies in a mapped file.
 
     Under torch a file that is cut short, or a disk that fails, would kill the process.
 
     Args:
         table: A tensor.
-        dtype: Of the result; None: the table's.
+        dtype: Dtype of the result; None: the table's.
 
     Raises:
         OSError: The table's file was truncated under its map.
@@ -366,7 +355,7 @@ def in_memory(table: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
 
 def permuted(table: Tensor | EncodedRows, index: Tensor) -> Tensor:
-    """As many rows as there are, by a column of their numbers; ``float32`` for encoded rows.
+    """All rows in the order of a column of their numbers; ``float32`` for encoded rows.
 
     Args:
         table: See :func:`gather`.

@@ -1,4 +1,4 @@
-"""What is in a store, in rows and as its user numbers nodes and edges; all else holds on to it.
+"""The contents of a store, by row and as its user numbers edges; all else holds on to it.
 
 An object here outlives the ``Store`` it came from, and pickles by path.
 """
@@ -30,7 +30,6 @@ from pyg_graphzero.store.columns import (
     gather,
     in_memory,
     inverse,
-    look_up,
     permuted,
     view_topology,
 )
@@ -41,9 +40,9 @@ from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.sizes import parse_size
 from pyg_graphzero.util.system import free_memory, private_rss
 
-# What a store takes of the memory that is free, where its user names no budget.
+# Share of the free memory that a store takes, where its user names no budget.
 _DEFAULT_SHARE = 0.8
-# What somebody brings into memory who takes more of the budget than this is told so.
+# Bringing more than this share of the budget into memory is worth a warning.
 _LARGE_SHARE = 0.1
 
 
@@ -60,20 +59,20 @@ class StoreContents(OpenedFiles):
     """The opened files of a store, what they mean, and what of it may be in memory.
 
     Args:
-        path: As ``keep_half`` and ``drafts`` those of :class:`~.opened.OpenedFiles`.
-        keep_half: Likewise.
-        memory: What the process may keep in memory, in bytes or such as ``"8GB"``; None takes most
-            of what the machine and its cgroups leave.
+        path: The store's directory.
+        keep_half: See :class:`~.opened.OpenedFiles`.
+        memory: Memory of the process, in bytes or such as ``"8GB"``; None takes most of what the
+            machine and its cgroups leave.
         processes: How many share that memory, and have the store open.
         strict: To bring a large part of the store into memory is an error, not a warning.
-        drafts: Likewise.
+        drafts: See :class:`~.opened.OpenedFiles`.
         order: Whether loaders may write rows once more, ``"auto"``, ``"off"``, or how many bytes.
 
     Attributes:
-        order_limit: Of those, bytes; None where the disk's free space decides.
+        order_limit: Bytes of rows that may be written once more; None: the disk's free space.
         memory: The budget of this process in bytes.
         is_memory_given: It was named by the user.
-        pager: What keeps loaders within it, once one is needed; see :mod:`.memory.pager`.
+        pager: Keeps loaders within the budget, once one is needed; see :mod:`.memory.pager`.
 
     Raises:
         ValueError: ``memory`` is no size, or as :class:`~.opened.OpenedFiles`.
@@ -152,7 +151,7 @@ class StoreContents(OpenedFiles):
         return None if file is None else self.view(file)
 
     def edge_prints(self, name: EdgeType | None, values: Tensor | None = None) -> tuple[int, int]:
-        """Those of :func:`~.columns.edge_prints`; without values, found once."""
+        """See :func:`~.columns.edge_prints`; without values, found once."""
         if values is not None or name not in self._prints:
             found = edge_prints(self.topology(name), values)
             if values is not None:
@@ -164,9 +163,9 @@ class StoreContents(OpenedFiles):
         """Says that so much is about to be in memory, if it is a large part of the budget.
 
         Args:
-            what: What, as its user calls it; each is told once.
-            num_bytes: How much.
-            instead: What to do instead, half a sentence.
+            what: The user's name for it; each is told once.
+            num_bytes: Its bytes.
+            instead: The remedy, half a sentence.
 
         Raises:
             DoesNotFitError: The store was opened with ``strict=True``.
@@ -183,70 +182,28 @@ class StoreContents(OpenedFiles):
         hint = "gz.open(strict=True) makes this an error"
         warnings.warn(f"{message} ({hint})", MemoryUseWarning, stacklevel=_frames_to_script())
 
-    def order(self, name: str | None) -> Tensor | None:
-        """The node of every row (``int32`` or ``int64``), None if rows are numbered as nodes."""
-        file = self.node_type(name).order
-        return None if file is None else self.view(file)
-
-    def rank(self, name: str | None) -> Tensor | None:
-        """The row of every node (``int32`` or ``int64``), None if rows are numbered as nodes."""
-        file = self.node_type(name).rank
-        return None if file is None else self.view(file)
-
     def node_column(self, name: str | None, attr: str) -> Tensor:
-        """A node attribute in the order of nodes; in memory unless it lies so on disk.
+        """A node attribute; in memory where it is encoded.
 
         Raises:
             DoesNotFitError: There is not enough memory for that.
         """
         rows = self.rows(self.node_type(name).attrs[attr])
-        rank = self.rank(name)
-        if isinstance(rows, Tensor) and rank is None:
+        if isinstance(rows, Tensor):
             return rows
         needed, free = math.prod(rows.shape) * rows.dtype.itemsize, free_memory()
         if needed > free:
             group = "" if name is None else f"group_name={name!r}, "
             raise DoesNotFitError(
                 f"{self.path}: attribute {attr!r}: found {free:,} bytes of memory free, expected "
-                f"{needed:,} for all rows in the order of nodes, which is not theirs on disk; read "
-                f"some: store.feature_store.get_tensor({group}attr_name={attr!r}, index=nodes)"
+                f"{needed:,} for all rows, decoded; read some: "
+                f"store.feature_store.get_tensor({group}attr_name={attr!r}, index=nodes)"
             )
-        return decoded(rows) if rank is None else permuted(rows, rank)
+        return decoded(rows)
 
     def csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor]:
-        """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file, by rows."""
+        """``indptr`` and ``indices`` (``uint32`` or ``int64``) over the mapped file."""
         return view_topology(self.topology(name))
-
-    def _ends(self, name: EdgeType | None) -> tuple[str | None, str | None]:
-        return (None, None) if name is None else (name[0], name[2])
-
-    def user_csc(self, name: EdgeType | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """``indptr`` and ``indices`` by nodes, and the slot that each entry lies in.
-
-        Slots are None where they are the entries' own numbers. What lies otherwise on disk is built
-        in memory.
-        """
-        indptr, indices = self.csc(name)
-        src, dst = self._ends(name)
-        rank = self.rank(dst)
-        slots: Tensor | None = None
-        if rank is None:
-            self.topology(name).check_bounds()
-            indices = self.sources(name)
-        else:
-            row, bounds = look_up(rank, torch.arange(rank.numel())), self.bounds(name)
-            first, degree = gather(bounds, row), gather(bounds.diff(), row)
-            indptr = torch.cat([degree.new_zeros(1), degree.cumsum(0)])
-            slots = torch.arange(indices.numel())
-            if int(indptr[-1]) != slots.numel():
-                file = self.path / str(self.node_type(dst).rank)
-                expected = (
-                    f"each of 0 … {row.numel() - 1} once; run `graphzero verify` on the store"
-                )
-                raise FormatError.of(file, "rows", "rows that repeat", expected)
-            slots += torch.repeat_interleave(first - indptr[:-1], degree)
-            indices = gather(self.sources(name), slots)
-        return indptr, self._nodes(src, indices), slots
 
     def sources(self, name: EdgeType | None) -> Tensor:
         """``indices`` in memory (``int64``), checked, for callers that gather or write by them.
@@ -305,12 +262,12 @@ class StoreContents(OpenedFiles):
         )
 
     def without_csr(self, name: EdgeType | None, what: str, instead: str = "") -> UnsupportedError:
-        """What to raise where ``what`` needs edges by source and the store does not have them.
+        """The error where ``what`` needs edges by source and the store does not have them.
 
         Args:
             name: The edge type.
-            what: What needs them, as its user calls it.
-            instead: What to do else, half a sentence.
+            what: The user's name for the call that needs them.
+            instead: Another remedy, half a sentence.
         """
         of = "" if name is None else f" of {name}"
         call = "" if name is None else repr(name)
@@ -323,7 +280,7 @@ class StoreContents(OpenedFiles):
     def edge_id(self, name: EdgeType | None) -> Tensor | None:
         """Original edge ids by CSC slot (``int32`` or ``int64``), None if identical.
 
-        Where the store has no ids, edges are numbered by slot, which nobody may take for the
+        Where the store has no ids, edges are numbered by slot, which is not the
         order of the input: see :meth:`need_edge_ids`.
         """
         file = self.edge_type(name).edge_id
@@ -365,12 +322,7 @@ class StoreContents(OpenedFiles):
         position = self.edge_position(name)
         if position is not None:
             row, col = permuted(row, position), permuted(col, position)
-        ends = zip((row, col), self._ends(name), strict=True)
-        return torch.stack([self._nodes(end, rows) for rows, end in ends])
-
-    def _nodes(self, name: str | None, rows: Tensor) -> Tensor:
-        order = self.order(name)
-        return rows if order is None else look_up(order, rows)
+        return torch.stack([row, col])
 
     def edge_column(self, name: EdgeType | None, attr: str) -> Tensor:
         """An edge attribute in the order of original edge ids; copied unless that is CSC order."""

@@ -32,7 +32,7 @@ FOLDER = "orders"
 DOCUMENT = "order.json"
 #: The kind of directory that is being written or removed, whose lock is held meanwhile.
 SCRATCH = "partial"
-_FORMAT = 2
+_FORMAT = 1
 _KEY = re.compile("[0-9a-f]{32}")
 #: Permissions of a folder in a cache, and what a folder or file has at most of its origin's.
 PRIVATE, READABLE = 0o700, 0o755
@@ -239,6 +239,12 @@ def usable_folders(store: Path) -> Iterator[CopyFolder]:
             log.log(level, "%s: no copies of rows are used there: %s", folder.path, error)
         else:
             yield folder
+
+
+def copy_sizes(store: Path) -> dict[str, int]:
+    """Bytes of each copy of a store's rows, by its directory."""
+    found = [(f.path / key) for f in usable_folders(store) for key in f.copies() if f.find(key)]
+    return {str(copy): sum(_file_sizes(copy)) for copy in found}
 
 
 def remove_copies(store: str | os.PathLike[str]) -> tuple[int, int]:

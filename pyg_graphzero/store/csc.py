@@ -22,7 +22,7 @@ _ID_DTYPES = ("int64", "int32", "uint64", "uint32")
 # Edges that are read at a time.
 _SLAB_EDGES = 1 << 18
 _DAMAGED = "; run `graphzero verify` on the store"
-# More edges than anybody has, where nobody knows how many there will be.
+# More edges than there are, where their number is not known.
 _MANY = 1 << 40
 
 
@@ -32,7 +32,7 @@ class EdgeChunk:
 
     Attributes:
         src: ``int64``, ``int32``, ``uint64`` or ``uint32 [n]``, an array or a tensor.
-        dst: Likewise.
+        dst: Ids of the same kinds.
         columns: Payload by name, ``[n, ...]`` each, NumPy arrays or tensors; the same names, dtypes
             and row shapes in every chunk.
     """
@@ -44,7 +44,7 @@ class EdgeChunk:
 
 @dataclass
 class CscOptions:
-    """What becomes of the edges of one type.
+    """The changes to the edges of one type.
 
     Edges are numbered in input order. The options apply in this order and renumber what is left:
     self-loops are removed, reverse edges are appended behind the originals (self-loops have none),
@@ -74,11 +74,11 @@ class CscOptions:
 
 @dataclass
 class BuildRoom:
-    """What a build may use.
+    """Memory, directory and callbacks of a build.
 
     Attributes:
         memory: Bytes for buffers.
-        directory: For scratch files, which nobody sees: they have no name.
+        directory: For scratch files, which have no name.
         marks: Notes which nodes have edges, for sources and destinations.
         reading: Called with the number of edges of each chunk read.
         sorting: Called with what is done and what there is to do; may raise to cancel.
@@ -93,7 +93,7 @@ class BuildRoom:
     num_threads: int = 0
 
     def again(self) -> BuildRoom:
-        """The same for edges that were counted and shown before."""
+        """Room for edges that were counted and shown before."""
         return BuildRoom(self.memory, self.directory, num_threads=self.num_threads)
 
 
@@ -108,8 +108,8 @@ class Csc:
             not to be written.
         columns: Payload in CSC order.
         time_order: The attribute that neighbourhoods are sorted by.
-        dtypes: Of every column, a tensor without rows that has its dtype and row shape.
-        stats: What the engine counted.
+        dtypes: For every column a tensor without rows that has its dtype and row shape.
+        stats: Counts of the engine.
     """
 
     num_edges: int
@@ -129,8 +129,8 @@ class CscBuild:
         num_src: Number of source nodes.
         num_dst: Number of destination nodes.
         num_edges: At least as many as the stream has; None if unknown.
-        options: What becomes of the edges.
-        room: What the build may use.
+        options: Changes to the edges.
+        room: Memory and directory of the build.
 
     Raises:
         ValueError: An option that does not apply.
@@ -175,7 +175,7 @@ class CscBuild:
 
     @property
     def record_bytes(self) -> int:
-        """What one edge takes while it waits."""
+        """Bytes of one edge while it waits."""
         return self._engine.record_bytes
 
     @property
@@ -246,9 +246,9 @@ def build_csc(
         num_src: Number of source nodes.
         num_dst: Number of destination nodes.
         place: Gives the path of a new file, by name and suffix.
-        room: What the build may use.
+        room: Memory and directory of the build.
         num_edges: At least as many as the stream has; None if unknown.
-        options: What becomes of the edges.
+        options: Changes to the edges.
 
     Raises:
         IndexError: Names the first edge whose id is not a node.
@@ -270,7 +270,7 @@ def as_rows(value: Any) -> Tensor:
     array = np.asarray(value)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     with warnings.catch_warnings():
-        # What pyarrow parsed or NumPy mapped is read-only, and is only read here.
+        # Arrays of pyarrow and maps of NumPy are read-only, and are only read here.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)
 
@@ -298,8 +298,8 @@ def _ids(value: Any) -> np.ndarray:
     return ids if ids.dtype.name in _ID_DTYPES else ids.astype(np.int64)
 
 
-def slot_ranges(topology: _core.Topology) -> Iterator[tuple[range, Tensor, Tensor]]:
-    """The edges of a topology in order, some at a time: their slots, sources and destinations.
+def slot_ranges(topology: _core.Topology) -> Iterator[tuple[Tensor, Tensor]]:
+    """The edges of a topology in order, some at a time: their sources and destinations.
 
     Raises:
         FormatError: The arrays contradict the counts.
@@ -323,7 +323,7 @@ def slot_ranges(topology: _core.Topology) -> Iterator[tuple[range, Tensor, Tenso
             if not 0 <= int(sources.min()) <= int(sources.max()) < topology.num_src:
                 expected = f"0 <= node < {topology.num_src}{_DAMAGED}"
                 raise FormatError.of(path, "indices", "something else", expected)
-            yield range(begin, end), sources, torch.arange(first, last).repeat_interleave(counts)
+            yield sources, torch.arange(first, last).repeat_interleave(counts)
         done = int(bounds[-1])
     if done != num_edges:
         expected = f"numbers that rise from 0 to {num_edges}{_DAMAGED}"

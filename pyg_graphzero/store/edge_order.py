@@ -68,7 +68,7 @@ def earlier(times: Tensor, by: Any, as_float: bool) -> Tensor:
     Args:
         times: From ``comparable_times``.
         by: A length of time, 0 or more, or one for each.
-        as_float: As there.
+        as_float: See ``comparable_times``.
     """
     by = torch.tensor(by, dtype=torch.float64) if isinstance(by, float) else torch.as_tensor(by)
     if as_float:

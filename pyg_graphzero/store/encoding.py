@@ -18,7 +18,7 @@ from pyg_graphzero._core import Encoding
 from pyg_graphzero.errors import InputError
 from pyg_graphzero.store.rows import Rows
 
-# What is stored, by the encoding's name.
+# Dtype of the codes, by the encoding's name.
 ENCODINGS: dict[str, torch.dtype] = {each.name: getattr(torch, each.name) for each in Encoding}
 
 
@@ -42,9 +42,9 @@ class EncodingLoss:
         values: Finite values that were encoded.
         max_abs_error: The largest difference.
         rmse: Root of the mean squared difference, over all values.
-        relative_rmse: The same in units of each column's standard deviation, over all columns that
+        relative_rmse: ``rmse`` in units of each column's standard deviation, over all columns that
             have one.
-        worst_relative_rmse: Of the column where that is largest.
+        worst_relative_rmse: ``relative_rmse`` of the column where it is largest.
         worst_column: That column, by its place in a row; None if all columns are constant.
         clipped: Values beyond the range of their column's code.
     """
@@ -81,7 +81,7 @@ class EncodingLoss:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As ``store.json`` holds it."""
+        """Members of the record in ``store.json``."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -113,7 +113,7 @@ class ColumnEncoder:
 
     Attributes:
         shape: That of ``rows``.
-        dtype: What is stored.
+        dtype: Dtype of the codes.
         engine: Knows the code.
 
     Raises:
@@ -163,7 +163,7 @@ class ColumnEncoder:
             yield encode_rows(self.engine, slab, self.dtype)
 
     def loss(self) -> EncodingLoss:
-        """What the rows encoded so far have lost."""
+        """Loss of the rows encoded so far."""
         return EncodingLoss.of(self.encoding, self.engine.losses)
 
 
@@ -189,5 +189,5 @@ def _float_rows(slab: Tensor) -> Any:
 
 
 def _engine_array(tensor: Tensor) -> Any:
-    # As columns.engine_array, in the module that imports this one.
+    # A copy of columns.engine_array, whose module imports this one.
     return tensor.numpy()

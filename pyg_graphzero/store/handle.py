@@ -15,12 +15,12 @@ from pyg_graphzero.store.editor import StoreEditor
 
 
 class StoreHandle:
-    """What a ``Store``, its views and the columns that it writes share. Pickles by path.
+    """The part that a ``Store``, its views and the columns that it writes share. Pickles by path.
 
     Args:
         path: The store's directory.
         mode: ``"r"`` or ``"r+"``.
-        **options: What :class:`~.contents.StoreContents` takes.
+        **options: Arguments of :class:`~.contents.StoreContents`.
 
     Attributes:
         path: Where the directory is; links that lead there may lead elsewhere later.
@@ -32,7 +32,7 @@ class StoreHandle:
         MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``.
         FileNotFoundError: There is no store.
         FormatError: A file contradicts the format or the schema.
-        StoreInUseError: ``"r+"`` while somebody else has it open so.
+        StoreInUseError: ``"r+"`` while it is open so elsewhere.
     """
 
     def __init__(self, path: str | os.PathLike[str], mode: str = "r", **options: Any) -> None:
@@ -80,7 +80,7 @@ class StoreHandle:
 
     @property
     def editor(self) -> StoreEditor:
-        """What changes the files; ReadOnlyStoreError where they are open for reading."""
+        """Changes the files; ReadOnlyStoreError where they are open for reading."""
         self.contents  # noqa: B018 - a closed store says so
         if self._editor is None:
             raise ReadOnlyStoreError(

@@ -1,19 +1,20 @@
-"""What a store holds, for people and programs."""
+"""The contents of a store, for people and programs."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pyg_graphzero.store.adopted import adopted_path
 from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.copies import copy_sizes
 from pyg_graphzero.store.leftovers import disk_bytes, drafts
+from pyg_graphzero.store.schema import FORMAT_VERSION
 from pyg_graphzero.util.sizes import format_bytes
 
 
 def info(contents: StoreContents) -> dict[str, Any]:
-    """What the store holds, as plain dictionaries: counts, shapes, dtypes, bytes.
+    """The contents of the store, as plain dictionaries: counts, shapes, dtypes, bytes.
 
     A column that is encoded has ``"encoding"``, what it lost; one that lies in a file which the
     store does not own has ``"adopted"``, the path. Neither ``bytes`` counts adopted files.
@@ -51,17 +52,16 @@ def info(contents: StoreContents) -> dict[str, Any]:
 
     return {
         "path": str(contents.path),
-        "format_version": contents.schema.version,
+        "format_version": FORMAT_VERSION,
+        "flags": contents.schema.flags,
         "created_by": contents.schema.created_by,
         "is_hetero": contents.schema.is_hetero,
         "bytes": sum(record.bytes for record in contents.schema.files.values()),
-        "optimized": contents.schema.optimized,
         "node_types": [
             {
                 "name": t.name,
                 "num_nodes": t.num_nodes,
                 "ids": None if t.ids is None else "string" if t.id_offsets else "int64",
-                "is_ordered": t.order is not None,
                 "attrs": columns(t.attrs),
                 "index_sets": columns(t.index_sets),
                 "others": loose(t.others),
@@ -83,6 +83,7 @@ def info(contents: StoreContents) -> dict[str, Any]:
             for t in contents.schema.edge_types
         ],
         "graph_attrs": loose(contents.schema.graph_attrs),
+        "copies": copy_sizes(contents.path),
         "unpublished": [
             {"file": file, "bytes": disk_bytes(contents.path / file)}
             for file in drafts(contents.path)
@@ -91,13 +92,11 @@ def info(contents: StoreContents) -> dict[str, Any]:
 
 
 def outline(value: Mapping[str, Any]) -> list[str]:
-    """What :func:`info` says, for people."""
+    """:func:`info` as lines of text."""
     lines = [
         f"{value['path']}: {format_bytes(value['bytes'])}, "
         f"format {value['format_version']}, by {value['created_by']}"
     ]
-    if value["optimized"]:
-        lines.append(f"  optimized for {_optimized(value['optimized'])}")
     for node in value["node_types"]:
         ids = f", {node['ids']} ids" if node["ids"] else ""
         lines.append(f"  {node['name'] or 'nodes'}: {node['num_nodes']:,} nodes{ids}")
@@ -114,18 +113,11 @@ def outline(value: Mapping[str, Any]) -> list[str]:
         lines += [f"    of the type: {', '.join(edge['others'])}"] * bool(edge["others"])
     if value["graph_attrs"]:
         lines.append(f"  graph: {', '.join(value['graph_attrs'])}")
+    for copy, num_bytes in value["copies"].items():
+        lines.append(f"  copy of the rows that training uses: {copy}, {format_bytes(num_bytes)}")
     for draft in value["unpublished"]:
         lines.append(f"  not published: {draft['file']}, {format_bytes(draft['bytes'])}")
     return lines
-
-
-def _optimized(record: Mapping[str, Any]) -> str:
-    """What an order was made for, as far as its writer said so."""
-    fanout = json.dumps(record.get("num_neighbors"), separators=(",", ":"))
-    return (
-        f"{record.get('seeds')} ({record.get('num_seeds')} seeds), fan-out {fanout}, batch size "
-        f"{record.get('batch_size')}, {record.get('epochs')} epochs, {record.get('created')}"
-    )
 
 
 def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -133,7 +125,7 @@ def _columns(columns: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
-    """What :func:`info` says as a table: its head, and a row for each type and column."""
+    """:func:`info` as a table: its head, and a row for each type and column."""
 
     def rows() -> Iterator[list[str]]:
         for node in value["node_types"]:
@@ -154,7 +146,7 @@ def table_of(value: Mapping[str, Any]) -> tuple[list[str], Iterator[list[str]]]:
 
 
 def _kind(column: Mapping[str, Any]) -> str:
-    """What a column's rows are, as ``float32[16] as int8``."""
+    """Dtype, shape and encoding of a column's rows, such as ``float32[16] as int8``."""
     shape = ", ".join(map(str, column["shape"][1:]))
     kind = f"{column['dtype']}[{shape}]" if shape else str(column["dtype"])
     encoding = column.get("encoding")

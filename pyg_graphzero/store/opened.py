@@ -98,9 +98,6 @@ class OpenedFiles:
             text = record.id_offsets is not None
             rows, dtype = (None, "uint8") if text else (record.num_nodes, "int64")
             self._open_column(record.ids, rows, dtype)
-        for column in (record.order, record.rank):
-            if column is not None:
-                self._open_column(column, record.num_nodes, "int32", "int64")
 
     def _open_edge_type(self, record: EdgeTypeSchema) -> None:
         src = self.node_type(None if record.name is None else record.name[0]).num_nodes
@@ -188,7 +185,7 @@ class OpenedFiles:
         return self._csr.get(name)
 
     def view(self, file: str) -> Tensor:
-        """What is stored in ``file``, as a tensor over the mapped file."""
+        """Values stored in ``file``, as a tensor over the mapped file."""
         if file not in self._views:
             self._views[file] = self._new_view(file)
         return self._views[file]

@@ -24,7 +24,7 @@ from pyg_graphzero.util.reading import reading
 
 # Rows are read in pieces of about this many bytes.
 SLAB_BYTES = 32 << 20
-# Of a stream, at once.
+# Bytes that are read from a stream at once.
 _READ_BYTES = 1 << 20
 
 # Makes the path of a temporary file from a name for it, as `Workspace.file` does.
@@ -36,7 +36,7 @@ class Rows(ABC):
 
     Args:
         shape: With the number of rows first.
-        dtype: Of the tensors that come out.
+        dtype: Dtype of the tensors that come out.
     """
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
@@ -291,9 +291,9 @@ class MappedRows(Rows):
     """Rows of another table through a function, row for row.
 
     Args:
-        base: What is read.
-        shape: Of the result, with as many rows.
-        dtype: Of the result.
+        base: The other table.
+        shape: Shape of the result, with as many rows.
+        dtype: Dtype of the result.
         function: Slab and the number of its first row to slab.
     """
 

@@ -9,15 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError, StoreInUseError
 from pyg_graphzero.store import leftovers, schema
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
-from pyg_graphzero.store.columns import edge_prints, look_up, view_column
+from pyg_graphzero.store.columns import edge_prints
 from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_types, usable_folders
-from pyg_graphzero.store.schema import EdgeTypeSchema, NodeTypeSchema, StoreSchema
+from pyg_graphzero.store.schema import EdgeTypeSchema, StoreSchema
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import locate
 
@@ -28,7 +26,7 @@ _HINT = "`graphzero clean` removes it, and training makes it anew"
 
 @dataclass
 class VerifyReport:
-    """What verify() read and found.
+    """Counts and faults of verify().
 
     Attributes:
         files: Number of files checked: the store's, and those of copies of its rows; adopted ones
@@ -39,7 +37,7 @@ class VerifyReport:
             their size and fingerprint are checked.
         bad: One line per fault: file, block, offset, found and expected checksum.
         leftovers: Files that a writer which died has left and that nothing names; each says whether
-            it was deleted, for which nobody may have the store open for writing.
+            it was deleted, for which the store must not be open for writing.
     """
 
     files: int = 0
@@ -104,9 +102,6 @@ def verify(
             seen += file.bytes
 
     read(stored)
-    for node_type in store.node_types:
-        if node_type.order is not None and node_type.rank is not None and report.ok:
-            report.bad += _bad_orders(path, node_type)
     for edge_type in store.edge_types:
         if edge_type.csr is not None and report.ok:
             report.bad += _bad_csr(path, edge_type)
@@ -225,31 +220,3 @@ def _swept(path: Path, store: StoreSchema) -> list[str]:
     except OSError as error:
         return [f"{file}: left by a writer that died, not deleted ({error})" for file in left]
     return [f"{file}: left by a writer that died, deleted" for file in swept]
-
-
-def _bad_orders(path: Path, node_type: NodeTypeSchema) -> list[str]:
-    """Where an order and the ranks of a node type are not each other's inverse; the first place."""
-    assert node_type.order is not None
-    assert node_type.rank is not None
-    try:
-        order, rank = (
-            view_column(_core.Column.open(str(path / name)))
-            for name in (node_type.order, node_type.rank)
-        )
-        where, count = path / node_type.order, node_type.num_nodes
-        for file, column in ((node_type.order, order), (node_type.rank, rank)):
-            if list(column.shape) != [count] or column.dtype not in (torch.int32, torch.int64):
-                found, expected = f"{column.dtype} {list(column.shape)}", f"integers [{count}]"
-                return [str(FormatError.of(path / file, "dtype, shape", found, expected))]
-        for begin in range(0, count, _ROWS_PER_STEP):
-            nodes = order[begin : begin + _ROWS_PER_STEP].to(torch.int64)
-            rows = torch.arange(begin, begin + nodes.numel())
-            outside = (nodes < 0) | (nodes >= count)
-            bad = outside | (look_up(rank, nodes.masked_fill(outside, 0)) != rows)
-            if bad.any():
-                at = int(bad.nonzero()[0, 0])
-                expected = f"a node whose rank is {begin + at}"
-                return [str(FormatError.of(where, f"row {begin + at}", int(nodes[at]), expected))]
-    except FormatError as error:
-        return [str(error)]
-    return []

@@ -97,13 +97,6 @@ class FileSet:
                 path.unlink(missing_ok=True)
             raise
 
-    def made(self, folder: str, name: str, suffix: str, write: Callable[[Path], object]) -> str:
-        """Has a file written and synced by somebody else."""
-        with self._placing(folder) as place:
-            path = place(name, suffix)
-            write(path)
-        return self._record(path)
-
     def column(
         self,
         folder: str,
@@ -161,7 +154,7 @@ class FileSet:
         """Writes and syncs the edges of a type once more, by source; see ``Store.create_csr``."""
         room = room or BuildRoom(Workspace(self.directory).room, self.directory)
         topology = _core.Topology.open(str(self.directory / record.topology))
-        chunks = (EdgeChunk(rows, sources) for _, sources, rows in slot_ranges(topology))
+        chunks = (EdgeChunk(rows, sources) for sources, rows in slot_ranges(topology))
         names = {"topology": "csr", "edge_id": "csr_slot"}
         with self._placing(edge_folder(record.name)) as place:
             csc = build_csc(
@@ -199,8 +192,6 @@ class StoreWriter:
         path: The store's directory; its parent must exist.
         is_hetero: Whether types have names. Homogeneous stores use ``None`` for both.
         force: Replace an existing store (open readers of it keep reading the old one).
-        replaced: The lock on the store that is to be replaced, if the caller has it; it is released
-            when the writer is done.
 
     Raises:
         FileExistsError: ``path`` exists and ``force`` is not given, or is not a store.
@@ -213,11 +204,10 @@ class StoreWriter:
         *,
         is_hetero: bool,
         force: bool = False,
-        replaced: StoreLock | None = None,
     ) -> None:
         self._target = Path(os.path.realpath(path))  # a link stays, what it leads to is replaced
         self._force = force
-        self._replaced = replaced
+        self._replaced: StoreLock | None = None  # on the store that is to be replaced
         if not self._target.parent.is_dir():
             raise FileNotFoundError(2, "the parent directory does not exist", str(self._target))
         if self._target.exists():
@@ -227,8 +217,8 @@ class StoreWriter:
                 raise FileExistsError(
                     17, "exists and is not a store, so it is not replaced", str(self._target)
                 )
-            # From now on: columns that somebody adds meanwhile would be lost.
-            self._replaced = replaced or StoreLock(self._target)
+            # From now on: columns that are added meanwhile would be lost.
+            self._replaced = StoreLock(self._target)
         remove_abandoned(self._target, "partial")
         self._lock: _core.LockFile | None
         self._scratch, self._lock = make_scratch(self._target, "partial")
@@ -284,7 +274,7 @@ class StoreWriter:
             encoding: ``"float16"``, ``"bfloat16"`` or ``"int8"``, to be decoded to ``float32``.
 
         Returns:
-            What encoding has cost; None without it.
+            The cost of encoding; None without it.
         """
         record = self._node_type(node_type)
         what = f"node attribute {attr!r} of {node_type!r}"
@@ -326,25 +316,6 @@ class StoreWriter:
         record.ids = self._files.column(folder, "ids", torch.from_numpy(text))
         record.id_offsets = self._files.column(folder, "id_offsets", torch.from_numpy(offsets))
 
-    def add_node_order(self, node_type: str | None, order: Tensor, rank: Tensor) -> None:
-        """Says that rows, attributes and edges lie in another order than nodes.
-
-        Args:
-            node_type: The type of those nodes.
-            order: The node of every row, ``int32`` or ``int64 [num_nodes]``.
-            rank: The row of every node, likewise.
-        """
-        record, folder = self._node_type(node_type), node_folder(node_type)
-        what = f"order of {node_type!r}"
-        record.order = self._files.column(
-            folder, "order", checked_rows(order, record.num_nodes, what)
-        )
-        record.rank = self._files.column(folder, "rank", checked_rows(rank, record.num_nodes, what))
-
-    def set_optimized(self, record: dict[str, Any]) -> None:
-        """Says what the order of the rows is good for."""
-        self._schema.optimized = record
-
     def add_edge_type(
         self,
         edge_type: EdgeType | None,
@@ -360,8 +331,8 @@ class StoreWriter:
             edge_type: None in a homogeneous store.
             chunks: The edges, by rows of their node types.
             num_edges: At least as many as the stream has; None if unknown.
-            options: What becomes of the edges.
-            room: What sorting may use; by default half of the memory that is free.
+            options: Changes to the edges.
+            room: Room to sort in; by default half of the memory that is free.
             both_directions: Write them sorted by source, too.
 
         Raises:

@@ -1,1 +1,1 @@
-"""What makes a store faster: rows in a better order, and advice."""
+"""Faster training from a store: copies of the rows that it uses, and advice."""

@@ -1,4 +1,4 @@
-"""What ``graphzero doctor`` found, as numbers and in words."""
+"""Findings of ``graphzero doctor``, as numbers and in words."""
 
 from __future__ import annotations
 
@@ -18,38 +18,36 @@ class Advice:
     """One change, and what it is predicted to bring.
 
     Attributes:
-        change: What to do.
+        change: The change.
         epoch: The epoch after it.
-        speedup: Seconds of an epoch now, over those after it.
+        disk_time: Disk time of that epoch, as a share of today's.
     """
 
     change: str
     epoch: Forecast
-    speedup: float
+    disk_time: float
 
 
 @dataclass
 class Diagnosis:
-    """What :func:`~pyg_graphzero.tune.doctor` found.
+    """Findings of :func:`~pyg_graphzero.tune.doctor`.
 
     Attributes:
         path: The store.
         machine: Processor, cores, memory and limit on it, as plain data.
         free_memory: Bytes this process may still take.
         disk: How fast the store's disk is.
-        files: What loaders read from; its sizes.
-        seeds: What training starts from, in words.
-        num_seeds: How many these are.
+        files: Files that loaders read from, with their sizes.
+        seeds: The seeds by name, or in words.
+        num_seeds: Their number.
         num_neighbors: The fan-out.
         batch_size: Seeds per batch.
-        num_workers: Threads of the loader.
-        batch_bytes: What one batch takes in memory, with its rows.
+        batch_bytes: Memory of one batch, with its rows.
         sampled_batches: How many were sampled for all this.
         division: How the budget is divided.
-        epoch: A later epoch: what stays in memory is there.
-        first_epoch: The first one, which reads that, too.
-        advice: What would help, best first; empty where nothing would.
-        notes: What these figures leave out.
+        epoch: An epoch, once everything that stays in memory is there.
+        advice: Changes that would help, best first; empty where none would.
+        notes: Limits of these figures.
     """
 
     path: Path
@@ -61,12 +59,10 @@ class Diagnosis:
     num_seeds: int
     num_neighbors: Any
     batch_size: int
-    num_workers: int
     batch_bytes: int
     sampled_batches: int
     division: MemoryPlan
     epoch: Forecast
-    first_epoch: Forecast
     advice: list[Advice] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -77,7 +73,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """What decides the time of an epoch."""
+        """The resource that binds an epoch."""
         return f"memory is enough; {self.epoch.binds}" if self.fits else self.epoch.binds
 
     def to_dict(self) -> dict[str, Any]:
@@ -85,8 +81,7 @@ class Diagnosis:
         value = asdict(self)
         value |= {"path": str(self.path), "fits": self.fits, "verdict": self.verdict}
         value["disk"] |= {"merge_gap": self.disk.merge_gap, "doubt": self.disk.doubt}
-        for shown, epoch in (("epoch", self.epoch), ("first_epoch", self.first_epoch)):
-            value[shown] |= _rates(epoch)
+        value["epoch"] |= _rates(self.epoch)
         for line, advice in zip(value["advice"], self.advice, strict=True):
             line["epoch"] |= _rates(advice.epoch)
         return value
@@ -100,12 +95,11 @@ class Diagnosis:
         text = "\n".join([*_machine_lines(self), *_store_lines(self), *_epoch_lines(self)])
         if not self.advice:
             return paragraph("\n".join([text, *_advice_lines(self)]))
-        head = ["what would help", "speedup", "epoch", "in memory", "reads a batch", "binds"]
+        head = ["what would help", "disk time", "in memory", "reads a batch", "binds"]
         rows = (
             [
                 each.change,
-                f"{each.speedup:.2f}x",
-                f"{each.epoch.elapsed:.3g} s",
+                f"{each.disk_time:.0%}",
                 f"{each.epoch.hit_rate:.0%}",
                 f"{each.epoch.reads_per_batch:,.0f}, "
                 f"{format_bytes(each.epoch.read_bytes_per_batch)}",
@@ -117,7 +111,7 @@ class Diagnosis:
 
 
 def _rates(epoch: Forecast) -> dict[str, float]:
-    names = ("hit_rate", "reads_per_batch", "read_bytes_per_batch", "batches_per_second")
+    names = ("hit_rate", "reads_per_batch", "read_bytes_per_batch")
     return {name: getattr(epoch, name) for name in names}
 
 
@@ -169,14 +163,13 @@ def _memory_lines(found: Diagnosis) -> list[str]:
 
 
 def _epoch_lines(found: Diagnosis) -> list[str]:
-    epoch, first = found.epoch, found.first_epoch
+    epoch = found.epoch
     per = max(1, epoch.batches)
     lines = [
         f"epoch: {epoch.batches:,} batches of {found.batch_size:,} seeds ({found.seeds}), fan-out "
-        f"{found.num_neighbors}, num_workers={found.num_workers}",
+        f"{found.num_neighbors}",
         f"  a batch: {epoch.nodes / per:,.0f} nodes, {epoch.edges / per:,.0f} edges, "
-        f"{format_bytes(found.batch_bytes)}; {1e3 * epoch.sample / per:.1f} ms to sample, "
-        f"{1e3 * epoch.gather / per:.1f} ms to gather, on one thread",
+        f"{format_bytes(found.batch_bytes)}",
     ]
     if found.fits:
         total = sum(file.num_bytes for file in found.files)
@@ -192,11 +185,7 @@ def _epoch_lines(found: Diagnosis) -> list[str]:
             f"  {epoch.hit_rate:.1%} of the rows are in memory; {epoch.reads_per_batch:,.0f} reads "
             f"and {format_bytes(epoch.read_bytes_per_batch)} a batch{wanted}"
         )
-    cold = "" if found.fits else f", the first one {first.elapsed:.3g} s"
-    lines.append(
-        f"  {epoch.elapsed:.3g} s ({epoch.batches_per_second:.1f} batches/s){cold}; "
-        f"binds: {found.verdict}"
-    )
+    lines.append(f"  binds: {found.verdict}")
     return [*lines, *(f"  note: {note}" for note in found.notes)]
 
 
@@ -210,7 +199,7 @@ def _advice_lines(found: Diagnosis) -> list[str]:
     for each in found.advice:
         epoch = each.epoch
         lines.append(
-            f"  {each.change:<{width}}  {each.speedup:.2f}x: {epoch.elapsed:.3g} s, "
+            f"  {each.change:<{width}}  {each.disk_time:4.0%} of the disk's time: "
             f"{epoch.hit_rate:.0%} in memory, {epoch.reads_per_batch:,.0f} reads and "
             f"{format_bytes(epoch.read_bytes_per_batch)} a batch; binds: {epoch.binds}"
         )

@@ -13,36 +13,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.dictionaries import Dictionaries
-from pyg_graphzero.memory.files import bytes_of_batches, bytes_of_rows, files_of
-from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates
+from pyg_graphzero.memory.files import bytes_of_batches, files_of
+from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates, find_copy, with_copy
 from pyg_graphzero.memory.plan import FileSize
 from pyg_graphzero.memory.planner import choose_plan
 from pyg_graphzero.memory.profile import SECONDS, profile
 from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
+from pyg_graphzero.memory.row_copy import ranks_of
 from pyg_graphzero.memory.simulate import Case, Ranks, simulate
 from pyg_graphzero.memory.tuning import Task
 from pyg_graphzero.pyg.stores import Store
-from pyg_graphzero.store.columns import inverse_permutation
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
-from pyg_graphzero.tune.forecast import Forecast, Pace, forecast, gather_seconds
+from pyg_graphzero.tune.forecast import forecast
 from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.util.disk import DiskSpeed, probe
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
-from pyg_graphzero.util.system import free_memory, private_rss, usable_cores
+from pyg_graphzero.util.system import free_memory, private_rss
 
-#: Where seeds are looked for that nobody named.
+#: Sets in which seeds are looked for where none are named.
 TRAINING_SETS = ("train_idx", "train_mask")
-# A change is worth a line if it saves a twentieth of the time.
+# A change is worth a line if it saves a twentieth of the disk's time.
 _WORTH = 1.05
-# What sampled batches may take of the memory that is free.
+# Share of the free memory that sampled batches may take.
 _KEPT_SHARE = 0.2
 # Budgets to compare with, as multiples.
 _MORE = (1.5, 2)
@@ -59,14 +58,12 @@ def doctor(
     seeds: Any = None,
     input_type: str | None = None,
     memory: int | str | None = None,
-    num_workers: int = 2,
     edge_ids: bool = True,
-    train_seconds: float = 0.0,
     seconds: float = 10.0,
     refresh: bool = False,
     **options: Any,
 ) -> Diagnosis:
-    """Predicts what an epoch of training reads and how long it takes, and what would help.
+    """Predicts what an epoch of training reads, what binds it, and what would help.
 
     Args:
         store: A store or its path.
@@ -75,11 +72,9 @@ def doctor(
         seeds: The name of an index set or mask of the store, a file of node ids, or what loaders
             take as ``input_nodes``, as :func:`pyg_graphzero.tune.optimize` takes them; None takes
             ``train_idx`` or ``train_mask`` if there is one, else all nodes.
-        input_type: Of the seeds, in a heterogeneous store where several types have such a set.
+        input_type: Type of the seeds, in a heterogeneous store where several have such a set.
         memory: The budget, as :func:`pyg_graphzero.open` takes it.
-        num_workers: Threads of the loader; 0 as loaders mean it.
         edge_ids: Batches have ``e_id``, as by default.
-        train_seconds: What the consumer takes for a batch, if it is known.
         seconds: How long to sample, about; more is more exact.
         refresh: Measure the disk again, even if its speed is remembered.
         **options: Further arguments of ``NeighborLoader`` that say how it samples.
@@ -111,25 +106,17 @@ def doctor(
         loader = NeighborLoader(
             data, num_neighbors, nodes, batch_size=batch_size, edge_ids=edge_ids, **options
         )
-        examined = _Examination(contents, loader, disk, num_workers, train_seconds, seconds)
-        return examined.diagnose(chosen.name, num_neighbors)
+        return _Examination(contents, loader, disk, seconds).diagnose(chosen.name, num_neighbors)
 
 
 class _Examination:
     """Samples a loader's batches once, and predicts epochs with these and with other settings."""
 
     def __init__(
-        self,
-        contents: StoreContents,
-        loader: Any,
-        disk: DiskSpeed,
-        num_workers: int,
-        train_seconds: float,
-        seconds: float,
+        self, contents: StoreContents, loader: Any, disk: DiskSpeed, seconds: float
     ) -> None:
         self.contents = contents
         self.loader = loader
-        self.num_workers = num_workers
         self.seconds = seconds
         self.free = free_memory()
         self.files = files_of(loader)
@@ -141,9 +128,8 @@ class _Examination:
             keep_seconds=seconds / 2,
             keep_bytes=max(64 << 20, int(_KEPT_SHARE * self.free)),
             keeps_edges=any(file.kind == "edge" for file in self.files),
-            num_threads=num_workers or torch.get_num_threads(),
+            num_threads=torch.get_num_threads(),
         )
-        self.pace = Pace(num_workers, _gather_seconds(loader, found.batches), train_seconds)
         self.case = Case(
             contents,
             loader.graph_sampler.graph,
@@ -152,15 +138,27 @@ class _Examination:
             baseline,
             disk,
         )
+        self.ranks: Ranks | None = None  # where rows lie that were copied in the order of their use
         if not self.case.divide(contents.memory, self.files).is_whole:
             self.files = Dictionaries().sizes(contents, self.files)
+            self._use_copy()
+
+    def _use_copy(self) -> None:
+        """Reads from the copy of rows that loaders would find."""
+        graph = self.case.graph
+        first = profile(self.loader, most=0, counts=False, keep=1)
+        if self.contents.order_limit == 0 or not first.batches:
+            return
+        found = find_copy(self.contents, graph, first, self.files)
+        if found is not None:
+            self.files, self.ranks = found.files(self.files), ranks_of(found.types, graph)
 
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""
         memory = self.contents.memory
-        division = choose_plan(self.case, memory, self.files)
-        simulation = simulate(self.case, division, self.files, with_first=True, is_epoch=True)
-        epoch = forecast(self.case, simulation, self.pace)
+        division = choose_plan(self.case, memory, self.files, self.ranks)
+        simulation = simulate(self.case, division, self.files, self.ranks, is_epoch=True)
+        epoch = forecast(self.case, simulation)
         profile = self.case.profile
         found = Diagnosis(
             path=self.contents.path,
@@ -174,15 +172,14 @@ class _Examination:
             if isinstance(num_neighbors, tuple)
             else num_neighbors,
             batch_size=self.loader.batch_size,
-            num_workers=self.num_workers,
             batch_bytes=self.case.batch.whole,
             sampled_batches=len(profile.batches),
             division=simulation.plan,
             epoch=epoch,
-            first_epoch=forecast(self.case, simulation, self.pace, is_first=True),
         )
         found.notes = self._notes(found)
-        found.advice = self._advise(memory, epoch)
+        if not found.fits and epoch.disk_seconds > 0:
+            found.advice = self._advise(memory, epoch.disk_seconds)
         return found
 
     def _notes(self, found: Diagnosis) -> list[str]:
@@ -204,7 +201,7 @@ class _Examination:
         if self._orders_itself(found):
             notes.append(
                 "rows that are used are copied in the order of their use during the first epoch "
-                '(gz.open(order="auto")): later ones are about as after graphzero optimize'
+                '(gz.open(order="auto")): later ones are as after graphzero optimize'
             )
         if not division.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
@@ -213,7 +210,7 @@ class _Examination:
     def _orders_itself(self, found: Diagnosis) -> bool:
         """Whether a loader would have rows copied, if the disk has room for them."""
         is_wanted = (
-            found.epoch.read > LEAST_SECONDS
+            found.epoch.disk_seconds > LEAST_SECONDS
             and self.contents.order_limit != 0
             and bool(candidates(self.files))
         )
@@ -224,65 +221,45 @@ class _Examination:
         least, making = task.making_bytes(task.plan())
         return least <= making
 
-    def _advise(self, memory: int, now: Forecast) -> list[Advice]:
-        """The same epoch after every change that could make a difference."""
+    def _advise(self, memory: int, now: float) -> list[Advice]:
+        """The epoch after each change that could help; ``now`` is its disk time without."""
         advice: list[Advice] = []
 
         def try_out(
             change: str,
             memory: int = memory,
             files: Sequence[FileSize] = self.files,
-            order: Ranks | None = None,
-            num_workers: int = self.num_workers,
+            order: Ranks | None = self.ranks,
         ) -> None:
             division = choose_plan(self.case, memory, files, order)
             simulation = simulate(self.case, division, files, order, is_epoch=True)
-            after = forecast(self.case, simulation, replace(self.pace, num_workers=num_workers))
-            speedup = now.elapsed / after.elapsed if after.elapsed > 0 else 1.0
-            if speedup >= _WORTH:
-                advice.append(Advice(change, after, speedup))
+            after = forecast(self.case, simulation)
+            if now >= _WORTH * after.disk_seconds:
+                advice.append(Advice(change, after, after.disk_seconds / now))
 
-        cores = usable_cores()
-        if 0 < self.num_workers < cores:
-            try_out(f"num_workers={cores}", num_workers=cores)
-        if not self.case.divide(memory, self.files).is_whole:
-            for encoding in (Encoding.float16, Encoding.int8):
-                smaller = [
-                    _encoded(self.contents, file, encoding.item_bytes) for file in self.files
-                ]
-                name = encoding.name
-                if smaller != self.files:
-                    try_out(f"{name} rows (convert --features {name})", files=smaller)
-            without = [file for file in self.files if not _is_edge_id(self.contents, file)]
-            if without != self.files:
-                try_out("edge_ids=False in the loader, if e_id is not used", files=without)
-            if all(t.order is None for t in self.contents.schema.node_types):
-                ranked = [replace(file, is_ranked=True) for file in self.files]
-                counted = count_accesses(self.loader, epochs=EPOCHS, seconds=self.seconds / 4)
-                ranks: Ranks = {
-                    name: inverse_permutation(rows.whole()).long().__getitem__
-                    for name, rows in rank_rows(self.loader, counted).items()
-                }
-                try_out("graphzero optimize", files=ranked, order=ranks)
-            for factor in _MORE:
-                try_out(
-                    f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
-                )
-        return sorted(advice, key=lambda each: -each.speedup)
-
-
-def _gather_seconds(loader: Any, batches: Sequence[Sequence[Tensor]]) -> float:
-    """Of one batch, its rows in memory: by what its nodes' attributes are copied with."""
-    widths = bytes_of_rows(loader.data)
-    total = 0.0
-    for number, (name, num_nodes) in enumerate(loader.graph_sampler.graph.node_types.items()):
-        count = sum(lists[number].numel() for lists in batches) / max(1, len(batches))
-        total += count * gather_seconds(num_nodes, widths[name] - 8)  # without the id
-    return total
+        for encoding in (Encoding.float16, Encoding.int8):
+            smaller = [_encoded(self.contents, file, encoding.item_bytes) for file in self.files]
+            name = encoding.name
+            if smaller != self.files:
+                try_out(f"{name} rows (convert --features {name})", files=smaller)
+        without = [file for file in self.files if not _is_edge_id(self.contents, file)]
+        if without != self.files:
+            try_out("edge_ids=False in the loader, if e_id is not used", files=without)
+        if self.ranks is None and candidates(self.files):
+            counted = count_accesses(self.loader, epochs=EPOCHS, seconds=self.seconds / 4)
+            ranked = rank_rows(self.loader, counted)
+            orders = {name: rows.order for name, rows in ranked.items()}
+            files, ranks = with_copy(self.case.graph, self.files, orders)
+            try_out("graphzero optimize", files=files, order=ranks)
+        for factor in _MORE:
+            try_out(
+                f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
+            )
+        return sorted(advice, key=lambda each: each.disk_time)
 
 
 def _encoded(contents: StoreContents, file: FileSize, item: int) -> FileSize:
-    """A file of node attributes, were its numbers stored in so many bytes each."""
+    """A file of node attributes, were its numbers stored in ``item`` bytes each."""
     if file.kind != "node":
         return file
     column = contents.column(file.name)

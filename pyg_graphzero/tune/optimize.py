@@ -1,18 +1,19 @@
-"""``gz.optimize``: rows that training samples often come first, next to those sampled with them.
+"""``gz.optimize``: the rows that training uses are copied in the order of their use, before it.
 
-Which these are is found out by sampling from the seeds at hand (``ranking``); then the store is
-written again (``rewrite``). docs/out-of-core.md says what is gained by it, and when.
+This copy is the one that a loader makes by itself while its first epoch runs (`memory.own_order`),
+beside the store, and found by loaders that sample in the same way. docs/out-of-core.md says what is
+gained by it, and when.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import sys
+import threading
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,20 @@ from torch import Tensor
 
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.neighbor import NeighborLoader
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.files import files_of
+from pyg_graphzero.memory.own_order import (
+    CopyTarget,
+    Ranked,
+    candidates,
+    copies_of,
+    copy_key,
+    make_copy,
+)
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.ranking import count_accesses, rank_bytes, rank_rows
+from pyg_graphzero.memory.profile import AccessCounts, profile
+from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_bytes, rank_rows
+from pyg_graphzero.memory.row_copy import WITH_SLAB, room_on_disk
 from pyg_graphzero.pyg.data import (
     DiskData,
     DiskHeteroData,
@@ -32,32 +45,35 @@ from pyg_graphzero.pyg.data import (
 )
 from pyg_graphzero.pyg.lazy import raw_items
 from pyg_graphzero.store.contents import StoreContents
-from pyg_graphzero.store.rewrite import Order, StoreRewriter
-from pyg_graphzero.util.locks import StoreLock
+from pyg_graphzero.store.copies import usable_folders
 from pyg_graphzero.util.progress import Progress
+from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.system import free_memory, rss
 from pyg_graphzero.util.workspace import Workspace
 
+# Bytes of a row's count while rows are ranked, and of its place while they are copied.
+_COUNT_BYTES, _PLACE_BYTES = 4, 4
+# Rows that wait for their order, in memory: more is hardly faster.
+_MOST_SLAB = 1 << 30
 # Rows that are looked at by one call where all are.
 _PIECE = 1 << 22
 
 
 @dataclass
 class OptimizeSummary:
-    """What ``optimize`` found and did.
+    """The result of ``optimize``.
 
     Attributes:
-        path: The store that was written.
-        seeds: What was sampled from, and how many these are.
+        path: Directory of the copy.
+        seeds: The seeds by name, or how many they are.
         num_neighbors: The fan-out.
         batch_size: Seeds per batch.
-        epochs: How often each seed was sampled from for counting.
         num_batches: Batches that were counted.
         nodes_per_batch: Their mean number of nodes, by node type.
-        used: Nodes that any of them had, by node type.
+        used: Nodes that any of them had, by node type: these rows are copied.
         hottest: By node type, the share of what batches use that the first 10%, 20% and 30% of the
-            rows are.
-        num_bytes: Size of the new store.
+            nodes are.
+        num_bytes: Size of the copy.
         seconds: How long it took.
     """
 
@@ -65,7 +81,6 @@ class OptimizeSummary:
     seeds: str
     num_neighbors: Any
     batch_size: int
-    epochs: float
     num_batches: int
     nodes_per_batch: dict[str, float]
     used: dict[str, int]
@@ -79,107 +94,145 @@ class OptimizeSummary:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.path}: ordered for {self.seeds}, {self.num_batches:,} batches counted, "
-            f"{self.seconds:.1f} s"
+            f"{self.path}: {format_bytes(self.num_bytes)} of rows in the order of their use by "
+            f"{self.seeds}, {self.num_batches:,} batches counted, {self.seconds:.1f} s"
         ]
         for name, mean in self.nodes_per_batch.items():
             shares = ", ".join(f"{100 * share:.0f}%" for share in self.hottest[name])
             lines.append(
                 f"  {name or 'nodes'}: {mean:,.0f} a batch, {self.used[name]:,} used; "
-                f"the first 10, 20, 30% of the rows are {shares} of what batches use"
+                f"the most used 10, 20, 30% are {shares} of what batches use"
             )
         return "\n".join(lines)
 
 
 def optimize(
     path: str | os.PathLike[str],
-    out: str | os.PathLike[str] | None = None,
     *,
     seeds: Any,
     num_neighbors: Any,
     input_type: str | None = None,
     batch_size: int = 1024,
-    epochs: float = 2.0,
     memory: int | str | None = None,
-    tmp: str | os.PathLike[str] | None = None,
-    force: bool = False,
     progress: bool | None = None,
-    seed: int = 0,
+    **options: Any,
 ) -> OptimizeSummary:
-    """Writes a store again so that what training samples often lies first, and together.
+    """Copies the rows that training uses, in the order of their use, for loaders to read.
 
-    Node ids, edge ids and batches stay what they are, bit by bit: only the order on disk changes.
-    With other seeds or another fan-out than these the store is as correct, and slower.
+    Training makes this copy by itself while its first epoch runs; ``optimize`` makes it before.
+    The store stays as it is. Loaders with these seeds, fan-out, batch size and options find the
+    copy in the store's directory (or the user's cache, where that cannot be written to); others
+    read the store. A kill at any instant leaves the copy that was there, or the new one, or none.
 
     Args:
-        path: The store, optimized before or not.
-        out: The new store; None replaces ``path`` in one step, so that a kill at any instant leaves
-            the old one or the new one.
+        path: The store.
         seeds: The seeds of training: names of index sets or masks (``"train_idx"``, several with
             commas between them), a file of node ids (``.npy``, ``.pt``, or text with one in each
             line), or what loaders take as ``input_nodes``.
         num_neighbors: Fan-out of training, as loaders take it.
-        input_type: Of the seeds, in a heterogeneous store where several types have such a set.
-        batch_size: Of training.
-        epochs: How often each seed is sampled from for counting.
-        memory: What the process may keep in memory, in bytes or such as ``"4GB"``; half of what is
-            free by default.
-        tmp: Directory for temporary files; beside the new store by default.
-        force: Replace ``out`` if it is a store.
+        input_type: Type of the seeds, in a heterogeneous store where several have such a set.
+        batch_size: Seeds per batch of training.
+        memory: Memory of the process, in bytes or such as ``"4GB"``; half of the free memory by
+            default.
         progress: Progress bars; None shows them in a terminal.
-        seed: Of the sampling that is counted.
+        **options: Further arguments of ``NeighborLoader`` that say how training samples.
 
     Raises:
         FileNotFoundError: There is no such store.
-        ValueError: Seeds that are not there, a fan-out that does not fit, too little memory.
+        ValueError: Seeds that are not there, a fan-out that does not fit, or no rows to copy.
         IndexError: A seed is not a node.
-        FileExistsError: ``out`` exists and ``force`` is not given.
-        StoreInUseError: What is to be replaced is open for writing somewhere.
-        OSError: Reading or writing failed; nothing is left behind.
+        TypeError: An option that ``NeighborLoader`` does not have.
+        MemoryBudgetError: ``memory`` is too small for tables with an entry for every node.
+        OSError: The disk is full, or nothing can be written beside the store and in the cache.
 
     Example:
-        >>> import pyg_graphzero as gz
-        >>> new = getfixture("tmp_path") / "ordered"
-        >>> summary = gz.optimize(example_store, new, seeds=[0, 1], num_neighbors=[2])
-        >>> gz.open(new).data().x.tolist() == gz.open(example_store).data().x.tolist()
-        True
+        >>> import torch, pyg_graphzero as gz
+        >>> from torch_geometric.data import Data
+        >>> store = getfixture("tmp_path") / "wide"
+        >>> graph = Data(x=torch.ones(3, 64), edge_index=torch.tensor([[0, 1], [1, 2]]))
+        >>> _ = gz.convert(graph, store)
+        >>> summary = gz.optimize(store, seeds=[2], num_neighbors=[1])
+        >>> summary.used, summary.num_bytes
+        ({'': 2}, 512)
     """
     begin = time.perf_counter()
-    old = StoreContents(Path(os.path.realpath(path)))
-    target = old.path if out is None else Path(os.path.realpath(out))
-    in_place = target.exists() and target.samefile(old.path)
-    if target.exists() and not in_place and not force:
-        raise FileExistsError(errno.EEXIST, "File exists (force replaces it)", str(target))
-    bars = Progress(progress)
-    with ExitStack() as stack:
-        lock: StoreLock | None = None
-        if in_place:  # columns that somebody adds meanwhile would be lost
-            lock = stack.enter_context(StoreLock(old.path))
-            old = StoreContents(old.path)  # with what somebody added before
-        space = stack.enter_context(Workspace(target, memory, tmp))
-        space.left(_table_bytes(old))
-        chosen = choose_seeds(open_data(old), seeds, input_type)
-        record = {
-            "seeds": chosen.name,
-            "num_seeds": chosen.nodes.numel(),
-            "num_neighbors": _plain(num_neighbors),
-            "batch_size": batch_size,
-            "epochs": epochs,
-            "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        }
-        sampling = _Sampling(old, chosen, num_neighbors, batch_size, space, bars)
-        summary, orders = sampling.rank(epochs, seed, target)
-        writer = StoreRewriter(
-            target, old, orders, space, bars, force=force or in_place, replaced=lock
+    contents = StoreContents(Path(os.path.realpath(path)))
+    data = open_data(contents)
+    chosen = choose_seeds(data, seeds, input_type)
+    loader = NeighborLoader(
+        data,
+        num_neighbors,
+        chosen.nodes if chosen.node_type is None else (chosen.node_type, chosen.nodes),
+        batch_size=batch_size,
+        edge_ids=False,
+        **options,
+    )
+    files, graph = candidates(files_of(loader)), loader.graph_sampler.graph
+    if not files:
+        raise ValueError(
+            f"{contents.path}: found no attribute of nodes with rows of more than "
+            f"{costs.SMALL_ROW} bytes, expected one: smaller rows are not copied"
         )
-        with writer:
-            writer.write()
-            writer.set_optimized(record)
-            del sampling, orders
-            writer.finish()
-    summary.num_bytes = sum(f.stat().st_size for f in target.rglob("*") if f.is_file())
+    first = profile(loader, most=0, counts=False, keep=1)
+    key, bars = copy_key(contents, graph, first, files), Progress(progress)
+    with Workspace(contents.path, memory) as space:
+        tables = [n * _COUNT_BYTES + rank_bytes(n) for n in graph.node_types.values()]
+        space.left(sum(tables))
+        _warm(contents)
+        with bars.step("sampling", None, "batches") as bar:
+
+            def each() -> None:
+                bar.update()
+                if rss() > space.memory:
+                    _forget(contents)
+
+            counted = count_accesses(loader, epochs=EPOCHS, each=each)
+            ranked = rank_rows(loader, counted, each=each)
+        _forget(contents)
+        target = _target(contents.path, key)
+        orders = {name: rows.order for name, rows in ranked.items()}
+        summary = OptimizeSummary(
+            target.path,
+            chosen.name,
+            _plain(num_neighbors),
+            batch_size,
+            counted.num_batches,
+            {name or "": mean for name, mean in counted.nodes_per_batch.items()},
+            {name or "": rows.numel() for name, rows in orders.items()},
+            {name or "": _shares(counted, name, rows) for name, rows in orders.items()},
+        )
+        del counted, data, loader
+        parts = copies_of(contents, graph, files, orders, sys.maxsize)
+        summary.num_bytes = sum(
+            part.order.numel() * sum(column.row_bytes for column in part.columns.values())
+            for part in parts
+        )
+        if not parts:
+            raise ValueError(
+                f"{contents.path}: found no node with such rows in any batch, expected some"
+            )
+        found, needed = room_on_disk(target.folder.path, None), 2 * summary.num_bytes
+        if found < needed:
+            what = f"No space for a copy: found {found} bytes to spare, expected {needed}"
+            raise OSError(errno.ENOSPC, what, str(target.path))
+        places = sum(_PLACE_BYTES * part.order.numel() for part in parts)
+        slab = min(int(space.left(places) / WITH_SLAB), _MOST_SLAB)
+        with bars.step("copying", summary.num_bytes) as bar:
+            make_copy(target, Ranked(parts, 0.0, slab, 0.0), threading.Event(), bar.update)
     summary.seconds = time.perf_counter() - begin
     return summary
+
+
+def _target(store: Path, key: str) -> CopyTarget:
+    """Place for the copy; one that is there is removed."""
+    for folder in usable_folders(store):
+        if folder.find(key) is not None:
+            folder.remove(key)
+    target = CopyTarget.new(store, key)
+    if target is None:
+        what = "Neither the store nor a cache can be written"
+        raise PermissionError(errno.EACCES, what, str(store))
+    return target
 
 
 def _plain(num_neighbors: Any) -> Any:
@@ -192,9 +245,27 @@ def _plain(num_neighbors: Any) -> Any:
     return list(num_neighbors)
 
 
-def _table_bytes(contents: StoreContents) -> int:
-    """Memory for what has an entry for every node: while rows are ranked, or by their order."""
-    return sum(rank_bytes(t.num_nodes) + 4 * t.num_nodes for t in contents.schema.node_types)
+def _warm(contents: StoreContents) -> None:
+    """Has topologies in the page cache, if they fit: sampling would ask for page after page."""
+    files = [edge_type.topology for edge_type in contents.schema.edge_types]
+    if 2 * sum(contents.schema.files[file].bytes for file in files) <= free_memory():
+        prefetch_all([contents.path / file for file in files]).join()
+
+
+def _forget(contents: StoreContents) -> None:
+    """Lets go of the topologies' pages; the kernel may keep them."""
+    for edge_type in contents.schema.edge_types:
+        contents.topology(edge_type.name).forget_pages()
+
+
+def _shares(counted: AccessCounts, name: str | None, order: Tensor) -> list[float]:
+    """Share of all uses that the first 10%, 20% and 30% of a type's nodes have, in this order."""
+    counts = counted.counts[name]
+    total, firsts = max(1, int(counts.sum())), (order[: len(counts) * n // 10] for n in (1, 2, 3))
+    return [
+        sum(int(counts[part.to(torch.int64)].sum()) for part in first.split(_PIECE)) / total
+        for first in firsts
+    ]
 
 
 @dataclass
@@ -294,95 +365,3 @@ def _read_ids(file: Path) -> Tensor:
             f"{file}: found no node ids ({error}), expected .npy, .pt, or text with one in each "
             "line"
         ) from None
-
-
-class _Sampling:
-    """Samples from the seeds, and ranks the rows by what it finds."""
-
-    def __init__(
-        self,
-        old: StoreContents,
-        seeds: ChosenSeeds,
-        num_neighbors: Any,
-        batch_size: int,
-        space: Workspace,
-        bars: Progress,
-    ) -> None:
-        self._old = old
-        self._seeds = seeds
-        self._num_neighbors = num_neighbors
-        self._batch_size = batch_size
-        self._space = space
-        self._bars = bars
-
-    def rank(
-        self, epochs: float, seed: int, target: Path
-    ) -> tuple[OptimizeSummary, dict[str | None, Order]]:
-        """What was found, and the order of every node type whose rows should move."""
-        seeds = self._seeds
-        loader = NeighborLoader(
-            open_data(self._old),
-            self._num_neighbors,
-            seeds.nodes if seeds.node_type is None else (seeds.node_type, seeds.nodes),
-            batch_size=self._batch_size,
-            edge_ids=False,
-        )
-        self._warm()
-        with self._bars.step("sampling", None, "batches") as bar:
-
-            def each() -> None:
-                bar.update()
-                self._forget()
-
-            found = count_accesses(loader, epochs=epochs, seed=seed, each=each)
-            ranked = rank_rows(loader, found, epochs=epochs, seed=seed, each=each)
-        self._forget(always=True)
-        summary = OptimizeSummary(
-            target,
-            seeds.name,
-            _plain(self._num_neighbors),
-            self._batch_size,
-            epochs,
-            found.num_batches,
-            {name or "": mean for name, mean in found.nodes_per_batch.items()},
-            {},
-            {},
-        )
-        orders: dict[str | None, Order] = {}
-        for name in list(ranked):
-            counts, order = found.counts.pop(name), ranked.pop(name).whole()
-            summary.used[name or ""] = int((counts > 0).sum())
-            summary.hottest[name or ""] = _shares(counts, order)
-            # A type that nothing was sampled of stays as it is.
-            if not _is_identity(order):
-                orders[name] = Order.of(order)
-        return summary, orders
-
-    def _warm(self) -> None:
-        """Has topologies in the page cache, if they fit: sampling would ask for page after page."""
-        files = [edge_type.topology for edge_type in self._old.schema.edge_types]
-        if 2 * sum(self._old.schema.files[file].bytes for file in files) <= free_memory():
-            prefetch_all([self._old.path / file for file in files]).join()
-
-    def _forget(self, always: bool = False) -> None:
-        """Lets go of the topology's pages beyond the budget; the kernel may keep them."""
-        if always or rss() > self._space.memory:
-            for edge_type in self._old.schema.edge_types:
-                self._old.topology(edge_type.name).forget_pages()
-
-
-def _shares(counts: Tensor, order: Tensor) -> list[float]:
-    """What part of all uses the first 10%, 20% and 30% of the rows have."""
-    total = int(counts.sum())
-    firsts = [order[: order.numel() * percent // 100] for percent in (10, 20, 30)]
-    return [
-        sum(int(counts[part.to(torch.int64)].sum()) for part in first.split(_PIECE)) / max(total, 1)
-        for first in firsts
-    ]
-
-
-def _is_identity(order: Tensor) -> bool:
-    return all(
-        bool((part == torch.arange(i * _PIECE, i * _PIECE + len(part), dtype=part.dtype)).all())
-        for i, part in enumerate(order.split(_PIECE))
-    )

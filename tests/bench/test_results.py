@@ -40,7 +40,6 @@ def out_of_core() -> list[str]:
             ("graphbolt scheme", "the scheme of GraphBolt"),
             ("ours", "**ours, as converted**"),
             ("ours, a later run", "**a later run**"),
-            ("ours, optimized", "optimized"),
         ):
             title = f"{name}, f{bits}"
             each = [run for run in runs if run["name"] == title]
@@ -170,11 +169,10 @@ def papers100m() -> list[str]:
                 f"{own:.1f}, {with_files:.1f} GB |"
             )
     quarter = [run("papers100m", "papers100m_quarter", f"{name}, 3 GB")
-               for name in ("convert", "optimize", "train", "stock")]  # fmt: skip
-    convert, optimize, train, stock = quarter
+               for name in ("convert", "train", "stock")]  # fmt: skip
+    convert, train, stock = quarter
     found += [
         f"5.7 GB | {convert['found']['seconds']:.0f} s |",
-        f"order included | {optimize['found']['seconds']:.0f} s |",
         f"{train['batches']} batches | {train['seconds_per_batch']:.2f} s a batch, an epoch "
         f"{train['epoch_seconds'] / 60:.1f} min",
         f"{stock['seconds_per_batch']:.0f} s a batch",

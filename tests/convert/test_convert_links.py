@@ -32,12 +32,8 @@ def split(is_hetero: bool, **options: Any) -> Data | HeteroData:
     return train
 
 
-def on_disk(data: Any, path: Path, optimize: bool = False, **options: Any) -> Any:
+def on_disk(data: Any, path: Path, **options: Any) -> Any:
     gz.convert(data, path, **options)
-    if optimize:
-        kind = data.node_types[0] if isinstance(data, HeteroData) else None
-        seeds = torch.arange(20)
-        gz.optimize(path, seeds=seeds, input_type=kind, num_neighbors=[3, 3], batch_size=8)
     return gz.open(path).data()
 
 
@@ -53,7 +49,6 @@ def assert_equal(found: Any, expected: Any) -> None:
                 assert mine[key] == value, key
 
 
-@pytest.mark.parametrize("optimize", [False, True])
 @pytest.mark.parametrize("is_hetero", [False, True])
 @pytest.mark.parametrize(
     "options",
@@ -65,11 +60,9 @@ def assert_equal(found: Any, expected: Any) -> None:
     ],
     ids=["negatives", "positives", "split", "disjoint"],
 )
-def test_random_link_split(
-    tmp_path: Path, options: dict[str, Any], is_hetero: bool, optimize: bool
-) -> None:
+def test_random_link_split(tmp_path: Path, options: dict[str, Any], is_hetero: bool) -> None:
     data = split(is_hetero, **options)
-    assert_equal(on_disk(data, tmp_path / "store", optimize), data)
+    assert_equal(on_disk(data, tmp_path / "store"), data)
 
 
 def batches(data: Any, is_hetero: bool, **options: Any) -> list[Any]:

@@ -31,6 +31,11 @@ inline Seen everything(const Sample& sample) {
   return all;
 }
 
+// Reads all that is to stay in memory.
+inline void preload(PagedRows& rows) {
+  for (std::int64_t group = 0; group < rows.resident().num_groups();) group = rows.preload(group);
+}
+
 // For one node type and one edge type.
 inline SampleRequest request(std::span<const std::int64_t> seeds,
                              std::vector<std::int64_t> fanout) {

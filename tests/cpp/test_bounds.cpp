@@ -96,12 +96,12 @@ TEST(tables_and_columns_of_a_window_share_its_room) {
   constexpr std::int64_t kBatches = 20, kEach = 30, kRows = kBatches * kEach;
   for (const bool one_table : {false, true}) {
     auto plan = std::make_shared<GatherPlan>();
-    const ResidentRows none = ResidentRows::first(kRows, 0, 0);
+    const auto none = [] { return ResidentRows::first(kRows, 0, 0); };
     if (one_table) {
-      plan->paged.push_back({0, paged(make_files(dir, kRows, 3), none)});
+      plan->paged.push_back({0, paged(make_files(dir, kRows, 3), none())});
     } else {
       for (std::size_t t = 0; t < 3; ++t) {
-        plan->paged.push_back({t, paged(make_files(dir, kRows, 1, std::to_string(t)), none)});
+        plan->paged.push_back({t, paged(make_files(dir, kRows, 1, std::to_string(t)), none())});
       }
     }
     plan->num_lists = plan->paged.size();
@@ -210,7 +210,7 @@ TEST(rows_that_are_kept_are_read_again_after_an_error) {
           const RowWindow window = rows->read(lists, 1 << 20);
           CHECK(window.errors[0] != nullptr && window.errors[1] != nullptr);
         } else if (how == 1 || how == 4) {
-          rows->preload();
+          preload(*rows);
         } else if (kept > 0) {
           CHECK_THROWS(OsError, "truncated", rows->load(0, kRows, stats));
         }

@@ -36,12 +36,12 @@ std::vector<Value> rows_of(std::size_t num_values, std::mt19937_64& random) {
 }
 
 template <class Value>
-void check_all(std::size_t num_values, std::int64_t bits, std::mt19937_64& random) {
+void check_all(std::size_t num_values, int bits, std::mt19937_64& random) {
   const std::vector<Value> rows = rows_of<Value>(num_values, random);
   const auto made = Dictionary::of(table_of(rows));
   CHECK(made != nullptr);
   CHECK(made->num_rows() == std::ssize(rows));
-  CHECK(made->num_bytes() == std::ssize(rows) * bits / 8 + 1);
+  CHECK(made->num_bytes() == PackedInts::num_bytes(std::ssize(rows), bits));
   std::vector<std::int64_t> index;
   for (std::size_t i = 0; i < 3000; ++i) {
     index.push_back(static_cast<std::int64_t>(random() % rows.size()));

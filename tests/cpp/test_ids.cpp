@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "arrays/narrow_ids.h"
+#include "arrays/packed_ints.h"
 #include "check.h"
 #include "ids/accesses.h"
-#include "ids/id_bits.h"
 #include "ids/row_index.h"
 
 using namespace gz;
@@ -20,14 +20,14 @@ using namespace gz;
 TEST(ids_in_a_bit_set_are_numbered_ascending) {
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < 200'000; ++i) ids.push_back(-500 + (i * 7919) % 300'000);
-  IdBits bits(-500, 300'000);
-  bits.add(ids);
+  RankedBits bits(300'000);
+  bits.add(ids, -500);
   const std::int64_t count = bits.rank();
   CHECK(count == 200'000);
   std::vector<std::int64_t> numbers(ids.size());
-  bits.find(ids, numbers.data());
+  bits.find(ids, numbers.data(), -500);
   std::vector<std::int64_t> sorted(ids.size());
-  bits.read(0, sorted);
+  bits.read(0, sorted, -500);
   bool same = true;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     same = same && sorted[static_cast<std::size_t>(numbers[i])] == ids[i];
@@ -37,7 +37,7 @@ TEST(ids_in_a_bit_set_are_numbered_ascending) {
 }
 
 TEST(an_empty_bit_set_holds_nothing) {
-  IdBits bits(0, 0);
+  RankedBits bits(0);
   const std::vector<std::int64_t> ids{0, -1};
   bits.add(ids);
   CHECK(bits.rank() == 0);

@@ -40,8 +40,8 @@ void check_packed(std::uint64_t num_src) {
     std::vector<Index> sources(edges);
     for (Index& source : sources) source = static_cast<Index>(random() % num_src);
     if (edges > 0) sources.back() = static_cast<Index>(num_src - 1);
-    const PackedSources packed(*with_sources(dir / "packed.gl", num_src, sources));
-    CHECK(packed.num_edges() == static_cast<std::int64_t>(edges));
+    const PackedInts packed = pack_sources(*with_sources(dir / "packed.gl", num_src, sources));
+    CHECK(packed.size() == static_cast<std::int64_t>(edges));
     for (std::size_t slot = 0; slot < edges; ++slot) {
       CHECK(packed[static_cast<std::int64_t>(slot)] == static_cast<std::int64_t>(sources[slot]));
     }
@@ -63,16 +63,16 @@ TEST(packed_sources_are_those_of_the_file) {
 }
 
 TEST(packed_sources_take_no_more_than_their_bits) {
-  CHECK(PackedSources::num_bytes(10'000'000, 60'000'000) == 3 * 60'000'000 + 8);
-  CHECK(PackedSources::num_bytes(20'000'000, 8) == 25 + 8);
-  CHECK(PackedSources::num_bytes(0, 0) == 8);
-  CHECK(PackedSources::num_bytes(std::int64_t{1} << 60, 10) == 88);
+  CHECK(packed_sources_bytes(10'000'000, 60'000'000) == 3 * 60'000'000 + 8);
+  CHECK(packed_sources_bytes(20'000'000, 8) == 25 + 8);
+  CHECK(packed_sources_bytes(0, 0) == 8);
+  CHECK(packed_sources_bytes(std::int64_t{1} << 60, 10) == 88);
 }
 
 TEST(sampling_by_packed_sources_gives_the_same) {
   const Ring ring(1000, 7);
   const auto file = Topology::open(ring.path);
-  const auto packed = std::make_shared<PackedSources>(*file);
+  const auto packed = std::make_shared<PackedInts>(pack_sources(*file));
   const NeighborSampler sampler({ring.nodes}, {{0, 0, csc_of(file, nullptr, nullptr, packed)}});
   const std::vector<std::int64_t> seeds{0, 17, 999, 64, 63};
   for (const bool induced : {false, true}) {
@@ -84,7 +84,7 @@ TEST(sampling_by_packed_sources_gives_the_same) {
 
 TEST(sources_are_packed_for_their_own_file_alone) {
   const Ring ring(1000, 7), other(1000, 6);
-  const auto packed = std::make_shared<PackedSources>(*Topology::open(other.path));
+  const auto packed = std::make_shared<PackedInts>(pack_sources(*Topology::open(other.path)));
   CHECK_THROWS(std::invalid_argument, "packed: found the neighbours of 6000 edges, expected 7000",
                csc_of(Topology::open(ring.path), nullptr, nullptr, packed));
 }
@@ -93,7 +93,7 @@ TEST(sources_of_a_file_that_was_cut_short_are_not_packed) {
   const Ring ring(1000, 7);
   const auto file = Topology::open(ring.path);
   std::filesystem::resize_file(ring.path, file->indices_offset() + 4 * 5000);
-  CHECK_THROWS(FormatError, "bytes", PackedSources{*file});
+  CHECK_THROWS(FormatError, "bytes", pack_sources(*file));
 }
 
 TEST(damaged_sources_are_not_packed) {
@@ -106,5 +106,5 @@ TEST(damaged_sources_are_not_packed) {
     damaged.write(reinterpret_cast<const char*>(&beyond), sizeof beyond);
   }
   CHECK_THROWS(FormatError, "indices: found node 1000, expected 0 <= node < 1000",
-               PackedSources{*file});
+               pack_sources(*file));
 }

@@ -120,10 +120,11 @@ TEST(paged_rows_that_lie_once_more_are_the_same_rows) {
         .write(reinterpret_cast<const char*>(numbers.data()),
                static_cast<std::streamsize>(numbers.size() * sizeof(std::int64_t)));
     const DiskGatherOptions options{{ReaderKind::kAuto, 4}, 1, 1 << 16};
-    PagedRows paged(std::make_shared<RowOrder>(order, 500),
-                    static_cast<std::int64_t>(random() % 200),
-                    static_cast<std::int64_t>(random() % 100), {table.file()}, {again.file()},
-                    std::make_shared<DiskGather>(options), ReadLimits{64, 4096});
+    const auto resident = static_cast<std::int64_t>(random() % 200);
+    PagedRows paged(ResidentRows::first(500 + std::ssize(order), 0, resident),
+                    static_cast<std::int64_t>(random() % 100), {table.file()},
+                    std::make_shared<DiskGather>(options), ReadLimits{64, 4096},
+                    {std::make_shared<RowOrder>(order, 500), {again.file()}});
     for (int window = 0; window < 5; ++window) {
       std::vector<std::int64_t> wanted(random() % 300);
       for (std::int64_t& row : wanted) row = static_cast<std::int64_t>(random() % 500);
@@ -215,7 +216,8 @@ TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
   const auto order = std::make_shared<RowOrder>(first, 500);
   const auto reader = std::make_shared<DiskGather>(options);
   for (const std::int64_t resident : {0, 100}) {
-    PagedRows paged(order, resident, 0, {table.file()}, {again.file()}, reader, {64, 4096});
+    PagedRows paged(ResidentRows::first(600, 0, resident), 0, {table.file()}, reader, {64, 4096},
+                    {order, {again.file()}});
     std::filesystem::resize_file(again.path, 50 * again.row_bytes());
     const std::vector<std::int64_t> beside{200, 499, 100}, lost{300, 99}, there{0, 49, 400};
     const std::vector<IdList> lists{IdList(beside), IdList(lost), IdList(there)};
@@ -232,13 +234,16 @@ TEST(only_who_needs_a_row_that_lies_once_more_and_is_lost_fails) {
   }
   const Table fewer(scratch / "fewer", 99);
   const auto made = [&](std::vector<ColumnFile> files) {
-    PagedRows(order, 0, 0, {table.file()}, std::move(files), reader, {64, 4096});
+    PagedRows(ResidentRows::first(600, 0, 0), 0, {table.file()}, reader, {64, 4096},
+              {order, std::move(files)});
   };
   ColumnFile narrow = again.file();
   narrow.layout.row_bytes = 8;
   CHECK_THROWS(std::invalid_argument, "found 0 files, expected 1", made({}));
-  CHECK_THROWS(std::invalid_argument, "found 99 rows, expected 100", made({fewer.file()}));
-  CHECK_THROWS(std::invalid_argument, "found rows of 8 bytes, expected 24", made({narrow}));
+  CHECK_THROWS(std::invalid_argument, "found 99 rows of 24 bytes, expected 100 of 24",
+               made({fewer.file()}));
+  CHECK_THROWS(std::invalid_argument, "found 100 rows of 8 bytes, expected 100 of 24",
+               made({narrow}));
 }
 
 TEST(orders_of_what_are_no_rows_are_refused) {
@@ -423,7 +428,7 @@ TEST(resident_rows_can_be_read_ahead) {
   const Scratch scratch;
   const Table table(scratch / "rows", 400);
   const auto rows = table.paged(ResidentRows::first(400, 2, 50));
-  rows->preload();
+  preload(*rows);
   const std::vector<std::int64_t> wanted{0, 7, 199, 200, 399};
   const IdList lists[] = {std::span<const std::int64_t>(wanted)};
   const RowWindow window = rows->read(lists, 0);
@@ -536,6 +541,6 @@ TEST(paged_rows_refuse_what_is_not_there) {
     const IdList lists[] = {std::span<const std::int64_t>(wanted)};
     CHECK_THROWS(std::out_of_range, "expected 0 <= row < 40", rows->read(lists, 0));
   }
-  CHECK_THROWS(std::invalid_argument, "found 40 rows, expected 41",
+  CHECK_THROWS(std::invalid_argument, "found 40 rows of 24 bytes, expected 41 of 24",
                table.paged(ResidentRows::first(41, 0, 4)));
 }

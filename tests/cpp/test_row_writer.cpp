@@ -189,9 +189,10 @@ TEST(rows_written_by_place) {
   writer.put(twice, rows.data(), 3 * kItems * 4);
   std::copy_n(rows.begin() + kItems, kItems, expected.begin());
   std::copy_n(rows.begin() + 2 * kItems, kItems, expected.begin() + 8 * kItems);
-  CHECK_THROWS(std::out_of_range, "index[1]: found 500, expected 0 <= row < 500",
+  CHECK_THROWS(std::out_of_range, "index[1]: found row 500, expected 0 <= row < 500",
                writer.put(beyond, rows.data(), 2 * kItems * 4));
-  CHECK_THROWS(std::out_of_range, "index[0]: found -1", writer.put(negative, rows.data(), 12'000));
+  CHECK_THROWS(std::out_of_range, "index[0]: found row -1",
+               writer.put(negative, rows.data(), 12'000));
   CHECK_THROWS(std::invalid_argument, "found 2 rows, expected 3",
                writer.put(twice, rows.data(), 2 * kItems * 4));
   writer.finish();

@@ -95,22 +95,6 @@ TEST(column_writer_checks_its_rows) {
   CHECK_THROWS(FormatError, "file size: found 0 bytes", Column::open(dir / "x.gd"));
 }
 
-TEST(column_like_another) {
-  const Scratch scratch;
-  const std::vector<float> scale{0.5F, 2.0F, 1.0F}, zero_point{1.0F, 0.0F, -3.0F};
-  const std::string model = scratch / "model.gd", copy = scratch / "copy.gd";
-  {
-    ColumnWriter writer(model, *find_dtype("int8"), {2, 3}, Encoding::kInt8, scale, zero_point);
-    writer.append("abcdef", 6);
-    writer.finish();
-  }
-  ColumnWriter writer(copy, *Column::open(model));
-  writer.append("abc", 3);
-  writer.append("def", 3);
-  writer.finish();
-  CHECK(contents(copy) == contents(model));
-}
-
 TEST(column_row_stride) {
   CHECK(choose_row_stride(500, 4) == 512);
   CHECK(choose_row_stride(496, 4) == 496);

@@ -192,7 +192,7 @@ TEST(reached_rows_are_loaded) {
     const std::int64_t edges = graph.indptr[static_cast<std::size_t>(end)];
     CHECK(found.stop == 1 || std::ssize(rows) * 16 + edges * 4 <= limits.max_bytes);
     PagedRows loaded(
-        ResidentRows::of_bits(nodes, found.rows[0].bits.words()), 0, {graph.column().file},
+        ResidentRows::of_bits(found.rows[0].bits), 0, {graph.column().file},
         std::make_shared<DiskGather>(DiskGatherOptions{{ReaderKind::kAuto, 4}, 1, 1 << 16}),
         {64, 4096, 1});
     ReadStats stats;

@@ -58,11 +58,6 @@ def timed(store: Path) -> None:
     _write(_graph(), store, time_attr="time")
 
 
-def ordered(store: Path) -> None:
-    encoded(store)
-    gz.optimize(store, seeds="train_idx", num_neighbors=[5, 5], batch_size=16, progress=False)
-
-
 def adopted(store: Path) -> None:
     """``x`` in an `.npy` and ``z`` in a `.safetensors` beside the store."""
     data = _graph()
@@ -105,12 +100,8 @@ def types(store: Path) -> None:
     _write(_types(), store, time_attr="time")
 
 
-def ordered_types(store: Path) -> None:
-    _write(_types(), store, features={"paper.x": "bfloat16"})
-    gz.optimize(
-        store, seeds="train_idx", num_neighbors=[4, 4], input_type="paper", batch_size=16,
-        progress=False,
-    )  # fmt: skip
+def encoded_types(store: Path) -> None:
+    _write(_types(), store, features={"paper.x": "bfloat16"}, both_directions=True)
 
 
 def wide(store: Path) -> None:
@@ -132,10 +123,10 @@ def wide(store: Path) -> None:
 
 
 HOMOGENEOUS: dict[str, Callable[[Path], None]] = {
-    f.__name__: f for f in (plain, encoded, timed, ordered, adopted, strings)
+    f.__name__: f for f in (plain, encoded, timed, adopted, strings)
 }
 HETEROGENEOUS: dict[str, Callable[[Path], None]] = {
-    f.__name__: f for f in (types, ordered_types, wide)
+    f.__name__: f for f in (types, encoded_types, wide)
 }
 BASES = HOMOGENEOUS | HETEROGENEOUS
 

@@ -385,12 +385,13 @@ class Vandal:
             self.done.refused |= _is_listed(path, self.root)
 
 
-_GUIDES = ("topology", "edge_id", "order", "rank", "id_offsets", "train_idx", "weight", "time")
+_GUIDES = ("topology", "edge_id", "csr", "csr_slot", "id_offsets", "train_idx", "weight", "time")
 _STRINGS = [
     "", "x", "y", "h", ".", "..", "../x.npy", "/etc/passwd", "/dev/zero", "node", "node/x.gd",
     "node/y.gd", "edge/topology.gl", "edge/edge_id.gd", "store.json", "lock", "unpublished",
     "a\0b", "\ud800", "é" * 300, "a/b/c", "edge_index", "num_nodes",
     "float32", "int64", "paper", "time", "weight", "num_edges", "None", "0" * 16,
+    "adopted_rows", "edge_ids_absent",
     "../store/node/x.gd", "keys", "_store", "__class__", "x" * 5000, "node/../node/x.gd",
     "./node/x.gd", "node//x.gd",
 ]  # fmt: skip

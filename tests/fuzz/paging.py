@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 from unittest.mock import patch
 
 from pyg_graphzero.memory import pager
 from pyg_graphzero.memory.plan import BatchSize, FileSize, MemoryPlan
+from pyg_graphzero.memory.simulate import Case
 from pyg_graphzero.util.disk import DiskSpeed
 
 _DISK = DiskSpeed("none", 50_000, 1e9, 32, False, 0)
@@ -43,12 +43,9 @@ def paged(is_paged: bool = True) -> Iterator[None]:
         yield
         return
 
-    def divide(memory: int, files: Any, baseline: int, batch: BatchSize, *_: Any) -> MemoryPlan:
-        return _division(files, batch)
-
     with (
         patch.object(pager, "is_ample", lambda *_: False),
-        patch.object(pager, "divide", divide),
+        patch.object(Case, "divide", lambda case, _, files: _division(files, case.batch)),
         patch.object(pager.Pager, "_tune", lambda _, task: _division(task.files, task.case.batch)),
         patch.object(pager, "probe", lambda _: _DISK),
     ):

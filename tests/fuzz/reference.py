@@ -53,17 +53,7 @@ class Edges:
         dst = np.repeat(np.arange(num_dst), [len(part) for part in parts])
         src = indices[slots]
         keep = (src >= 0) & (src < num_src)
-        ends = (None, None) if name is None else (name[0], name[2])
-        return _pairs(self._nodes(ends[0], src[keep]), self._nodes(ends[1], dst[keep]))
-
-    def _nodes(self, name: str | None, rows: np.ndarray) -> np.ndarray:
-        record = next(t for t in self.body["node_types"] if t["name"] == name)
-        if record.get("order") is None:
-            return rows
-        raw = (self.store / record["order"]).read_bytes()
-        (code,) = struct.unpack_from("<I", raw, 64)
-        order = np.frombuffer(raw, "<i4" if code == 5 else "<i8", record["num_nodes"], 4096)
-        return order[rows].astype(np.int64)
+        return _pairs(src[keep], dst[keep])
 
 
 def _pairs(src: np.ndarray, dst: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from torch import Tensor
 VARIANTS = 6
 # Files by which others are read: where one is damaged, nothing can be said of values.
 _GUIDES = {
-    *("topology", "edge_id", "order", "rank", "id_offsets"),
+    *("topology", "edge_id", "csr", "csr_slot", "id_offsets"),
     *("train_idx", "train_mask", "weight", "time"),
 }
 
@@ -55,7 +55,7 @@ def case(seed: int, directory: Path) -> str | None:
 
     is_hetero = base in HETEROGENEOUS
     subject = Subject(root / "store", variant, is_hetero, late, is_paged, num_workers)
-    guides = stems_of(done) & {"order", "rank", "train_idx", "train_mask"}
+    guides = stems_of(done) & {"train_idx", "train_mask"}
     subject.knows_nodes = not (guides or done.is_sealed)
     try:
         found = operation(subject)

@@ -69,6 +69,7 @@ def make_store(path: Path, value: float = 1.0) -> None:
     with StoreWriter(path, is_hetero=False, force=True) as writer:
         writer.add_node_type(None, NODES)
         writer.add_node_attr(None, "x", x)
+        writer.add_node_attr(None, "wide", x.repeat(1, 7))  # wide enough for a copy
         writer.add_index_set(None, "train_idx", torch.arange(4))
         writer.add_edge_type(None, [EdgeChunk(src, dst, {"weight": torch.arange(float(EDGES))})])
         writer.finish()
@@ -155,7 +156,7 @@ def content(path: Path) -> str:
     if not path.exists():
         return ""
     with gz.open(path) as store:
-        found: dict[str, Any] = {"optimized": store.info()["optimized"] is not None}
+        found: dict[str, Any] = {"copies": len(list(path.glob("orders/*/order.json")))}
         data = store.data()
         for key in sorted(data.keys()):
             value = data[key]
@@ -172,6 +173,7 @@ def strangers(folder: Path) -> list[str]:
             continue
         named |= {path / "store.json", path / "lock"}
         named |= {path / name for name in json.loads((path / "store.json").read_text())["files"]}
+        named |= {file for copy in path.glob("orders/[!.]*") for file in copy.rglob("*")}
     return [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file() and p not in named]
 
 

@@ -1,7 +1,7 @@
-"""Writes the golden stores of all versions: ``python tests/golden/make.py [directory]``.
+"""Writes the golden stores: ``python tests/golden/make.py [directory]``.
 
-Committed once per format version and never written again; the test that makes them anew and
-compares bytes shows that writers still write what was released.
+They have everything that a store may have. Stores of a released format are never written again; the
+test that makes them anew and compares bytes shows that writers still write what was released.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from pyg_graphzero.store.csc import CscOptions, EdgeChunk
+from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.store.writer import StoreWriter
 
 HERE = Path(__file__).parent
@@ -19,11 +20,13 @@ HERE = Path(__file__).parent
 CITES = ("paper", "cites", "paper")
 WRITES = ("author", "writes", "paper")
 LIKES = ("author", "likes", "venue")
+RATES = ("author", "rates", "venue")
+NEAR = ("venue", "near", "venue")
 AUTHORS = ["Ada", "Émile", "", "李", "a b\tc"]
 
 
 def make_hetero(path: Path) -> None:
-    """Papers, authors and venues; papers 6 and 7 and all venues have no edge."""
+    """Papers, authors and venues; papers 6 and 7 have no edge."""
     with StoreWriter(path, is_hetero=True) as store:
         store.add_node_type("paper", 8)
         store.add_node_type("author", len(AUTHORS))
@@ -38,6 +41,9 @@ def make_hetero(path: Path) -> None:
         store.add_node_attr("paper", "nothing", torch.empty(8, 0))
         store.add_index_set("paper", "train_idx", torch.tensor([6, 0, 3]))
         store.add_node_ids("author", AUTHORS)
+        square = torch.arange(5)[:, None] * torch.tensor([1.0, -0.5, 0.0])
+        for encoding in ("float16", "bfloat16", "int8"):
+            store.add_node_attr("author", f"by {encoding}", square, encoding=encoding)
         # A triple edge, a self-loop, and an order that is not by destination.
         src = torch.tensor([1, 0, 0, 2, 0, 5, 4])
         dst = torch.tensor([3, 1, 1, 2, 1, 0, 3])
@@ -47,6 +53,19 @@ def make_hetero(path: Path) -> None:
         writes = EdgeChunk(torch.tensor([4, 0, 1]), torch.tensor([0, 2, 5]))
         store.add_edge_type(WRITES, [writes])
         store.add_edge_type(LIKES, [])
+        # Sorted by time, and in both directions.
+        columns = {"when": torch.tensor([5, 3, 4, 1, 3, 2])}
+        rates = EdgeChunk(
+            torch.tensor([0, 1, 2, 0, 3, 4]), torch.tensor([1, 1, 1, 0, 1, 0]), columns
+        )
+        by_time = CscOptions(bipartite=True, time_attr="when")
+        store.add_edge_type(RATES, [rates], options=by_time, both_directions=True)
+        # Without ids; the edges of the input, then the reverse ones.
+        near = EdgeChunk(torch.tensor([2, 2, 1]), torch.tensor([0, 0, 0]))
+        options = CscOptions(undirected=True, coalesce="first", edge_ids=False)
+        store.add_edge_type(NEAR, [near], options=options, both_directions=True)
+        store.add_graph_attr("pairs", torch.tensor([[1, 0], [3, 2]]), CITES)
+        store.add_graph_attr("country", "Iceland", "venue")
         store.add_graph_attr("scale", torch.tensor(0.5, dtype=torch.float64))
         store.add_graph_attr("title", "golden ✓")
         store.add_graph_attr("year", 2024)
@@ -55,11 +74,14 @@ def make_hetero(path: Path) -> None:
 
 
 def make_homogeneous(path: Path) -> None:
-    """A ring of five with a sixth, isolated node; ids 10, 20 … 60."""
+    """A ring of five with a sixth, isolated node; ids 10, 20 … 60; rows in a file beside it."""
+    rows = path.with_name("rows.bin")
+    rows.write_bytes(bytes(16) + torch.arange(18, dtype=torch.int16).numpy().tobytes())
     with StoreWriter(path, is_hetero=False) as store:
         store.add_node_type(None, 6)
         store.add_node_attr(None, "x", torch.arange(12, dtype=torch.float32).view(6, 2))
         store.add_node_attr(None, "y", torch.arange(6, dtype=torch.uint8) % 2)
+        store.adopt_node_attr(None, "z", FileRows(rows, 16, (6, 3), torch.int16))
         store.add_node_ids(None, torch.arange(10, 70, 10))
         i = torch.arange(5)
         ring = EdgeChunk(i, (i + 1) % 5, {"edge_weight": i.to(torch.float64) / 8})
@@ -67,53 +89,11 @@ def make_homogeneous(path: Path) -> None:
         store.finish()
 
 
-def make_ordered(path: Path) -> None:
-    """The papers and authors of ``make_hetero`` as far as order matters; authors have none."""
-    order = torch.tensor([3, 1, 0, 4, 2, 5, 6, 7], dtype=torch.int32)
-    rank = torch.empty_like(order)
-    rank[order.long()] = torch.arange(8, dtype=torch.int32)
-    with StoreWriter(path, is_hetero=True) as store:
-        store.add_node_type("paper", 8)
-        store.add_node_type("author", len(AUTHORS))
-        x = torch.arange(8)[:, None] + torch.arange(125) / 128
-        store.add_node_attr("paper", "x", x[order.long()])
-        store.add_node_attr("paper", "y", order.to(torch.float32), encoding="float16")
-        store.add_node_order("paper", order, rank)
-        store.add_index_set("paper", "train_idx", torch.tensor([6, 0, 3]))
-        store.add_node_ids("paper", torch.arange(10, 90, 10))
-        store.add_node_attr("author", "age", torch.arange(5))
-        src = torch.tensor([1, 0, 0, 2, 0, 5, 4])
-        dst = torch.tensor([3, 1, 1, 2, 1, 0, 3])
-        columns = {"time": torch.arange(7, dtype=torch.int16) * 10}
-        store.add_edge_type(CITES, [EdgeChunk(rank[src], rank[dst], columns)])
-        store.add_edge_type(WRITES, [EdgeChunk(torch.tensor([4, 0, 1]), rank[[0, 2, 5]])])
-        store.set_optimized({"seeds": "train_idx", "num_neighbors": [-1, -1]})
-        store.finish()
-
-
-def make_unnumbered(path: Path) -> None:
-    """The edges of ``make_hetero``: those of papers in both directions, and none has an id."""
-    with StoreWriter(path, is_hetero=True) as store:
-        store.add_node_type("paper", 8)
-        store.add_node_type("author", len(AUTHORS))
-        store.add_node_attr("paper", "x", torch.arange(8.0)[:, None])
-        src = torch.tensor([1, 0, 0, 2, 0, 5, 4])
-        dst = torch.tensor([3, 1, 1, 2, 1, 0, 3])
-        options = CscOptions(undirected=True, coalesce="first", edge_ids=False)
-        store.add_edge_type(CITES, [EdgeChunk(src, dst)], options=options)
-        writes = EdgeChunk(torch.tensor([4, 0, 1]), torch.tensor([0, 2, 5]))
-        store.add_edge_type(WRITES, [writes])
-        store.finish()
-
-
 def make(directory: Path) -> None:
     """All stores, in ``directory``."""
-    for version in ("v1", "v2", "v3"):
-        (directory / version).mkdir(parents=True, exist_ok=True)
+    (directory / "v1").mkdir(parents=True, exist_ok=True)
     make_hetero(directory / "v1" / "hetero")
     make_homogeneous(directory / "v1" / "homogeneous")
-    make_ordered(directory / "v2" / "ordered")
-    make_unnumbered(directory / "v3" / "unnumbered")
 
 
 if __name__ == "__main__":

@@ -31,23 +31,13 @@ MB = 10**6
 def stores(tmp_path_factory):
     data = homogeneous(300, 2500)
     data.edge_weight = torch.rand(2500) + 0.1
-    folder = tmp_path_factory.mktemp("inference")
-    path = write_store(data, folder / "plain")
-    gz.optimize(path, folder / "optimized", seeds=torch.arange(50), num_neighbors=[3, 3],
-                batch_size=20)  # fmt: skip
-    return data, folder
-
-
-@pytest.fixture(params=["plain", "optimized"])
-def graph(request, stores, tmp_path):
-    data, folder = stores
-    return copy(data), Path(shutil.copytree(folder / request.param, tmp_path / "store"))
+    return data, write_store(data, tmp_path_factory.mktemp("inference") / "store")
 
 
 @pytest.fixture
-def plain(stores, tmp_path):
-    data, folder = stores
-    return copy(data), Path(shutil.copytree(folder / "plain", tmp_path / "store"))
+def graph(stores, tmp_path):
+    data, path = stores
+    return copy(data), Path(shutil.copytree(path, tmp_path / "store"))
 
 
 def output(model, data, **options):
@@ -94,8 +84,8 @@ def test_every_node_has_its_output(graph, kind):
 
 
 @pytest.mark.parametrize("kind", [GraphSAGE, GCN, GIN])
-def test_convolutions_multiply(plain, kind):
-    data, path = plain
+def test_convolutions_multiply(graph, kind):
+    data, path = graph
     model = kind(8, 16, 3, 5)
     given = []
     for conv in model.convs:
@@ -133,8 +123,8 @@ def test_jumping_knowledge_reads_columns_back(graph, jk, encoding):
     assert not left_behind(path)
 
 
-def test_halves_take_half_the_disk(plain):
-    _, path = plain
+def test_halves_take_half_the_disk(graph):
+    _, path = graph
     model = GraphSAGE(8, 16, 3, 5)
     summary = gz.inference.layerwise(model, path, encoding="float16")
     assert summary.written_bytes == 300 * (2 * 16 + 2 * 16 + 4 * 5)
@@ -156,8 +146,8 @@ def test_rows_are_read_from_files(tmp_path):
             a.read(290, 10**6)
 
 
-def test_layers_of_ones_own(plain):
-    data, path = plain
+def test_layers_of_ones_own(graph):
+    data, path = graph
     first, second = SAGEConv(8, 16), SAGEConv(16, 5)
     model = torch.nn.ModuleList([first, second, torch.nn.Dropout(0.9)])
     layers = [lambda x, e: model[2](first(x, e)).relu(), second]
@@ -209,8 +199,8 @@ def test_only_what_is_wanted_is_computed(typed):
     assert "h" not in data["a"]
 
 
-def test_stores_that_are_open(plain):
-    data, path = plain
+def test_stores_that_are_open(graph):
+    data, path = graph
     model = GraphSAGE(8, 16, 2, 5)
     reading = gz.open(path, memory="3GB")
     gz.inference.layerwise(model, reading, out="a")
@@ -227,8 +217,8 @@ def test_stores_that_are_open(plain):
         gz.inference.layerwise(model, path, out="c")
 
 
-def test_arguments_that_do_not_fit(plain, typed):
-    _, path = plain
+def test_arguments_that_do_not_fit(graph, typed):
+    _, path = graph
     model = GraphSAGE(8, 16, 2, 5)
     with pytest.raises(ValueError, match="found an attribute 'x' of None, expected a name that is"):
         gz.inference.layerwise(model, path, out="x")
@@ -290,8 +280,8 @@ def test_a_run_that_failed_goes_on(graph, caplog):
 
 
 @pytest.mark.parametrize("change", ["weights", "input", "resume"])
-def test_another_model_begins_anew_and_says_so(plain, caplog, change):
-    data, path = plain
+def test_another_model_begins_anew_and_says_so(graph, caplog, change):
+    data, path = graph
     model = GraphSAGE(8, 16, 3, 5)
     head = Stopping(7)
     with pytest.raises(StoppedError):
@@ -341,8 +331,8 @@ def test_a_run_that_failed_goes_on_between_types(typed):
     assert not left_behind(path)
 
 
-def test_nobody_sees_what_a_run_has_left(plain):
-    _, path = plain
+def test_nobody_sees_what_a_run_has_left(graph):
+    _, path = graph
     model = GraphSAGE(8, 16, 3, 5)
     before = sorted(gz.open(path).data().keys())
     with pytest.raises(StoppedError):
@@ -361,9 +351,9 @@ class KilledError(BaseException):
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("instant", ["before", "after"])
-def test_killed_around_publishing(plain, monkeypatch, layers, instant):
+def test_killed_around_publishing(graph, monkeypatch, layers, instant):
     """A run that ended before `store.json` was written, or before anything else was removed."""
-    data, path = plain
+    data, path = graph
     model = GraphSAGE(8, 16, layers, 5)
     commit = StoreEditor.commit
 
@@ -401,8 +391,8 @@ def test_all_types_come_out_at_once(typed, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_killed_process_loses_a_layer(plain, tmp_path):
-    data, path = plain
+def test_a_killed_process_loses_a_layer(graph, tmp_path):
+    data, path = graph
     torch.save(GraphSAGE(8, 16, 3, 5), tmp_path / "model.pt")
     script = """
         import os, signal, sys, torch, pyg_graphzero as gz
@@ -438,11 +428,11 @@ def test_a_killed_process_loses_a_layer(plain, tmp_path):
     assert not left_behind(path)
 
 
-def test_a_bar_on_standard_error(plain, capsys, monkeypatch):
+def test_a_bar_on_standard_error(graph, capsys, monkeypatch):
     from pyg_graphzero.util import progress
 
     monkeypatch.setattr(progress, "_DELAY_SECONDS", 0.0)
-    _, path = plain
+    _, path = graph
     model = GraphSAGE(8, 16, 2, 5)
     gz.inference.layerwise(model, path, out="a", progress=False)
     assert not capsys.readouterr().err
@@ -535,9 +525,9 @@ def test_more_memory_means_fewer_reads(wide, monkeypatch):
 
 
 def test_halves_are_decoded_whatever_the_handle_keeps(stores, tmp_path):
-    data, folder = stores
+    data, plain = stores
     path = tmp_path / "half"
-    gz.convert(gz.open(folder / "plain").data(), path, features="float16")
+    gz.convert(gz.open(plain).data(), path, features="float16")
     model = GraphSAGE(8, 16, 2, 5)
     gz.inference.layerwise(model, gz.open(path, keep_half=True), out="a")
     with gz.open(path, "r+", keep_half=["x"]) as store:

@@ -108,8 +108,8 @@ def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=
                     max_edges=max_edges, num_workers=num_workers,
                 )  # fmt: skip
                 if last and stack.keeps_all:
-                    run._earlier = [InMemory(h[node_type], contents, node_type) for h in kept]
-                found[node_type] = in_users_order(list(run), contents, node_type)
+                    run._earlier = [InMemory(h[node_type]) for h in kept]
+                found[node_type] = joined(list(run))
             kept.append(found)
     finally:
         modules.close()
@@ -119,20 +119,17 @@ def inferred(model, store, layers=None, inputs=None, max_edges=500, num_workers=
 class InMemory:
     """Earlier activations, as ``RowFile`` has them on disk."""
 
-    def __init__(self, rows, contents, node_type):
-        order = contents.order(node_type)
-        self.rows = rows if order is None else rows[order.long()]
+    def __init__(self, rows):
+        self.rows = rows
 
     def read(self, first, count):
         return self.rows[first : first + count]
 
 
-def in_users_order(parts, contents, node_type):
+def joined(parts):
     firsts = [first for first, _ in parts]
     assert firsts == sorted(firsts)
-    rows = torch.cat([part for _, part in parts])
-    rank = contents.rank(node_type)
-    return rows if rank is None else rows[rank.long()]
+    return torch.cat([part for _, part in parts])
 
 
 @pytest.fixture(scope="module")
@@ -143,14 +140,6 @@ def graph(tmp_path_factory):
     data.edge_index = torch.cat([data.edge_index[:, :-30], loops, loops[:, :10]], 1)
     path = tmp_path_factory.mktemp("inference") / "store"
     return data, gz.open(write_store(data, path))
-
-
-@pytest.fixture(scope="module")
-def optimized(graph, tmp_path_factory):
-    data, store = graph
-    path = tmp_path_factory.mktemp("inference") / "optimized"
-    gz.optimize(store.path, path, seeds=torch.arange(50), num_neighbors=[3, 3], batch_size=20)
-    return data, gz.open(path)
 
 
 def assert_equal(found, expected):
@@ -203,28 +192,18 @@ def test_jumping_knowledge(graph, jk, act_first):
         assert_equal(inferred(model, store)[None], model.eval()(data.x, data.edge_index))
 
 
-@pytest.mark.parametrize("name", ["sage", "gcn", "gat"])
-def test_an_optimized_store(optimized, name):
-    data, store = optimized
-    model = MODELS[name](jk="cat").eval()
-    with torch.no_grad():
-        assert_equal(inferred(model, store)[None], model(data.x, data.edge_index))
-
-
 @chunks.both
 @pytest.mark.parametrize("option", [{}, {"improved": True}, {"add_self_loops": False}])
-@pytest.mark.parametrize("kind", ["graph", "optimized"])
-def test_weights_of_edges(request, kind, option):
-    data, store = request.getfixturevalue(kind)
+def test_weights_of_edges(graph, option):
+    data, store = graph
     model = GCN(8, 16, 2, 5, **option).eval()
     found = inferred(model, store, inputs=Inputs("x", edge_weight="edge_weight"))[None]
     with torch.no_grad():
         assert_equal(found, model(data.x, data.edge_index, edge_weight=data.edge_weight))
 
 
-@pytest.mark.parametrize("kind", ["graph", "optimized"])
-def test_attributes_of_edges(request, kind):
-    data, store = request.getfixturevalue(kind)
+def test_attributes_of_edges(graph):
+    data, store = graph
     model = GAT(8, 16, 2, 5, edge_dim=3).eval()
     found = inferred(model, store, inputs=Inputs("x", edge_attr="edge_attr"))[None]
     with torch.no_grad():
@@ -379,10 +358,7 @@ def typed(tmp_path_factory):
     data["author"].x = data["author"].x.float()
     path = tmp_path_factory.mktemp("inference") / "typed"
     write_store(data, path)
-    optimized = tmp_path_factory.mktemp("inference") / "typed-optimized"
-    gz.optimize(path, optimized, seeds=("paper", torch.arange(50)), num_neighbors=[3, 3],
-                batch_size=20)  # fmt: skip
-    return data, gz.open(path), gz.open(optimized)
+    return data, gz.open(path)
 
 
 def full(data, layers, drop=("venue",)):
@@ -394,9 +370,8 @@ def full(data, layers, drop=("venue",)):
     return x_dict
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_heterogeneous_layers(typed, number):
-    data, store = typed[0], typed[number]
+def test_heterogeneous_layers(typed):
+    data, store = typed
     convs = hetero_layers([16, 6])
     layers = [
         lambda x, e: {k: v.relu() for k, v in convs[0](x, e).items()},
@@ -456,7 +431,7 @@ def test_models_of_to_hetero_are_refused(typed):
 
 
 def test_hgt(typed):
-    data, store = typed[0], typed[1]
+    data, store = typed
     types = (["paper", "author"], [t for t in data.edge_types if "venue" not in t])
     conv = HGTConv({"paper": 8, "author": 5}, 16, types, heads=2)
     expected = full(data, [conv])
@@ -510,14 +485,13 @@ def test_every_kind_of_product_is_compared():
     assert {name.split()[0] for name in PRODUCTS} == {kind.__name__ for kind in FUSED}
 
 
-@pytest.mark.parametrize("kind", ["graph", "optimized"])
 @pytest.mark.parametrize(
     ("name", "is_weighted"),
     [(name, False) for name in PRODUCTS]
     + [(k, True) for k, (_, takes) in PRODUCTS.items() if takes],
 )
-def test_products_equal_the_whole_graph(request, products, name, kind, is_weighted):
-    data, store = request.getfixturevalue(kind)
+def test_products_equal_the_whole_graph(graph, products, name, is_weighted):
+    data, store = graph
     conv = PRODUCTS[name][0]().eval()
     weights = {"edge_weight": data.edge_weight} if is_weighted else {}
     inputs = Inputs("x", edge_weight="edge_weight" if is_weighted else None)
@@ -540,9 +514,9 @@ def test_products_equal_the_whole_graph(request, products, name, kind, is_weight
     assert not products  # the convolution is left as it was
 
 
-def test_products_beside_an_accelerated_model(request, products):
+def test_products_beside_an_accelerated_model(graph, products):
     want_hops()
-    test_products_equal_the_whole_graph(request, products, "SAGEConv", "graph", False)
+    test_products_equal_the_whole_graph(graph, products, "SAGEConv", False)
 
 
 def test_products_in_double_precision(graph, tmp_path, products):
@@ -570,7 +544,7 @@ def test_products_have_no_rows_that_are_cut_off(graph, products, name):
 
 
 def test_products_of_typed_edges(typed, products):
-    data, store = typed[:2]
+    data, store = typed
     convs = hetero_layers([16])
     expected = full(data, convs)
     found = inferred(None, store, convs)
@@ -760,20 +734,19 @@ def test_bounds(tmp_path_factory, num_nodes, num_edges, max_edges, seed):
         assert stop == num_nodes or cost[first : stop + 1].sum() > max_edges  # as long as may be
 
 
-def test_a_sweep_has_every_edge_once(optimized):
-    data, store = optimized
+def test_a_sweep_has_every_edge_once(graph):
+    data, store = graph
     disk = store.data()
     bounds = sweep_bounds(disk, None, 300)
-    order = store.contents.order(None).long()
     found, next_row = [], 0
     for batch in SweepLoader(disk, None, bounds, 2):
         assert batch.first_row == next_row
         next_row += batch.batch_size
-        assert torch.equal(batch.x, data.x[order[batch.n_id]])
+        assert torch.equal(batch.x, data.x[batch.n_id])
         assert "e_id" not in batch
         assert (batch.edge_index[1] < batch.batch_size).all()
         assert is_grouped(batch.edge_index[1])
-        found.append(order[batch.n_id[batch.edge_index]])
+        found.append(batch.n_id[batch.edge_index])
     assert next_row == 300
     mine = torch.cat(found, 1)
     pairs = sorted(zip(*mine.tolist(), strict=True))

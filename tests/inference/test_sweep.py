@@ -40,9 +40,6 @@ def stores(tmp_path_factory):
     }
     gz.convert(plain, folder / "coded", features={"x": "int8"}, progress=False)
     paths["coded"] = folder / "coded", None
-    gz.optimize(paths["plain"][0], folder / "optimized", seeds=torch.arange(50),
-                num_neighbors=[3, 3], batch_size=20)  # fmt: skip
-    paths["optimized"] = folder / "optimized", None
     return paths
 
 
@@ -88,7 +85,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize(("block", "workers"), [(1, 0), (600, 3), (5_000, 1), (10**9, 2)])
-@pytest.mark.parametrize("name", ["plain", "typed", "authors", "coded", "optimized"])
+@pytest.mark.parametrize("name", ["plain", "typed", "authors", "coded"])
 def test_batches_are_those_of_mapped_columns(stores, room, name, block, workers):
     path, node_type = stores[name]
     mapped = sweep(path, node_type)

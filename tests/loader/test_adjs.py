@@ -88,16 +88,6 @@ def test_memory_disk_and_read_neighbours_are_the_same(homo):
                 assert torch.equal(one.e_id, two.e_id)
 
 
-def test_of_an_optimized_store_nodes_and_edges_are_the_users(homo, tmp_path):
-    data, store = homo
-    gz.optimize(
-        store.path, tmp_path / "optimized", seeds="train_mask", num_neighbors=[5, 3], progress=False
-    )
-    loader = NeighborSampler(gz.open(tmp_path / "optimized"), [5, 3], batch_size=50)
-    for batch, nodes in zip(loader, torch.arange(300).split(50), strict=True):
-        check(batch, data.edge_index, nodes, [5, 3])
-
-
 def test_targets_draw_anew_in_each_hop_and_every_neighbour_alike():
     star = torch.stack([torch.arange(1, 7), torch.zeros(6, dtype=torch.int64)])
     loader = NeighborSampler(star, [1, 1], node_idx=torch.zeros(3000, dtype=torch.int64))

@@ -40,7 +40,7 @@ def test_memory_and_disk(graphs, spawned, part):
         shown.update(compare_with_disk(seed, graphs, spawned))
     assert shown["batches"] > 0.5 * CASES, shown
     assert shown["refused"] < 0.2 * CASES, shown
-    kinds = ("plain", "encoded", "optimized", "paged", "stores", *WAYS)
+    kinds = ("plain", "encoded", "paged", "stores", *WAYS)
     assert all(shown[kind] for kind in kinds), shown
 
 

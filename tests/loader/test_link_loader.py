@@ -48,17 +48,10 @@ def test_all_edges_come_once(homo, disjoint):
     assert torch.cat(seen).sort().values.tolist() == list(range(3000))
 
 
-def optimized(store, path):
-    gz.optimize(store.path, path, seeds="train_idx", num_neighbors=[3], progress=False)
-    return gz.open(path)
-
-
-@pytest.mark.parametrize("kind", ["plain", "optimized", "typed"])
+@pytest.mark.parametrize("kind", ["plain", "typed"])
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_all_edges_come_in_the_order_of_the_input(homo, hetero, tmp_path, kind, num_workers):
+def test_all_edges_come_in_the_order_of_the_input(homo, hetero, kind, num_workers):
     data, store = hetero if kind == "typed" else homo
-    if kind == "optimized":
-        store = optimized(store, tmp_path / "optimized")
     name = WRITES if kind == "typed" else None
     src, dst = (name[0], name[2]) if name else (None, None)
     rows = []
@@ -83,9 +76,8 @@ def test_shuffled_edges_come_in_the_order_of_a_graph_in_memory(homo):
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_the_order_of_the_input_within_a_budget(homo, tmp_path, monkeypatch):
+def test_the_order_of_the_input_within_a_budget(homo, monkeypatch):
     data, store = homo
-    store = optimized(store, tmp_path / "optimized")
     monkeypatch.setattr(costs, "LEAST_SLOTS", 400)
     monkeypatch.setattr(costs, "SLOTS_BLOCK_SHARE", 0.0)
     monkeypatch.setattr(costs, "SLOTS_SHARE", 0.0)

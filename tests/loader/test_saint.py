@@ -151,34 +151,10 @@ def test_norms_make_up_for_how_likely_nodes_and_edges_are(kind):
     assert torch.allclose(sums, torch.ones_like(sums), atol=0.35)
 
 
-def test_an_optimized_store(homo, tmp_path):
-    """Nodes and edges, and what is counted of them, are the user's."""
-    data, store = homo
-    path = tmp_path / "optimized"
-    gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[3], progress=False)
-    loader = GraphSAINTNodeSampler(gz.open(path), 20, num_steps=3, sample_coverage=40)
-    out = degree(data.edge_index[0], 300)
-    fits(torch.bincount(drawn(loader, 2000).view(-1), minlength=300), out)
-    other = GraphSAINTNodeSampler(data, 20, num_steps=3, sample_coverage=40)
-    likely = out > 30
-    ratio = loader.node_norm[likely] / other.node_norm[likely]
-    assert torch.allclose(ratio, torch.ones_like(ratio), atol=0.35)
-    rare = out == 0
-    assert (loader.node_norm[rare] == loader.node_norm.max()).all()
-    for batch in loader:
-        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-        assert torch.equal(batch.x, data.x[batch.n_id])
-
-
-@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
-def test_norms_are_pygs_of_what_was_drawn(homo, source, tmp_path):
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_norms_are_pygs_of_what_was_drawn(homo, source):
     """Counted batch by batch; a third of the nodes are never drawn, and no edge of theirs seen."""
     data, store = homo
-    if source == "optimized":
-        path = tmp_path / "optimized"
-        gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[3], progress=False)
-        store = gz.open(path)
-        assert not torch.equal(store.nodes_in_order(), torch.arange(300))
     drawn = []
 
     class Known(GraphSAINTNodeSampler):

@@ -24,12 +24,11 @@ WRITES = ("author", "writes", "paper")
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Stores whose edges, and one whose nodes, lie in another order than the input's; encoded."""
+    """Encoded stores, whose edges lie in another order than the input's."""
     root = tmp_path_factory.mktemp("stores")
     for name, data in (("homogeneous", homogeneous()), ("heterogeneous", heterogeneous())):
         gz.convert(data, root / name, features="float16", progress=False)
-    gz.optimize(root / "homogeneous", root / "ordered", seeds="train_idx", num_neighbors=[3])
-    return {name: root / name for name in ("homogeneous", "ordered", "heterogeneous")}
+    return {name: root / name for name in ("homogeneous", "heterogeneous")}
 
 
 @pytest.fixture(autouse=True)
@@ -65,10 +64,9 @@ def check_hetero(batch: Any, memory: Any) -> None:
     assert torch.equal(batch[WRITES].edge_attr, memory[WRITES].edge_attr[batch[WRITES].e_id])
 
 
-@pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_node_loader(paths, kind, workers):
-    data, memory = gz.open(paths[kind]).data(), homogeneous()
+def test_node_loader(paths, workers):
+    data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
     sampler = gz.sampler.NeighborSampler(data, [4, 3])
     options = {"batch_size": 20, "num_workers": workers}
     loader = NodeLoader(data, sampler, data.train_idx, **options)
@@ -85,7 +83,7 @@ def test_node_loader(paths, kind, workers):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_link_loader(paths, workers):
-    data, memory = gz.open(paths["ordered"]).data(), homogeneous()
+    data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
     sampler, edges = gz.sampler.NeighborSampler(data, [4, 3]), memory.edge_index[:, :90]
     options = {"batch_size": 40, "num_workers": workers}
     negatives = {"neg_sampling": "binary", "exclude_edges": True}
@@ -180,7 +178,7 @@ def test_any_loader_takes_any_sampler(homo, monkeypatch):
 
 
 def test_pygs_loaders_are_served_from_feature_and_graph_stores(paths):
-    store, memory = gz.open(paths["ordered"]), homogeneous()
+    store, memory = gz.open(paths["homogeneous"]), homogeneous()
     pair = store.feature_store, store.graph_store
     sampler = gz.sampler.NeighborSampler(pair, [4, 3])
     batch = next(iter(stock.NodeLoader(pair, sampler, memory.train_idx, batch_size=20)))
@@ -188,10 +186,9 @@ def test_pygs_loaders_are_served_from_feature_and_graph_stores(paths):
     assert torch.equal(batch.n_id[batch.edge_index], memory.edge_index[:, batch.e_id])
 
 
-@pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
-def test_pygs_loaders_read_a_graph_on_disk_whole(paths, kind, monkeypatch):
+def test_pygs_loaders_read_a_graph_on_disk_whole(paths, monkeypatch):
     monkeypatch.undo()  # _nothing_is_built
-    data, memory = gz.open(paths[kind]).data(), homogeneous()
+    data, memory = gz.open(paths["homogeneous"]).data(), homogeneous()
     sampler = gz.sampler.NeighborSampler(data, [4])
     links = memory.edge_index[:, :90]
     for batch in (
@@ -204,7 +201,7 @@ def test_pygs_loaders_read_a_graph_on_disk_whole(paths, kind, monkeypatch):
 @pytest.mark.filterwarnings("ignore:Using 'NeighborSampler' without a 'pyg-lib'")
 def test_pygs_sampler_reads_all_edges(paths, monkeypatch):
     monkeypatch.undo()  # _nothing_is_built
-    data = gz.open(paths["ordered"]).data()
+    data = gz.open(paths["homogeneous"]).data()
     of_disk, of_memory = StockSampler(data, [4]), StockSampler(homogeneous(), [4])
     assert type(of_disk) is StockSampler
     for name in ("colptr", "row", "perm"):
@@ -214,12 +211,11 @@ def test_pygs_sampler_reads_all_edges(paths, monkeypatch):
 # Lightning's data modules without its trainer, which test_ecosystem.py has
 
 
-@pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("own", [True, False])
-def test_lightning_node_data(paths, kind, workers, own):
+def test_lightning_node_data(paths, workers, own):
     pytest.importorskip("lightning")
-    store, memory = gz.open(paths[kind]), homogeneous()
+    store, memory = gz.open(paths["homogeneous"]), homogeneous()
     given = {"node_sampler": gz.sampler.NeighborSampler(store, [4, 3])}
     module = gz.loader.LightningNodeData(
         store, memory.train_idx, None, memory.train_mask, batch_size=16, num_workers=workers,

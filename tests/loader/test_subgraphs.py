@@ -38,17 +38,11 @@ def as_edges(batch):
     return sorted(map(tuple, rows.tolist()))
 
 
-def optimized(store, path):
-    gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[5, 3], progress=False)
-    return gz.open(path)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
-def test_random_nodes(homo, source, workers, tmp_path):
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_random_nodes(homo, source, workers):
     data, store = homo
-    given = {"memory": data, "store": store}.get(source)
-    given = optimized(store, tmp_path / "optimized") if given is None else given
+    given = data if source == "memory" else store
     loader = RandomNodeLoader(given, num_parts=7, shuffle=True, num_workers=workers)
     assert isinstance(loader, torch_geometric.loader.RandomNodeLoader)
     batches = list(loader)
@@ -113,8 +107,8 @@ def test_within_a_budget(homo):
 
 
 @pytest.mark.parametrize("sparse_format", ["csr", "csc"])
-@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
-def test_clusters_are_pygs(homo, source, sparse_format, monkeypatch, tmp_path):
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_clusters_are_pygs(homo, source, sparse_format, monkeypatch):
     """Of one partition: nodes in PyG's order, and the same edges."""
     data, store = homo
     part = torch.randint(0, 8, (300,), generator=torch.Generator().manual_seed(2))
@@ -124,8 +118,7 @@ def test_clusters_are_pygs(homo, source, sparse_format, monkeypatch, tmp_path):
     with monkeypatch.context() as patch:
         patch.setattr(stock, "_metis", lambda *_: part)
         theirs = stock(known, 8, sparse_format=sparse_format, log=False)
-    given = {"memory": data, "store": store}.get(source)
-    given = optimized(store, tmp_path / "optimized") if given is None else given
+    given = data if source == "memory" else store
     mine = ClusterData(given, 8, sparse_format=sparse_format, partition=part)
     assert isinstance(mine, stock)
     assert len(mine) == len(theirs) == 8
@@ -188,24 +181,16 @@ def test_without_metis(homo, monkeypatch):
 
 
 @pytest.mark.parametrize("num_parts", [1, 7, 299, 300])
-@pytest.mark.parametrize("source", ["memory", "store", "optimized"])
-def test_ranges_are_of_rows_and_of_like_size(homo, source, num_parts, tmp_path):
-    """An optimized store has neighbours next to each other on disk, not by their numbers."""
+@pytest.mark.parametrize("source", ["memory", "store"])
+def test_ranges_are_of_nodes_and_of_like_size(homo, source, num_parts):
     data, store = homo
-    order = torch.arange(300)
-    if source == "optimized":
-        path = tmp_path / "optimized"
-        gz.optimize(store.path, path, seeds="train_mask", num_neighbors=[3], progress=False)
-        store = gz.open(path)
-        order = store.nodes_in_order()
-        assert not torch.equal(order, torch.arange(300))
     given = data if source == "memory" else store
     clusters = ClusterData(given, num_parts, partition="ranges")
     sizes = clusters.part_sizes()
     assert int(sizes.sum()) == 300
     assert sizes.max() - sizes.min() <= 1
-    assert torch.equal(clusters.cluster[order], torch.arange(num_parts).repeat_interleave(sizes))
-    assert clusters[num_parts - 1].n_id.tolist() == sorted(order[-int(sizes[-1]) :].tolist())
+    assert torch.equal(clusters.cluster, torch.arange(num_parts).repeat_interleave(sizes))
+    assert clusters[num_parts - 1].n_id.tolist() == list(range(300 - int(sizes[-1]), 300))
 
 
 def test_a_partition_is_a_column(homo):

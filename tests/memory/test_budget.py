@@ -242,18 +242,6 @@ def test_interrupted_epochs_and_shared_iterators_within_a_budget(homogeneous, nu
     assert_same(sorted(found, key=lambda batch: place[int(batch.input_id[0])]), expected)
 
 
-@pytest.mark.parametrize("kind", ["homogeneous", "hetero"])
-def test_batches_of_an_optimized_store(request, kind, tmp_path):
-    path = request.getfixturevalue(kind)
-    seeds = SEEDS if kind == "homogeneous" else ("b", torch.arange(2000))
-    gz.optimize(path, tmp_path / "ordered", seeds=seeds, num_neighbors=[5, 4], batch_size=200)
-    expected, _, _ = batches(path, None, seeds=seeds)
-    found, loader, opened = batches(tmp_path / "ordered", budget_beside(52 * MB), 2, seeds)
-    assert any(file.endswith("/x.gd") for file in opened.division.hot)
-    assert 0 < loader.stats().hits < loader.stats().rows
-    assert_same(found, expected)
-
-
 def test_heterogeneous_batches_are_the_same(hetero):
     seeds = ("b", torch.arange(2000))
     expected, _, _ = batches(hetero, None, seeds=seeds)

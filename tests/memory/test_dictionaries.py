@@ -59,8 +59,8 @@ def test_batches_are_those_of_the_graph(graph, path):
             assert torch.equal(batch[key].nan_to_num(-7), expected.nan_to_num(-7)), key
     held = plan_of(loader).held
     sizes = {name.rpartition("/")[2]: size for name, size in held.items()}
-    assert sizes["y.gd"] == NUM_NODES + 1
-    assert sizes["score.gd"] == NUM_NODES + 1
+    assert sizes["y.gd"] == NUM_NODES + 8
+    assert sizes["score.gd"] == NUM_NODES + 8
     assert sizes["year.gd"] == 8 * NUM_NODES  # more than 256 of them
     assert sizes["train_mask.gd"] == NUM_NODES  # too small to be worth it
 

@@ -83,9 +83,9 @@ def test_rehearsed_windows_have_all_of_their_room_and_no_more(case, share):
         window=costs.MAX_WINDOW,
     )
     batches, found = made.profile.batches, simulate(made, plan, files)
-    assert sum(w.count for w in found.steady) >= len(batches) - found.steady[0].count
+    assert sum(w.count for w in found.windows) >= len(batches) - found.windows[0].count
     at = 0
-    for window in found.steady[:-1]:
+    for window in found.windows[:-1]:
         one = distinct_bytes(made, batches[at : at + 1], files)
         assert window.num_bytes <= plan.windows + one  # one batch, whatever it takes
         assert window.num_bytes > 0.6 * plan.windows
@@ -101,7 +101,7 @@ def test_the_chosen_windows_use_their_room(case, monkeypatch):
     for total in (43 * MB, 44 * MB):
         chosen = choose_plan(made, total, files)
         assert not chosen.is_whole
-        window = simulate(made, chosen, files).steady[0]
+        window = simulate(made, chosen, files).windows[0]
         assert window.num_bytes <= chosen.windows
         meant = chosen.window_of(made.profile.epoch)
         assert window.count >= min(0.8 * meant, meant - 1), (window.count, meant)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import logging
-import multiprocessing
 import os
-import random
 import shutil
 import threading
 import weakref
@@ -19,21 +17,20 @@ import torch
 from budgets import budget_beside
 from click.testing import CliRunner
 from interrupting import At, Struck
-from tuned import ROOM, SAMPLED, assert_same, epoch, training, tuned
+from tuned import ROOM, SAMPLED, assert_same, epoch, goes_on, training, tuned
 
 import pyg_graphzero as gz
 import spawned
 from graphs import write_store
-from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from pyg_graphzero.memory import own_order, planner, row_copy, tuning
+from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.memory import own_order, row_copy, tuning
 from pyg_graphzero.memory.pager import pager_of
-from pyg_graphzero.memory.profile import profile
 from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
 from pyg_graphzero.memory.row_copy import WITH_SLAB, CopyOf, OwnOrder, Stopped, write_copy
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.documents import read_document, write_document
-from pyg_graphzero.util.locks import make_scratch, remove_abandoned
+from pyg_graphzero.util.locks import make_scratch
 from pyg_graphzero.util.system import private_rss
 from pyg_graphzero_cli import main
 
@@ -109,17 +106,6 @@ def test_rows_that_all_stay_in_memory_are_not_copied(store, beside, monkeypatch,
     assert "rows are not put in order: all that are used stay" in info.text
 
 
-@pytest.mark.parametrize("limit", ["auto", "4MB"])
-def test_a_copy_says_whether_it_has_all_rows_that_are_used(store, limit):
-    loader = training(store, order=limit)
-    epoch(loader)
-    tuned(loader)
-    epoch(loader)
-    found = pager_of(loader.graph_sampler.graph.contents).files.order
-    rows = found.columns["node/x.gd"].shape[0]
-    assert found.used_rows == ({"node/x.gd": rows} if limit == "auto" else {})
-
-
 # One may strike in a finalizer, from which nobody can catch it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("function", ["_begin", "decide", "_tune", "begin_engine"])
@@ -145,23 +131,6 @@ def test_an_interrupt_while_an_epoch_goes_over_to_the_copy(store, function, mome
     stats = loader.stats()
     assert stats.reordered
     assert stats.rows > 0.9 * stats.nodes
-
-
-def test_no_batch_waits_for_plans_that_are_compared(store, monkeypatch):
-    threads = []
-
-    def watched(*args):
-        threads.append(threading.current_thread().name)
-        return planner.choose_plan(*args)
-
-    monkeypatch.setattr(tuning, "choose_plan", watched)
-    for order in ("auto", "auto", "off"):
-        loader = training(store, order=order)
-        epoch(loader)
-        tuned(loader)
-        epoch(loader)
-        del loader
-    assert threads == ["graphzero-tuning"] * 3
 
 
 def test_the_disk_is_left_to_loaders_the_less_the_more_they_gain(store, tmp_path, monkeypatch):
@@ -196,28 +165,6 @@ def test_an_epoch_beside_another_goes_on_as_it_began(store):
     assert pager_of(loader.graph_sampler.graph.contents).files is not begun_with
 
 
-def test_rows_of_several_types(tmp_path):
-    gz.convert(power_law_hetero(60_000, 600_000, 256, num_edge_types=3), tmp_path / "store")
-
-    def of(order):
-        data = gz.open(tmp_path / "store", memory=budget_beside(ROOM), order=order).data()
-        name = next(t for t in data.node_types if "train_mask" in data[t])
-        nodes = (name, data[name].train_mask)
-        return gz.loader.NeighborLoader(
-            data, input_nodes=nodes, shuffle=True, num_workers=1, **SAMPLED
-        )
-
-    def rows(loader):
-        torch.manual_seed(0)
-        return [[batch[t].x for t in batch.node_types] for batch in loader]
-
-    expected, loader = rows(of("off")), of("auto")
-    assert_same(rows(loader), expected)
-    tuned(loader)
-    assert_same(rows(loader), expected)
-    assert loader.stats().reordered
-
-
 def test_off(store):
     loader = training(store, order="off")
     for _ in range(2):
@@ -227,34 +174,14 @@ def test_off(store):
         gz.open(store, order="sometimes")
 
 
-def test_a_limit_takes_the_hottest_rows(store):
-    loader = training(store, order=2_000_000)
-    expected, _ = epoch(loader)
-    tuned(loader)
-    found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert stats.reordered
-    (copy,) = (store / "orders").iterdir()
-    contents = StoreContents(store)
-    opened = OwnOrder.open(copy, contents)
-    assert opened.columns["node/x.gd"].shape[0] == 2_000_000 // 1024
-
-
-def test_what_it_is_worth_is_seen_by_the_plan_it_would_have(store, monkeypatch):
-    plans, simulate = [], own_order.simulate
-
-    def watched(case, plan, *rest):
-        plans.append(plan)
-        return simulate(case, plan, *rest)
-
-    monkeypatch.setattr(own_order, "simulate", watched)
-    loader = training(store)
-    next(iter(loader))
-    tuned(loader)
-    as_it_is, ordered = plans
-    assert as_it_is.cached > 0
-    assert ordered.cached == 0  # windows have all that is read for them
-    assert ordered.held["places None"] > 0
+@pytest.mark.parametrize("limit", ["auto", 2_000_000])
+def test_a_limit_takes_the_hottest_rows(store, limit):
+    loader = training(store, order=limit)
+    goes_on(loader)
+    copy = pager_of(loader.graph_sampler.graph.contents).files.order
+    rows = copy.columns["node/x.gd"].shape[0]
+    assert copy.used_rows == ({"node/x.gd": rows} if limit == "auto" else {})
+    assert limit == "auto" or rows == limit // 1024
 
 
 def test_nothing_where_it_is_not_worth_it(store, monkeypatch, info):
@@ -372,9 +299,7 @@ def test_no_copy_of_what_stays_where_neighbours_are_read(
 
 @pytest.mark.parametrize("damage", ["document", "order", "rows", "gone"])
 def test_damaged_ones_are_made_anew(store, damage, caplog):
-    loader = training(store)
-    expected, _ = epoch(loader)
-    tuned(loader)
+    expected = goes_on(training(store))
     (copy,) = (store / "orders").iterdir()
     if damage == "document":
         (copy / "order.json").write_text((copy / "order.json").read_text().replace("rows", "rosw"))
@@ -396,65 +321,6 @@ def test_damaged_ones_are_made_anew(store, damage, caplog):
     assert stats.reordered
 
 
-@pytest.mark.parametrize("changes", [1, 2])
-def test_rows_that_were_changed_are_not_read_from_it(store, changes):
-    """Not even where the new file has the name that the old one had."""
-    loader = training(store)
-    epoch(loader)
-    tuned(loader)
-    del loader
-    with gz.open(store, mode="r+") as opened:
-        for _ in range(changes):
-            x = 3 - torch.as_tensor(opened.data().x)
-            x[::2] = 0
-            opened.feature_store.put_tensor(x, group_name=None, attr_name="x", index=None)
-    assert (store / "node/x.gd").exists() == (changes == 2)
-    expected, _ = epoch(training(store, order="off"))
-    loader = training(store)
-    found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert not stats.reordered
-
-
-def test_other_edges_have_another(store):
-    """Where the batch that is looked at first is the same, but not those after it."""
-    loader = training(store)
-    (first,) = profile(loader, most=0, counts=False, keep=1).batches
-    expected, _ = epoch(loader)
-    tuned(loader)
-    assert epoch(loader)[1].reordered
-    del loader
-    with gz.open(store, mode="r+") as opened:
-        src, dst = opened.data().edge_index
-        src, elsewhere = src.clone(), ~torch.isin(dst, first[0])
-        src[elsewhere] = src[elsewhere].flip(0)
-        opened.graph_store.put_edge_index((src, dst), None, "coo", size=(60_000, 60_000))
-    again = training(store)
-    (found,) = profile(again, most=0, counts=False, keep=1).batches
-    assert torch.equal(found[0], first[0])
-    batches, stats = epoch(again)
-    assert not stats.reordered
-    assert any(not torch.equal(a[0], b[0]) for a, b in zip(batches, expected, strict=True))
-    tuned(again)
-    assert len(list((store / "orders").iterdir())) == 2
-
-
-def test_other_seeds_have_another(store):
-    loader = training(store)
-    epoch(loader)
-    tuned(loader)
-    (store / "orders" / ".killed.partial-00").mkdir()
-    data = gz.open(store, memory=budget_beside(ROOM)).data()
-    other = gz.loader.NeighborLoader(
-        data, input_nodes=data.train_mask, shuffle=True, num_workers=1, num_neighbors=[9, 3],
-        batch_size=128,
-    )  # fmt: skip
-    epoch(other)
-    assert not other.stats().reordered
-    tuned(other)
-    assert len(list((store / "orders").iterdir())) == 2
-
-
 def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
     data = gz.open(store, memory=budget_beside(ROOM)).data()
     seeds = data.train_mask.nonzero().view(-1)
@@ -467,72 +333,39 @@ def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
         epoch(short)
         tuned(short)
     assert not (store / "orders").exists()
-    epoch(long)
-    tuned(long)
-    epoch(long)
-    assert long.stats().reordered
+    goes_on(long)
 
 
 def test_a_file_in_place_of_the_folder(store):
     (store / "orders").write_text("somebody's file")
     loader = training(store)
-    expected, _ = epoch(loader)
-    tuned(loader)  # to the user's cache
-    found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert stats.reordered
+    goes_on(loader)  # to the user's cache
     assert CliRunner().invoke(main, ["clean", str(store)]).output.startswith(f"{store}: 1 removed")
     assert (store / "orders").read_text() == "somebody's file"
 
 
-def test_a_full_disk(store, monkeypatch, caplog):
-    def full(*args):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def full(*args):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
+
+@pytest.mark.parametrize(("name", "value", "why"), [
+    ("row_copy.write_column", full, "No space left"),
+    ("row_copy._FREE_SHARE", 1.0, "rows are not put in order: the disk is full"),
+    ("own_order.is_writable", lambda folder: False, "not put in order: nowhere to write them to"),
+])  # fmt: skip
+def test_no_room_on_disk(store, monkeypatch, info, name, value, why):
+    monkeypatch.setattr(f"pyg_graphzero.memory.{name}", value)
     loader = training(store)
-    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, "pyg_graphzero"):
-        patch.setattr("pyg_graphzero.memory.row_copy.write_column", full)
-        expected, _ = epoch(loader)
-        tuned(loader)
-        found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert not stats.reordered
-    assert "No space left" in caplog.text
-    assert list((store / "orders").iterdir()) == []
-
-
-@pytest.mark.parametrize("order", ["auto", "20MB"])
-def test_a_disk_that_would_be_full_is_left_alone(store, order, monkeypatch, info):
-    monkeypatch.setattr("pyg_graphzero.memory.row_copy._FREE_SHARE", 1.0)
-    loader = training(store, order=order)
-    epoch(loader)
-    tuned(loader)
-    assert not (store / "orders").exists()
-    assert "rows are not put in order: the disk is full" in info.text
-
-
-def test_nowhere_to_write_to(store, monkeypatch, info):
-    monkeypatch.setattr(own_order, "is_writable", lambda folder: False)
-    loader = training(store)
-    expected, _ = epoch(loader)
-    tuned(loader)
-    found, stats = epoch(loader)
-    assert_same(found, expected)
-    assert not stats.reordered
-    assert "rows are not put in order: nowhere to write them to" in info.text
+    goes_on(loader, is_copied=False)
+    assert why in info.text
+    assert list(store.glob("orders/*")) == []
 
 
 def test_a_store_that_cannot_be_written_to(store, monkeypatch):
     monkeypatch.setattr(own_order, "is_writable", lambda folder: store not in folder.parents)
-    loader = training(store)
-    epoch(loader)
-    tuned(loader)
-    epoch(loader)
-    assert loader.stats().reordered
+    goes_on(training(store))
     assert not (store / "orders").exists()
-    again = training(store)
-    epoch(again)
-    assert again.stats().reordered
+    assert epoch(training(store))[1].reordered
 
 
 def test_another_process_makes_it(store):
@@ -551,20 +384,6 @@ def test_another_process_makes_it(store):
     assert_same(found, expected)
     assert stats.reordered
     del held
-
-
-def test_clean(store):
-    loader = training(store)
-    epoch(loader)
-    tuned(loader)
-    (store / "orders" / ".abandoned.partial-00").mkdir()
-    found = CliRunner().invoke(main, ["clean", str(store)])
-    assert found.exit_code == 0
-    assert "1 removed" in found.output
-    assert not (store / "orders").exists()
-    epoch(loader)  # who had it open goes on
-    assert CliRunner().invoke(main, ["clean", str(store)]).output.endswith("0 removed, 0 bytes\n")
-    assert CliRunner().invoke(main, ["clean", str(store / "node")]).exit_code == 2
 
 
 def small_copy(path, target):
@@ -586,7 +405,7 @@ def test_what_is_no_copy_of_these_rows(tmp_path, fault):
     if fault != "format":
         damaged.unlink()
     if fault == "format":
-        write_document(body | {"format": 1}, copy / "order.json")
+        write_document(body | {"format": 2}, copy / "order.json")
     elif fault == "rows":
         write_column(damaged, torch.arange(1_991, 2_001, dtype=torch.int32))
     elif fault == "twice":
@@ -617,26 +436,6 @@ def test_no_memory_to_rank_rows_in(store, monkeypatch, info, share):
     tuned(loader)
     assert "rows are not put in order: that takes" in info.text
     assert not (store / "orders").exists()
-
-
-def test_rows_are_ranked_in_what_memory_there_is(store, monkeypatch):
-    rooms = []
-    rank = tuning.rank_to_copy
-
-    def watched(*args):
-        rooms.append(args[-2])
-        return rank(*args)
-
-    monkeypatch.setattr(tuning, "rank_to_copy", watched)
-    # More than the budget has beside batches, if all rows were used a hundred times over.
-    monkeypatch.setattr(own_order, "making_bytes", lambda graph, room: (2_000_000, 2 * room))
-    loader = training(store)
-    expected, _ = epoch(loader)
-    tuned(loader)
-    assert 2_000_000 < rooms[0] < ROOM
-    found, stats = epoch(loader)
-    assert stats.reordered
-    assert_same(found, expected)
 
 
 def copy_and_watch(rank, path, target):
@@ -689,42 +488,6 @@ def test_nobody_wants_it_any_more(store, tmp_path):
     with pytest.raises(Stopped):
         write_copy(tmp_path / "copy", [part], 1 << 20, stop)
     assert not list(tmp_path.glob("*copy*"))
-
-
-def killed(path, tmp_path, count):
-    """Kills who writes a copy, again and again; whatever is there then is whole."""
-    store, target = StoreContents(path), tmp_path / "copy"
-    expected = torch.as_tensor(store.rows("node/x.gd")).flip(0)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pyg_graphzero.memory.row_copy", "spawned"])
-    made, longest, pick = 0, 0.25, random.Random(0)
-    for _ in range(count):
-        process = context.Process(target=spawned.copy_rows, args=(str(target), str(path)))
-        process.start()
-        process.join(pick.uniform(0.0, longest))
-        process.kill()
-        process.join()
-        longest *= 0.8 if target.exists() else 1.1  # however fast the machine, some are made
-        if target.exists():
-            made += 1
-            column = OwnOrder.open(target, store).columns["node/x.gd"]
-            rows = gz.store.columns.view_column(column)
-            assert torch.equal(rows.flatten(), expected.contiguous().view(torch.uint8).flatten())
-            shutil.rmtree(target)
-    remove_abandoned(target, "partial")
-    assert not list(tmp_path.glob(".copy*"))
-    return made
-
-
-def test_a_few_kills(tmp_path):
-    path = write_store(power_law(2_000, 10_000, 64), tmp_path / "store")
-    killed(path, tmp_path, 6)
-
-
-@pytest.mark.long
-def test_a_hundred_kills(tmp_path):
-    path = write_store(power_law(20_000, 100_000, 64), tmp_path / "store")
-    assert 5 < killed(path, tmp_path, 100) < 95
 
 
 def test_who_copies_keeps_no_store_open(store, monkeypatch):

@@ -1,4 +1,4 @@
-"""Rows read past the page cache, against plain indexing: plans, both readers, files that fail."""
+"""Rows read past the page cache, against plain indexing: both readers, files that fail."""
 
 from __future__ import annotations
 
@@ -42,56 +42,9 @@ def gather(
     row_bytes: int,
     lists: list[Tensor],
     **how: int,
-) -> tuple[list[Tensor], _core.GatherStats]:
+) -> tuple[list[Tensor], _core.ReadStats]:
     outs = [torch.full((len(rows), row_bytes), 9, dtype=torch.uint8) for rows in lists]
     return outs, disk.gather(column, lists, outs, **how)
-
-
-@given(
-    lists=st.lists(st.lists(st.integers(0, 299), max_size=40), max_size=4),
-    row_bytes=st.integers(1, 3000),
-    padding=st.integers(0, 50),
-    offset=st.integers(0, 9000),
-    tail=st.integers(0, 5000),
-    gap=st.sampled_from([0, 1, 511, 4096, 100_000]),
-    max_read=st.integers(1, 50_000),
-    alignment=st.sampled_from([1, 512, 4096]),
-)
-def test_plan_against_a_plain_loop(
-    lists: list[list[int]],
-    row_bytes: int,
-    padding: int,
-    offset: int,
-    tail: int,
-    gap: int,
-    max_read: int,
-    alignment: int,
-) -> None:
-    stride = row_bytes + padding
-    file_bytes = offset + 300 * stride + tail
-    reads, targets = _core.plan_reads(
-        [torch.tensor(rows, dtype=torch.int64) for rows in lists],
-        *(300, row_bytes, stride, offset, file_bytes, gap, max_read, alignment),
-    )
-    wanted = sorted((row, k, i) for k, rows in enumerate(lists) for i, row in enumerate(rows))
-    assert [tuple(target) for target in targets.view(-1, 3).tolist()] == wanted
-
-    # The reference: whole aligned stretches, one row after the other.
-    expected: list[list[int]] = []
-    limit = max(max_read, row_bytes + 2 * alignment) // alignment * alignment
-    for at, (row, _, _) in enumerate(wanted):
-        begin = (offset + row * stride) // alignment * alignment
-        end = offset + row * stride + row_bytes
-        stop = max(end, min(-(-end // alignment) * alignment, file_bytes))
-        if expected:
-            first, last = expected[-1][0], sum(expected[-1][:2])
-            same_row = wanted[at - 1][0] == row
-            if same_row or (begin <= last + gap and max(stop, last) - first <= limit):
-                expected[-1][1] = max(stop, last) - first
-                expected[-1][3] = at + 1
-                continue
-        expected.append([begin, stop - begin, at, at + 1])
-    assert reads.view(-1, 4).tolist() == expected
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -132,10 +85,9 @@ def test_gather_against_indexing(
     for out, index in zip(outs, wanted, strict=True):
         assert torch.equal(out, table[index])
     unique = len(torch.cat(wanted).unique()) if wanted else 0
-    assert (stats.rows, stats.unique_rows) == (sum(lists), unique)
     assert stats.useful_bytes == unique * row_bytes
     assert stats.useful_bytes <= stats.bytes
-    assert stats.cached_reads <= stats.reads <= unique
+    assert stats.reads <= unique
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -148,7 +100,7 @@ def test_positions(reader: str, tmp_path: Path) -> None:
     disk.gather(column, [torch.tensor([7, 7, 99])], [out], [torch.tensor([5, 0, 2])])
     assert torch.equal(out[[5, 0, 2]], table[[7, 7, 99]])
     assert not out[[1, 3, 4]].any()
-    with pytest.raises(IndexError, match=r"outs\[0\]: found position 6, expected 0 <= position"):
+    with pytest.raises(IndexError, match=r"positions\[0\]: found position 6, expected 0 <="):
         disk.gather(column, [torch.tensor([7])], [out], [torch.tensor([6])])
     with pytest.raises(ValueError, match="positions: found 2, expected one for each of 1 rows"):
         disk.gather(column, [torch.tensor([7])], [out], [torch.tensor([0, 1])])
@@ -192,9 +144,8 @@ def test_a_filesystem_in_memory(reader: str) -> None:
     try:
         column = write_table(path, table)
         index = torch.randint(1000, (300,))
-        (out,), stats = gather(_core.DiskGather(reader), column, 512, [index])
+        (out,), _ = gather(_core.DiskGather(reader), column, 512, [index])
         assert torch.equal(out, table[index])
-        assert column.direct or stats.cached_reads == stats.reads
         assert _core.probe_disk(str(path), seconds=0.02, reader=reader).random_iops > 0
     finally:
         path.unlink(missing_ok=True)

@@ -7,49 +7,23 @@ import subprocess
 import sys
 import threading
 
-import pytest
-import torch
-from budgets import budget_beside
-from tuned import tuned
+from tuned import ROOM, assert_same, epoch, tuned
+from tuned import training as begun
 
-import pyg_graphzero as gz
-from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory import tuning
 from pyg_graphzero.memory.pager import pager_of
 from pyg_graphzero.memory.tuning import Task, Tuning
 
-# More than a loader needs, less than the rows are.
-ROOM = 60_000_000
-
-
-@pytest.fixture(scope="module")
-def path(built_once):
-    return built_once("tuning", lambda path: gz.convert(power_law(60_000, 600_000, 256), path))
-
 
 def training(path):
-    data = gz.open(path, memory=budget_beside(ROOM), order="off").data()
-    return gz.loader.NeighborLoader(
-        data, [8, 4], input_nodes=data.train_mask, shuffle=True, batch_size=128
-    )
-
-
-def epoch(loader):
-    torch.manual_seed(0)
-    return [(batch.n_id, batch.x) for batch in loader]
-
-
-def assert_same(found, expected):
-    assert len(found) == len(expected) > 0
-    for a, b in zip(found, expected, strict=True):
-        assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+    return begun(path, order="off")
 
 
 def pager(loader):
     return pager_of(loader.graph_sampler.graph.contents)
 
 
-def test_a_fault_is_told_once_and_changes_nothing(path, monkeypatch, caplog):
+def test_a_fault_is_told_once_and_changes_nothing(skewed, monkeypatch, caplog):
     begun, begin = [], Tuning.begin
 
     def counted(task, orders):
@@ -59,13 +33,13 @@ def test_a_fault_is_told_once_and_changes_nothing(path, monkeypatch, caplog):
     def broken(*args):
         raise RuntimeError("a fault")
 
-    expected = epoch(training(path))
+    expected = epoch(training(skewed))[0]
     monkeypatch.setattr(Tuning, "begin", counted)
     monkeypatch.setattr(tuning, "choose_plan", broken)
-    loader = training(path)
+    loader = training(skewed)
     with caplog.at_level(logging.WARNING, "pyg_graphzero"):
         for _ in range(3):
-            assert_same(epoch(loader), expected)
+            assert_same(epoch(loader)[0], expected)
             tuned(loader)
     assert caplog.text.count("memory is used as before") == 1
     assert begun == [loader]
@@ -73,7 +47,7 @@ def test_a_fault_is_told_once_and_changes_nothing(path, monkeypatch, caplog):
     assert pager(loader).memory_plan.baseline == pager(loader)._baseline
 
 
-def test_batches_that_leave_no_room_for_it_end_it(path, monkeypatch):
+def test_batches_that_leave_no_room_for_it_end_it(skewed, monkeypatch):
     waiting = threading.Event()
 
     def forever(*args, each, **options):
@@ -82,18 +56,18 @@ def test_batches_that_leave_no_room_for_it_end_it(path, monkeypatch):
             each()
 
     monkeypatch.setattr(tuning, "profile", forever)
-    expected, loader = epoch(training(path)), training(path)
+    expected, loader = epoch(training(skewed))[0], training(skewed)
     next(iter(loader))
     assert waiting.wait(60)
     thread = pager(loader).tuning.thread
     monkeypatch.setattr(Task, "has_room", lambda task, beside: False)
     pager(loader).files = None  # as if others began, whose batches are larger
-    assert_same(epoch(loader), expected)
+    assert_same(epoch(loader)[0], expected)
     assert not thread.is_alive()
     assert pager(loader).tuning is None
 
 
-def test_a_process_that_ends_meanwhile(path):
+def test_a_process_that_ends_meanwhile(skewed):
     code = f"""
 import pyg_graphzero as gz
 from pyg_graphzero.memory import tuning
@@ -105,7 +79,7 @@ def forever(*args, each, **options):
         each()
 
 tuning.profile = forever
-data = gz.open({str(path)!r}, memory=private_rss() + {ROOM}, order="off").data()
+data = gz.open({str(skewed)!r}, memory=private_rss() + {ROOM}, order="off").data()
 loader = gz.loader.NeighborLoader(data, [8, 4], input_nodes=data.train_mask, batch_size=128)
 print(next(iter(loader)).num_nodes > 128)
 """

@@ -258,18 +258,9 @@ def test_what_the_doctor_says(tmp_path):
     text, values = str(found), found.to_dict()
     epoch = values["epoch"]
     assert epoch["batches"] == 30
-    nodes, edges, sample, gather = numbers(
-        r"a batch: ([\d,]+) nodes, ([\d,]+) edges, .*; "
-        r"([\d.]+) ms to sample, ([\d.]+) ms to gather",
-        text,
-    )
-    for shown, name, unit in (
-        (nodes, "nodes", 1), (edges, "edges", 1), (sample, "sample", 1e3), (gather, "gather", 1e3),
-    ):  # fmt: skip
-        assert shown == pytest.approx(unit * epoch[name] / 30, abs=0.55 if unit == 1 else 0.051)
-    seconds, rate = numbers(r"\n  ([\d.e-]+) s \(([\d.]+) batches/s\)", text)
-    assert seconds == pytest.approx(epoch["elapsed"], rel=0.01)
-    assert rate == pytest.approx(epoch["batches_per_second"], rel=0.01)
+    nodes, edges = numbers(r"a batch: ([\d,]+) nodes, ([\d,]+) edges, ", text)
+    assert nodes == pytest.approx(epoch["nodes"] / 30, abs=0.55)
+    assert edges == pytest.approx(epoch["edges"] / 30, abs=0.55)
     assert numbers(r"epoch: ([\d,]+) batches of ([\d,]+) seeds", text) == [30, 100]
     plan = found.division
     assert f"memory: {format_bytes(values['division']['memory'])}\n" in text

@@ -190,15 +190,6 @@ def test_goes_on_after_a_kill_as_if_there_had_been_none(script, store, whole, tm
     assert torch.equal(parameters(tmp_path / "c.pt"), parameters(whole / "c.pt"))
 
 
-def test_losses_are_the_same_in_an_optimized_store(script, store, whole, tmp_path):
-    ordered = tmp_path / "ordered"
-    gz.optimize(store, ordered, seeds="train_mask", num_neighbors=[5, 4, 3], batch_size=32)
-    log = tmp_path / "log.jsonl"
-    script.main([str(ordered), *OPTIONS, "--epochs", "1", "--loss-log", str(log)])
-    first = {at: loss for at, loss in losses(whole / "log.jsonl").items() if at[0] == 0}
-    assert losses(log) == first
-
-
 def test_a_finished_run_is_evaluated_again(script, store, whole, capsys):
     training = script.main([str(store), *OPTIONS, "--checkpoint", str(whole / "c.pt")])
     assert "test accuracy" in capsys.readouterr().out

@@ -53,12 +53,11 @@ def titled() -> Data:
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A homogeneous store, the same in another order and encoded, and a heterogeneous one."""
+    """A homogeneous store and a heterogeneous one."""
     root = tmp_path_factory.mktemp("stores")
     write_store(titled(), root / "homogeneous")
-    gz.optimize(root / "homogeneous", root / "ordered", seeds="train_idx", num_neighbors=[3])
     write_store(heterogeneous(), root / "heterogeneous")
-    return {name: root / name for name in ("homogeneous", "ordered", "heterogeneous")}
+    return {name: root / name for name in ("homogeneous", "heterogeneous")}
 
 
 def in_memory(kind: str) -> Any:
@@ -211,7 +210,7 @@ def assert_same(got: Any, want: Any) -> None:
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 @pytest.mark.parametrize(
     ("kind", "what"),
-    [(k, w) for k in ("homogeneous", "ordered") for w in (*EITHER, *HOMOGENEOUS)]
+    [("homogeneous", w) for w in (*EITHER, *HOMOGENEOUS)]
     + [("heterogeneous", w) for w in (*EITHER, *HETEROGENEOUS)],
 )
 def test_what_pyg_does_to_a_graph(paths, kind, what):
@@ -225,7 +224,7 @@ def test_what_pyg_does_to_a_graph(paths, kind, what):
     assert_same(*results)
 
 
-@pytest.mark.parametrize("kind", ["homogeneous", "ordered", "heterogeneous"])
+@pytest.mark.parametrize("kind", ["homogeneous", "heterogeneous"])
 @pytest.mark.parametrize(
     "what",
     ["copy", "deepcopy", "pickle", "clone", "cpu", "to", "share_memory_", "ToDevice", "keys"],
@@ -234,9 +233,8 @@ def test_what_builds_nothing(paths, kind, what, nothing_is_built):
     EITHER[what](gz.open(paths[kind]).data())
 
 
-@pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
-def test_what_is_not_there_is_said_with_what_is(paths, kind):
-    data = gz.open(paths[kind]).data()
+def test_what_is_not_there_is_said_with_what_is(paths):
+    data = gz.open(paths["homogeneous"]).data()
     with pytest.raises(
         AttributeError, match=r"^data\.test_mask: found no .* one of x, y, "
     ) as error:
@@ -273,11 +271,10 @@ def test_what_a_type_does_not_have_is_said_with_what_it_has(paths):
 
 
 @pytest.mark.parametrize("separate", [copy.deepcopy, torch_copy, lambda d: d.clone()])
-@pytest.mark.parametrize("kind", ["homogeneous", "ordered"])
-def test_a_copy_is_its_own(paths, kind, separate):
+def test_a_copy_is_its_own(paths, separate):
     """What was changed before is in both; what is changed after is in one, and its loader's."""
     want = titled()
-    data = gz.open(paths[kind]).data()
+    data = gz.open(paths["homogeneous"]).data()
     data.x[3] = 7.0
     data.edge_index[:, 0] = 5
     data.name = ["mine"]
@@ -300,7 +297,7 @@ def test_a_copy_is_its_own(paths, kind, separate):
     assert data.name == ["mine"]
     assert torch.equal(again.x[5:], want.x[5:])
     assert again.x[3:5, 0].tolist() == [7, -1]
-    assert gz.open(paths[kind]).data().x[3].tolist() == titled().x[3].tolist()
+    assert gz.open(paths["homogeneous"]).data().x[3].tolist() == titled().x[3].tolist()
     for each, value in ((data, float(want.x[4, 0])), (again, -1.0)):
         loader = NeighborLoader(each, [0], input_nodes=torch.tensor([4]))
         assert next(iter(loader)).x[0, 0].item() == value
@@ -421,7 +418,7 @@ def test_values_of_lazy_mappings_do_not_leak(paths):
 # torch.inference_mode -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["homogeneous", "ordered", "heterogeneous"])
+@pytest.mark.parametrize("kind", ["homogeneous", "heterogeneous"])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_loops_under_inference_mode(paths, kind, workers):
     want = in_memory(kind)
@@ -443,7 +440,7 @@ def test_loops_under_inference_mode(paths, kind, workers):
 
 
 def test_writes_under_inference_mode_count(paths):
-    data = gz.open(paths["ordered"]).data()
+    data = gz.open(paths["homogeneous"]).data()
     with torch.inference_mode():
         data.x[4] = 3.0
         data.y[4] = 3
@@ -477,7 +474,7 @@ def test_inference_tensors_of_a_script(paths):
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_gradients_of_attributes(paths, workers, on_disk):
     memory = titled()
-    data = gz.open(paths["ordered"]).data() if on_disk else memory
+    data = gz.open(paths["homogeneous"]).data() if on_disk else memory
     data.x = Parameter(torch.randn(300, 4))
     data.edge_attr = Parameter(torch.rand(3000))
     loader = NeighborLoader(data, [4, 3], batch_size=64, num_workers=workers)

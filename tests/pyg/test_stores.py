@@ -189,13 +189,9 @@ def test_put_update_remove(homo):
     assert not list(store.path.rglob("z*.gd"))
 
 
-@pytest.mark.parametrize("optimized", [False, True])
-def test_update_some_rows(homo, tmp_path, optimized):
+def test_update_some_rows(homo):
     data, store = homo
     path = store.path
-    if optimized:
-        path = tmp_path / "optimized"
-        gz.optimize(store.path, path, seeds="train_idx", num_neighbors=[3], progress=False)
     x, attr = data.x.clone(), data.edge_attr.clone()
     with gz.open(path, mode="r+") as writable:
         fs = writable.feature_store

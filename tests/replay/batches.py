@@ -196,8 +196,6 @@ CONFIGURATIONS: dict[str, tuple[str, Callable[[Any], Found]]] = {
     "links, binary": ("plain", links(neg_sampling="binary")),
     "links, triplets": ("plain", links(neg_sampling=NegativeSampling("triplet", 2))),
     "shadow": ("plain", lambda data: ShaDowKHopSampler(data, 2, 3, batch_size=80)),
-    "optimized": ("optimized", nodes()),
-    "optimized, links": ("optimized", links(neg_sampling="binary")),
     "int8": ("int8", nodes()),
     "types": ("types", nodes(**PAPERS)),
     "types, disjoint": ("types", nodes(**PAPERS, disjoint=True)),
@@ -254,8 +252,8 @@ CONFIGURATIONS: dict[str, tuple[str, Callable[[Any], Found]]] = {
     "walks, types": ("types", walks(WRITES, REVERSE, reverse=True)),
 }
 #: Configurations that `make test` compares; `make replay` has the others, too.
-QUICK = list(CONFIGURATIONS)[:26]
-STORES = ("plain", "optimized", "int8", "types", "timed", "both ways")
+QUICK = list(CONFIGURATIONS)[:24]
+STORES = ("plain", "int8", "types", "timed", "both ways")
 
 
 def make_stores(root: Path) -> dict[str, Path]:
@@ -267,9 +265,6 @@ def make_stores(root: Path) -> dict[str, Path]:
     gz.convert(heterogeneous(), paths["types"], **quiet)
     gz.convert(timed(), paths["timed"], **quiet)
     gz.convert(homogeneous(), paths["both ways"], both_directions=True, **quiet)
-    torch.manual_seed(0)
-    seeds = torch.arange(0, 400, 3)
-    gz.optimize(paths["plain"], paths["optimized"], seeds=seeds, num_neighbors=[4, 3], **quiet)
     return paths
 
 

@@ -87,9 +87,6 @@ def make_stores(root: Path) -> None:
     gz.convert(rows(), root / "float16", features="float16", **quiet)
     gz.convert(neighbours(), root / "neighbours", edge_ids=False, **quiet)
     gz.convert(types(), root / "types", **quiet)
-    torch.manual_seed(0)
-    options: dict[str, Any] = {"seeds": torch.arange(0, 40_000, 50), "num_neighbors": [4, 3]}
-    gz.optimize(root / "rows", root / "ordered", **options, **quiet)
 
 
 def nodes(**options: Any) -> Callable[[Any], Any]:
@@ -124,7 +121,6 @@ READS: dict[str, tuple[str, int, Callable[[Any], Any], int]] = {
     "rows, little memory": ("rows", 42, nodes(), 1),
     "rows, temporal": ("rows", 60, nodes(**TIMES), 1),
     "rows, links": ("rows", 60, links, 1),
-    "rows in order": ("ordered", 60, nodes(), 1),
     "rows, float16": ("float16", 46, nodes(), 1),
     "neighbours": ("neighbours", 60, nodes(), 1),
     "neighbours, temporal": ("neighbours", 60, nodes(**TIMES), 1),

@@ -22,7 +22,7 @@ def test_batches_are_what_they_were(stores, name):
     assert batches.replayed(name, stores) == run.recorded()[f"batches/{name}"]
 
 
-@pytest.mark.parametrize("name", ["uniform", "temporal", "optimized", "int8", "types", "links"])
+@pytest.mark.parametrize("name", ["uniform", "temporal", "int8", "types", "links"])
 def test_they_are_the_same_from_disk(stores, name):
     with paged():
         assert batches.replayed(name, stores) == run.recorded()[f"batches/{name}"]

@@ -67,13 +67,9 @@ def test_few_of_many_edges_are_drawn_from_both_ends():
 
 @pytest.mark.parametrize("hops", [0, 1, 2, 3])
 @pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("source", ["memory", "store", "optimized", "read"])
-def test_all_neighbours_both_ways(both, tmp_path, source, workers, hops):
+@pytest.mark.parametrize("source", ["memory", "store", "read"])
+def test_all_neighbours_both_ways(both, source, workers, hops):
     data, store = both
-    if source == "optimized":
-        gz.optimize(store.path, tmp_path / "best", seeds="train_mask", num_neighbors=[3, 2])
-        store = gz.open(tmp_path / "best")
-        assert store.contents.order(None) is not None
     given = data if source == "memory" else store.data()
     sampler = BidirectionalNeighborSampler(given, [-1] * hops)
     loader = NeighborLoader(

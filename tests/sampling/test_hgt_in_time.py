@@ -354,16 +354,11 @@ def test_batches_in_memory_on_disk_and_out_of_core(of_level):
             assert loader.stats().topology_reads > 0
 
 
-def test_a_store_that_is_sorted_by_time_or_optimized(of_level, tmp_path):
-    level, data, path = of_level
+def test_a_store_that_is_sorted_by_time(of_level, tmp_path):
+    level, data, _ = of_level
     gz.convert(data, tmp_path / "by_time", time_attr="time", progress=False)
-    gz.optimize(
-        path, tmp_path / "best", input_type="paper", seeds="train_mask", num_neighbors=[3, 3],
-        progress=False,
-    )  # fmt: skip
-    for each in (tmp_path / "by_time", tmp_path / "best"):
-        with gz.open(each) as store:
-            check_batches(batches(store, num_workers=2), data, level)
+    with gz.open(tmp_path / "by_time") as store:
+        check_batches(batches(store, num_workers=2), data, level)
 
 
 def test_batches_do_not_depend_on_threads(of_level):

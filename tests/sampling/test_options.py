@@ -14,7 +14,6 @@ from torch.utils.data import DistributedSampler, RandomSampler
 from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 
-import pyg_graphzero as gz
 from graphs import check_neighborhood, homogeneous
 from pyg_graphzero.errors import UnsupportedError
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
@@ -486,32 +485,6 @@ def test_locality_without_a_shuffle(homo, options, message):
     for kind in (NeighborLoader, LinkNeighborLoader):
         with pytest.raises(ValueError, match=message):
             kind(store, [2], **options)
-
-
-def test_locality_and_labor_in_the_order_of_an_optimized_store(homo, tmp_path):
-    data, store = homo
-    gz.optimize(store.path, tmp_path / "new", seeds="train_idx", num_neighbors=[5], batch_size=16)
-    moved = gz.open(tmp_path / "new").data()
-    sampler = NeighborSampler(moved, [3], **LABOR)
-    rank = sampler.graph.rank(None)
-    assert rank is not None
-    assert not torch.equal(rank.long(), torch.arange(300))
-    common = {"num_neighbors": [3], "shuffle": True, "locality": 30, **SLOW}
-    seeds = []
-    for batch in NeighborLoader(moved, batch_size=300, **common):
-        seeds.append(batch.n_id[: batch.batch_size])
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-    assert torch.cat(seeds).sort().values.tolist() == list(range(300))
-    assert int((rank.long()[torch.cat(seeds)].diff() != 1).sum()) <= 11
-
-    for edges in (None, data.edge_index):
-        ids = []
-        for batch in LinkNeighborLoader(moved, edge_label_index=edges, batch_size=3000, **common):
-            ids.append(batch.input_id)
-        assert torch.cat(ids).sort().values.tolist() == list(range(3000))
-        rows = rank.long()[data.edge_index[1, torch.cat(ids)]]
-        assert int((rows.diff() < 0).sum()) <= 101  # rising within each group of 30
 
 
 def test_options_are_attributes_of_the_sampler():

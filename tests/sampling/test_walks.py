@@ -222,6 +222,7 @@ def test_edge_ids(store):
             assert torch.equal(taken.flip(0) if reverse else taken, ends)
 
 
+@chunks.both
 def test_directed_edges_are_needed_by_source(tmp_path):
     store = kept(directed(), tmp_path / "store")
     with pytest.raises(
@@ -258,17 +259,6 @@ def test_weights_that_differ_by_direction_need_edges_by_source(tmp_path):
     gz.sampler.random_walk(store, None, 2)
     with pytest.raises(gz.UnsupportedError, match="'w' of edges, which differs"):
         gz.sampler.random_walk(store, None, 2, weight_attr="w")
-
-
-def test_an_optimized_store_is_walked_by_nodes(tmp_path):
-    kept(graphs.homogeneous(), tmp_path / "store", both_directions=True).close()
-    gz.optimize(tmp_path / "store", tmp_path / "best", num_neighbors=[3, 2], seeds="train_mask")
-    store, data = gz.open(tmp_path / "best"), graphs.homogeneous()
-    assert store.contents.order(None) is not None
-    walks, ids = gz.sampler.random_walk(store, None, 6, return_edge_ids=True)
-    check_steps(walks, data.edge_index)
-    assert torch.equal(data.edge_index[0, ids[:, 0][ids[:, 0] >= 0]], walks[ids[:, 0] >= 0, 0])
-    assert gz.verify(tmp_path / "best").ok
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

@@ -205,25 +205,6 @@ def test_undirected_edges_need_nothing_if_their_times_are_alike(tmp_path):
         gz.sampler.random_walk(other, [0], 1, time_attr="time", input_time=torch.tensor([2**61]))
 
 
-def test_an_optimized_store_is_walked_by_nodes(tmp_path):
-    data = graphs.homogeneous()
-    data.time = torch.arange(3000) % 50
-    kept(data, tmp_path / "store", both_directions=True).close()
-    gz.optimize(tmp_path / "store", tmp_path / "best", num_neighbors=[3, 2], seeds="train_mask")
-    store = gz.open(tmp_path / "best")
-    assert store.contents.order(None) is not None
-    walks, ids = gz.sampler.random_walk(
-        store, None, 5, return_edge_ids=True, time_attr="time",
-        input_time=torch.full((300,), 30), time_window=9,
-    )  # fmt: skip
-    taken = ids >= 0
-    assert int(taken.sum()) > 100
-    assert torch.equal(data.edge_index[0, ids[taken]], walks[:, :-1][taken])
-    assert torch.equal(data.edge_index[1, ids[taken]], walks[:, 1:][taken])
-    assert int(data.time[ids[taken]].min()) == 21
-    assert int(data.time[ids[taken]].max()) == 30
-
-
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_metapaths(tmp_path, on_disk):
     """Types without times are not restricted."""

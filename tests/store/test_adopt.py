@@ -222,7 +222,8 @@ class TestOwnership:
         expected = x.copy()
         expected[4] = 1
         assert np.array_equal(gz.open(copied).data().x.numpy(), expected)
-        assert "adopted" not in json.loads((Path(copied) / "store.json").read_text())
+        body = json.loads((Path(copied) / "store.json").read_text())
+        assert (body["flags"], body["adopted"]) == ([], {})
         gz.open(store, "r+").feature_store.remove_tensor(group_name=None, attr_name="x", index=None)
         assert "x" not in gz.open(store).data()
         gz.convert(EDGES, store, force=True)
@@ -353,7 +354,7 @@ class TestDamage:
             gz.open(store)
 
     def test_rows_that_are_not_there(self, store: Path) -> None:
-        edit_schema(store, lambda body: body.pop("adopted"))
+        edit_schema(store, lambda body: body.update(adopted={}, flags=[]))
         with pytest.raises(FormatError, match=r"files: found no entry for 'node/x.adopted'"):
             gz.open(store)
 

@@ -14,7 +14,6 @@ import signal
 import struct
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import chunks
 import pytest
@@ -68,11 +67,8 @@ def test_damaged_indices(store: Path, fanout: int) -> None:
         _ = gz.open(store).data().edge_index
 
 
-@pytest.mark.parametrize("is_ordered", [False, True], ids=["plain", "ordered"])
-def test_damaged_indices_in_every_layout(store: Path, is_ordered: bool) -> None:
+def test_damaged_indices_in_every_layout(store: Path) -> None:
     """In a process of its own: PyG's conversion to CSR writes where the indices say."""
-    if is_ordered:
-        gz.optimize(store, seeds="train_idx", num_neighbors=[5], progress=False)
     script = textwrap.dedent("""
         import struct, sys
         from pathlib import Path
@@ -146,30 +142,16 @@ def test_batches_have_no_edge_ids_that_are_none(store: Path, value: int, is_page
     assert e.value.path == str(path)
 
 
-def _first_batch(store: gz.Store) -> object:
-    return next(iter(gz.loader.NeighborLoader(store.data(), [-1], batch_size=50)))
-
-
 @pytest.mark.parametrize(
-    ("name", "use"),
-    [
-        ("order", _first_batch),
-        ("rank", _first_batch),
-        ("rank", lambda store: store.data().x),
-        ("rank", lambda store: store.graph_store.csc()),
-        ("rank", lambda store: store.feature_store.get_tensor(None, "x", index=-43)),
-        ("rank", lambda store: store.feature_store.get_tensor(None, "x", index=slice(3, 11, 2))),
-    ],
-    ids=["order", "rank", "column", "csc", "int", "slice"],
+    ("offset", "value", "part"),
+    [(INDPTR, 5, "indptr"), (INDPTR + 8 * 50, 1, "indptr"), (INDICES, 2**31, "indices")],
 )
-def test_nodes_in_an_order_that_is_none(store: Path, name: str, use: Any) -> None:
-    gz.optimize(store, seeds="train_idx", num_neighbors=[5], progress=False)
-    path = store / f"node/{name}.gd"
-    for value in (-1, 50, 2**31 - 1):
-        overwrite(path, 4096 + 4 * 7, struct.pack("<i", value))
-        with pytest.raises(FormatError, match=f"found {value}, expected 0 <= id < 50") as caught:
-            use(gz.open(store))
-        assert caught.value.path == str(path)
+def test_damage_that_is_found_while_edges_are_written_by_source(
+    store: Path, offset: int, value: int, part: str
+) -> None:
+    overwrite(store / TOPOLOGY, offset, struct.pack("<q" if part == "indptr" else "<I", value))
+    with gz.open(store, "r+") as opened, pytest.raises(FormatError, match=f"gl: {part}: .*verify"):
+        opened.create_csr()
 
 
 @pytest.mark.parametrize(
@@ -388,26 +370,14 @@ WALKS = """
         "sweep": swept,
         "degrees": lambda store: inverse_roots(store.contents, None, Rule(False, 1.0, False)),
         "loops": lambda store: inverse_roots(store.contents, None, Rule(True, 1.0, False)),
-        "optimize": lambda store: gz.optimize(
-            store.path, str(store.path) + ".other", seeds=NODES, num_neighbors=[2], batch_size=10
-        ),
+        "create_csr": lambda store: gz.open(store.path, "r+").create_csr(),
     }
 """
 
 
-@pytest.fixture
-def ordered(store: Path, tmp_path: Path) -> Path:
-    """The same, its rows in another order."""
-    options = {"seeds": torch.arange(50).flip(0), "num_neighbors": [2], "batch_size": 10}
-    gz.optimize(store, tmp_path / "ordered", **options)
-    return tmp_path / "ordered"
-
-
-@pytest.mark.parametrize("kind", ["store", "ordered"])
-def test_bounds_whose_differences_wrap(request, kind: str) -> None:
+def test_bounds_whose_differences_wrap(store: Path) -> None:
     """Numbers that rise, by what 64 bits hold of their differences. It crashed."""
-    path = request.getfixturevalue(kind)
-    overwrite(path / TOPOLOGY, INDPTR + 8 * 30, struct.pack("<2q", 6 * 10**18, -6 * 10**18))
+    overwrite(store / TOPOLOGY, INDPTR + 8 * 30, struct.pack("<2q", 6 * 10**18, -6 * 10**18))
     script = """
         import sys
         for name, walk in WALKS.items():
@@ -419,25 +389,19 @@ def test_bounds_whose_differences_wrap(request, kind: str) -> None:
                 raise AssertionError(name)
         print("alive")
     """
-    done = pythons.run(textwrap.dedent(WALKS) + textwrap.dedent(script), path, timeout=400)
+    done = pythons.run(textwrap.dedent(WALKS) + textwrap.dedent(script), store, timeout=400)
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 
 
-@pytest.mark.parametrize("kind", ["store", "ordered"])
-def test_files_that_are_cut_before_they_are_walked(request, kind: str, tmp_path: Path) -> None:
+def test_files_that_are_cut_before_they_are_walked(store: Path) -> None:
     """Behind ``open()``: an error that names the file, whoever reads it. It was SIGBUS."""
-    path = request.getfixturevalue(kind)
-    nodes, edges = gz.open(path).contents.node_type(None), gz.open(path).contents.edge_type(None)
+    edges = gz.open(store).contents.edge_type(None)
     walks = ["csc", "csr", "coo", "edge_index", "weighted", "temporal", "sweep", "degrees", "loops"]
     cuts = {
         edges.topology: walks,
         edges.attrs["weight"]: ["weighted"],
         edges.edge_id: ["links", "edge_index", "edge times"],
-        nodes.rank: ["csc"],
-        nodes.order: ["links", "temporal"],
     }
-    cuts = {file: names for file, names in cuts.items() if file is not None}
-    assert len(cuts) == (3 if kind == "store" else 5)
     script = """
         import json, os, shutil, sys
         path, cuts = sys.argv[1], json.loads(sys.argv[2])
@@ -457,7 +421,7 @@ def test_files_that_are_cut_before_they_are_walked(request, kind: str, tmp_path:
         print("alive")
     """
     done = pythons.run(
-        textwrap.dedent(WALKS) + textwrap.dedent(script), path, json.dumps(cuts), timeout=400
+        textwrap.dedent(WALKS) + textwrap.dedent(script), store, json.dumps(cuts), timeout=400
     )
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
 

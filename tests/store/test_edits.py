@@ -138,7 +138,7 @@ EDITS: dict[str, Edit] = {
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same graph as it came; by times; and in another order on disk."""
+    """The same graph as it came, and by times."""
     folder = tmp_path_factory.mktemp("edits")
     for name, options in {
         "plain": {},
@@ -146,10 +146,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "by time of edges": {"time_attr": "edge_time"},
     }.items():
         gz.convert(graph(), folder / name, progress=False, **options)
-    gz.optimize(
-        folder / "by time", folder / "optimized", seeds=torch.arange(5), num_neighbors=[2],
-        batch_size=2, progress=False,
-    )  # fmt: skip
     return {path.name: path for path in folder.iterdir()}
 
 
@@ -195,9 +191,7 @@ def check(found: Any, data: Data) -> None:
 
 
 @pytest.mark.parametrize("edit", EDITS)
-@pytest.mark.parametrize(
-    "opened", ["plain", "by time", "by time of edges", "optimized"], indirect=True
-)
+@pytest.mark.parametrize("opened", ["plain", "by time", "by time of edges"], indirect=True)
 def test_an_edit_is_seen_everywhere(opened: gz.Store, edit: str) -> None:
     before, data = graph(), graph()
     path = opened.path
@@ -223,7 +217,7 @@ def test_an_edit_is_seen_everywhere(opened: gz.Store, edit: str) -> None:
 
 
 @pytest.mark.parametrize("edit", ["edges", "weights"])
-@pytest.mark.parametrize("opened", ["plain", "optimized"], indirect=True)
+@pytest.mark.parametrize("opened", ["plain", "by time"], indirect=True)
 def test_degrees_are_those_of_now(opened: gz.Store, edit: str, tmp_path: Path) -> None:
     """Layers that normalise, over the graph as it was, and as it is."""
     data, path = graph(), opened.path

@@ -364,8 +364,17 @@ class TestSchema:
         ("change", "expected"),
         [
             (_set("format", to="zarr"), "format: found 'zarr', expected 'pyg_graphzero'"),
-            (_set("version", to=4), "version: found 4, expected 1, 2 or 3; the store was written "
-             "by another release: convert again or upgrade"),
+            (_set("version", to=2), "version: found 2, expected 1; written by a newer release: "
+             "upgrade"),
+            (_drop("flags"), "flags: found nothing, expected list; converted by an unreleased "
+             "version: convert it again"),
+            (_set("flags", to={}), "flags: found {}, expected list"),
+            (_set("flags", to=["edge_ids_absent", "tiles"]), "flags: found 'tiles', expected one "
+             "of adopted_rows, edge_ids_absent; written by a newer release: upgrade"),
+            (_set("flags", to=[["tiles"]]), "flags: found ['tiles'], expected one of adopted_rows, "
+             "edge_ids_absent; written by a newer release: upgrade"),
+            (_set("flags", to=["adopted_rows"]), "flags: found ['adopted_rows'], expected [] by "
+             "the rest of the document"),
             (_set("version", to="1"), "version: found '1', expected int"),
             (_set("version", to=True), "version: found True, expected int"),
             (_set("is_hetero", to=0), "is_hetero: found 0, expected bool"),
@@ -381,8 +390,6 @@ class TestSchema:
              "expected a count from 0 to 2^63 - 1"),
             (_set("node_types", 0, "num_nodes", to=2**63), "node_types[0].num_nodes: found "
              f"{2**63}, expected a count from 0 to 2^63 - 1"),
-            (_set("node_types", 0, "order", to="node/x.gd"), "node_types[0].order: found one in a "
-             "store of version 1, expected none below version 2"),
             (_set("node_types", 0, "num_nodes", to=50.0), "node_types[0].num_nodes: found 50.0, "
              "expected int"),
             (_set("node_types", 0, "attrs", to=["x"]), "node_types[0].attrs: found ['x'], "
@@ -393,8 +400,11 @@ class TestSchema:
              "expected three strings"),
             (_set("edge_types", 0, "edge_ids", to=0), "edge_types[0].edge_ids: found 0, expected "
              "bool"),
-            (_set("edge_types", 0, "edge_ids", to=False), "edge_types[0].edge_ids: found false in "
-             "a store of version 1, expected true below version 3"),
+            (_set("edge_types", 0, "edge_ids", to=False), "flags: found [], expected "
+             "['edge_ids_absent'] by the rest of the document"),
+            (lambda body: (body["edge_types"][0].update(edge_ids=False),
+             body.update(flags=["edge_ids_absent"])), "edge_types[0].edge_ids: found false beside "
+             "edge_id or attrs, expected neither of them"),
             (_set("edge_types", 0, "topology", to=7), "edge_types[0].topology: found 7, expected "
              "str"),
             (_set("graph_attrs", to={"a": 1}), "graph_attrs['a']: found 1, expected one of file, "
@@ -414,8 +424,8 @@ class TestSchema:
 
     @pytest.mark.parametrize(
         "key",
-        ["format", "version", "checksum", "is_hetero", "node_types", "edge_types", "graph_attrs",
-         "files", "created_by"],
+        ["format", "version", "flags", "checksum", "is_hetero", "node_types", "edge_types",
+         "graph_attrs", "files", "adopted", "created_by"],
     )  # fmt: skip
     def test_missing_member(self, store: Path, key: str) -> None:
         edit_schema(store, _drop(key), rehash=key != "checksum")
@@ -523,10 +533,8 @@ class TestFiles:
         for name in (X, TOPOLOGY):
             set_field(store / name, "file_bytes", 1)
         edit_schema(store, lambda body: body["files"].pop("edge/edge_id.gd"))
-        edit_schema(
-            store,
-            lambda body: body["files"].update({"edge/edge_id.gd": {"bytes": 1, "header_hash": ""}}),
-        )
+        record = {"bytes": 1, "header_hash": "", "encoding": None}
+        edit_schema(store, lambda body: body["files"].update({"edge/edge_id.gd": record}))
         attempts()
         gc.collect()
         before = len(os.listdir("/proc/self/fd"))

@@ -89,11 +89,6 @@ def test_documents_that_are_none(store: Path, raw: bytes) -> None:
         gz.open(store)
 
 
-def unused_file(body: dict[str, Any]) -> None:
-    """An entry that nothing uses, which any change would delete."""
-    body["files"]["sub/precious.gd"] = {"bytes": len(PRECIOUS), "header_hash": "73756f69" * 3}
-
-
 @pytest.mark.parametrize("name", ["sub/precious.gd", "node", "unpublished", "lock", "node/x.gd"])
 def test_symbolic_links(store: Path, tmp_path: Path, name: str) -> None:
     """Each of them leads to what there is outside, and is followed nowhere."""
@@ -101,7 +96,7 @@ def test_symbolic_links(store: Path, tmp_path: Path, name: str) -> None:
         raw = PRECIOUS[4088:4096][::-1].hex()
 
         def change(body: dict[str, Any]) -> None:
-            body["files"][name] = {"bytes": len(PRECIOUS), "header_hash": raw}
+            body["files"][name] = {"bytes": len(PRECIOUS), "header_hash": raw, "encoding": None}
 
         edit_schema(store, change)
         (store / "sub").symlink_to(tmp_path / "outside")
@@ -173,6 +168,7 @@ def test_an_adopted_fifo(store: Path, tmp_path: Path) -> None:
                 "dtype": "int64", "shape": [50], "offset": 0, "row_stride": 8,
             }
         }  # fmt: skip
+        body["flags"] = ["adopted_rows"]
 
     edit_schema(store, adopt)
     with pytest.raises(FormatError, match=r"fifo.npy: file: found a FIFO, expected a regular file"):

@@ -1,391 +1,427 @@
-"""An optimized store gives what the store it was made of gives, bit by bit; only its rows moved."""
+"""``gz.optimize``: training reads by a copy of the rows that it uses, from its first epoch on."""
 
 from __future__ import annotations
 
-import pickle
+import errno
+import importlib
+import json
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import chunks
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data, HeteroData
-from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput
+from budgets import budget_beside
+from click.testing import CliRunner
+from pythons import Python, run
+from torch_geometric.data import Data
+from tuned import ROOM
 
 import pyg_graphzero as gz
+from fuzz.paging import paged
 from graphs import heterogeneous, homogeneous, write_store
-from pyg_graphzero.loader import (
-    HGTLoader,
-    LinkNeighborLoader,
-    NeighborLoader,
-    ShaDowKHopSampler,
-)
-from pyg_graphzero.memory.ranking import count_accesses
-from pyg_graphzero.pyg.data import contents_of
-from pyg_graphzero.sampling.neighbor import NeighborSampler
+from pyg_graphzero.bench.synthetic import power_law
+from pyg_graphzero.memory import own_order
+from pyg_graphzero.memory.profile import profile
+from pyg_graphzero.tune.optimize import choose_seeds
+from pyg_graphzero.util.system import rss
+from pyg_graphzero.util.workspace import MIN_ROOM
+from pyg_graphzero_cli import main
+from replay.batches import digest_of
 
-WRITES = ("author", "writes", "paper")
+SAMPLED: dict[str, Any] = {"num_neighbors": [5, 3], "batch_size": 16}
+OPTIMIZE = SAMPLED | {"seeds": "train_idx", "progress": False}
 
 
-def full_homogeneous() -> Data:
+def graph() -> Data:
+    """Rows wide enough for a copy, in any encoding."""
     data = homogeneous()
-    generator = torch.Generator().manual_seed(9)
-    data.time = torch.randint(0, 50, (300,), generator=generator)
-    data.edge_time = torch.randint(0, 50, (3000,), generator=generator)
-    data.weight = torch.rand(3000, generator=generator)
-    data.wide = torch.randn(300, 125, generator=generator)  # rows are padded
+    data.x = torch.randn(300, 80)
+    data.time = torch.randint(0, 50, (300,))
     return data
 
 
-def full_heterogeneous() -> HeteroData:
-    data = heterogeneous()
-    generator = torch.Generator().manual_seed(9)
-    for name in data.node_types:
-        count = data[name].num_nodes
-        data[name].time = torch.randint(0, 50, (count,), generator=generator)
-    for name in data.edge_types:
-        data[name].weight = torch.rand(data[name].num_edges, generator=generator)
-    data["paper"].train_idx = torch.arange(0, 200, 3)
-    return data
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return write_store(graph(), tmp_path / "store")
 
 
-@pytest.fixture(scope="module")
-def homo_pair(tmp_path_factory) -> tuple[gz.Store, gz.Store]:
-    folder = tmp_path_factory.mktemp("homo")
-    path = write_store(full_homogeneous(), folder / "old")
-    gz.optimize(path, folder / "new", seeds="train_idx", num_neighbors=[5, 3], batch_size=16)
-    return gz.open(path), gz.open(folder / "new")
-
-
-@pytest.fixture(scope="module")
-def hetero_pair(tmp_path_factory) -> tuple[gz.Store, gz.Store]:
-    folder = tmp_path_factory.mktemp("hetero")
-    path = write_store(full_heterogeneous(), folder / "old")
-    gz.optimize(path, folder / "new", seeds="train_idx", num_neighbors=[3, 2], batch_size=16)
-    return gz.open(path), gz.open(folder / "new")
-
-
-def check_same(a, b, where: str = "") -> None:
-    """Equal through and through: types, dtypes, bits."""
-    assert type(a) is type(b) or isinstance(a, torch.Tensor), where
-    if isinstance(a, torch.Tensor):
-        assert (a.dtype, a.shape) == (b.dtype, b.shape), where
-        assert torch.equal(a, b), where
-    elif isinstance(a, dict):
-        assert a.keys() == b.keys(), where
-        for key in a:
-            check_same(a[key], b[key], f"{where}.{key}")
-    elif isinstance(a, (list, tuple)):
-        assert len(a) == len(b), where
-        for i, (left, right) in enumerate(zip(a, b, strict=True)):
-            check_same(left, right, f"{where}[{i}]")
-    else:
-        assert a == b, where
-
-
-def check_epochs(pair, make, num_epochs: int = 1) -> None:
-    """``make(data, num_workers=…)`` gives the same batches over both stores."""
-    for workers in (0, 2):
-        epochs = []
-        for store in pair:
-            torch.manual_seed(5)
-            loader = make(store.data(), num_workers=workers)
-            epochs.append([b.to_dict() for _ in range(num_epochs) for b in loader])
-        assert len(epochs[0]) > 0
-        check_same(*epochs)
-
-
-def test_rows_moved_and_nodes_did_not(homo_pair):
-    old, new = homo_pair
-    order, rank = (new.contents.view(f"node/{name}.gd") for name in ("order", "rank"))
-    assert order.dtype == rank.dtype == torch.int32
-    assert not torch.equal(order, torch.arange(300, dtype=torch.int32))
-    assert torch.equal(order[rank.long()], torch.arange(300, dtype=torch.int32))
-    stored = new.contents.view("node/x.gd")
-    assert torch.equal(stored, old.data().x[order.long()])
-    assert torch.equal(new.data().x, old.data().x)
-    # In every neighbourhood edges are as they were.
-    (indptr, indices), (old_indptr, old_indices) = (s.contents.csc(None) for s in (new, old))
-    for row in range(300):
-        node = int(order[row])
-        mine = order[indices[indptr[row] : indptr[row + 1]].long()]
-        assert mine.tolist() == old_indices[old_indptr[node] : old_indptr[node + 1]].tolist()
-
-
-def test_what_is_used_most_comes_first(homo_pair):
-    old, new = homo_pair
-    loader = gz.loader.NeighborLoader(
-        new.data(), [5, 3], input_nodes=old.data().train_idx, batch_size=16
-    )
-    counts = count_accesses(loader, epochs=40, seed=1).counts[None]
-    used = int((counts > 0).sum())
-    assert counts[used + 20 :].sum() < 0.02 * counts.sum()  # other draws, so not none at all
-    best = counts.sort(descending=True).values
-    assert counts[:60].sum() > 0.9 * best[:60].sum()
-    assert counts[:60].sum() > 1.5 * counts[120:180].sum()
-    assert new.info()["node_types"][0]["is_ordered"]
-
-
-HOMOGENEOUS = {
-    "uniform": {},
-    "replace": {"replace": True},
-    "all": {"num_neighbors": [-1, 2]},
-    "weighted": {"weight_attr": "weight"},
-    "temporal": {"time_attr": "time"},
-    "temporal last": {"time_attr": "time", "temporal_strategy": "last"},
-    "edge times": {"time_attr": "edge_time", "input_time": torch.arange(300) % 60},
-    "weighted times": {"time_attr": "time", "weight_attr": "weight"},
-    "disjoint": {"disjoint": True},
-    "induced": {"subgraph_type": "induced"},
-    "bidirectional": {"subgraph_type": "bidirectional"},
-}
-
-
-@pytest.mark.parametrize("mode", HOMOGENEOUS)
-def test_batches_of_seed_nodes(homo_pair, mode):
-    options = {"num_neighbors": [5, 3], "batch_size": 40} | HOMOGENEOUS[mode]
-    check_epochs(homo_pair, lambda data, **k: NeighborLoader(data, **options, **k, shuffle=True), 2)
-
-
-@pytest.mark.parametrize("seeds", ["index", "mask", "list"])
-def test_seeds_of_any_kind(homo_pair, seeds):
-    def make(data, **kwargs):
-        nodes = {"index": data.train_idx, "mask": data.train_mask, "list": [7, 0, 299, 7]}[seeds]
-        return NeighborLoader(data, [5, 3], input_nodes=nodes, batch_size=7, **kwargs)
-
-    check_epochs(homo_pair, make)
-
-
-def test_backward(homo_pair):
-    def make(data, **kwargs):
-        sampler = NeighborSampler(data, [4, 3], sample_direction="backward")
-        return NeighborLoader(data, [4, 3], neighbor_sampler=sampler, batch_size=64, **kwargs)
-
-    check_epochs(homo_pair, make)
-
-
-def test_shadow(homo_pair):
-    check_epochs(
-        homo_pair, lambda data, **k: ShaDowKHopSampler(data, 2, 3, batch_size=32, shuffle=True, **k)
-    )
-
-
-HETEROGENEOUS = {
-    "uniform": {},
-    "replace": {"replace": True},
-    "weighted": {"weight_attr": "weight"},
-    "temporal": {"time_attr": "time"},
-    "disjoint": {"disjoint": True},
-    "induced": {"subgraph_type": "induced"},
-}
-
-
-@pytest.mark.parametrize("mode", HETEROGENEOUS)
-@pytest.mark.parametrize("node_type", ["paper", "author"])
-def test_batches_of_types(hetero_pair, mode, node_type):
-    def make(data, **kwargs):
-        options = HETEROGENEOUS[mode] | kwargs
-        return NeighborLoader(
-            data, [3, 2], input_nodes=node_type, batch_size=16, shuffle=True, **options
-        )
-
-    check_epochs(hetero_pair, make)
-
-
-def test_hgt(hetero_pair):
-    check_epochs(
-        hetero_pair,
-        lambda data, **k: HGTLoader(data, [16, 8], "paper", batch_size=16, shuffle=True, **k),
-    )
-
-
-LINKS = {
-    "all edges": {},
-    "shuffled": {"shuffle": True},
-    "binary": {"neg_sampling": NegativeSampling("binary", 1.5), "shuffle": True},
-    "triplet": {"neg_sampling": NegativeSampling("triplet", 2), "shuffle": True},
-    "no edges": {"neg_sampling": "binary", "exclude_edges": True, "shuffle": True},
-    "disjoint": {"disjoint": True},
-}
-
-
-@pytest.mark.parametrize("mode", LINKS)
-@pytest.mark.parametrize("given", [False, True])
-def test_links(homo_pair, mode, given):
-    def make(data, **kwargs):
-        edges = homogeneous().edge_index[:, ::7] if given else None
-        options = {"batch_size": 256} | LINKS[mode] | kwargs
-        return LinkNeighborLoader(data, [3, 2], edge_label_index=edges, **options)
-
-    check_epochs(homo_pair, make)
-
-
-@pytest.mark.parametrize("level", ["time", "edge_time"])
-def test_links_with_times(homo_pair, level):
-    def make(data, **kwargs):
-        times = torch.arange(3000) % 70
-        options = {"time_attr": level, "edge_label_time": times, "batch_size": 256} | kwargs
-        negatives = "binary" if level == "time" else None
-        return LinkNeighborLoader(data, [3, 2], neg_sampling=negatives, **options)
-
-    check_epochs(homo_pair, make)
-
-
-@pytest.mark.parametrize("mode", LINKS)
-def test_links_of_a_type(hetero_pair, mode):
-    def make(data, **kwargs):
-        options = {"batch_size": 64} | LINKS[mode] | kwargs
-        return LinkNeighborLoader(data, [3, 2], edge_label_index=WRITES, **options)
-
-    check_epochs(hetero_pair, make)
-
-
-def test_attributes_in_memory_are_in_the_users_order(homo_pair, hetero_pair):
-    def fresh(data, **kwargs):
-        data.x = torch.arange(300).view(-1, 1)
-        data.names = [f"node {i}" for i in range(300)]
-        data.n_id = torch.arange(300)
-        _ = data.y  # built by reading it
-        return NeighborLoader(data, [5, 3], batch_size=50, **kwargs)
-
-    check_epochs(homo_pair, fresh)
-
-    def changed(data, **kwargs):
-        data["paper"].x = torch.arange(200).view(-1, 1)
-        data["paper", "cites", "paper"].edge_index = torch.arange(200).expand(2, -1).contiguous()
-        return NeighborLoader(data, [3, 2], input_nodes="paper", batch_size=16, **kwargs)
-
-    check_epochs(hetero_pair, changed)
-
-
-def test_edges_in_memory_beside_rows_on_disk(homo_pair):
-    def make(data, **kwargs):
-        data.edge_index = data.edge_index.flip(0)
-        return NeighborLoader(data, [5, 3], batch_size=50, **kwargs)
-
-    check_epochs(homo_pair, make)
-
-
-def test_a_sampler_over_another_graph(homo_pair):
-    graph = homogeneous()
-
-    def make(data, **kwargs):
-        return NeighborLoader(
-            data, [5, 3], neighbor_sampler=NeighborSampler(graph, [5, 3]), batch_size=50, **kwargs
-        )
-
-    check_epochs(homo_pair, make)
-
-    def crossed(data, **kwargs):  # features of one store, topology of the other
-        other = homo_pair[contents_of(data) is homo_pair[0].contents].data()
-        return NeighborLoader(
-            data, [5, 3], neighbor_sampler=NeighborSampler(other, [5, 3]), batch_size=50, **kwargs
-        )
-
-    check_epochs(homo_pair, crossed)
-
-
-def test_pickled_loaders(homo_pair):
-    def make(data, **kwargs):
-        return pickle.loads(pickle.dumps(NeighborLoader(data, [5, 3], batch_size=50, **kwargs)))
-
-    check_epochs(homo_pair, make)
-    links = lambda data, **k: pickle.loads(  # noqa: E731
-        pickle.dumps(LinkNeighborLoader(data, [3], batch_size=500, **k))
-    )
-    check_epochs(homo_pair, links)
-
-
-def test_sampler_outputs_and_what_is_made_of_them(homo_pair):
-    outs, seen = [], []
-    for store in homo_pair:
-        sampler = NeighborSampler(store.data(), [5, 3])
-        inputs = NodeSamplerInput(None, torch.tensor([3, 250, 3]))
-        out = sampler.sample_from_nodes(inputs, key=7)
-        assert out.node[:3].tolist() == [3, 250, 3]
-        ends = EdgeSamplerInput(None, torch.tensor([3, 9]), torch.tensor([250, 4]))
-        linked = sampler.sample_from_edges(ends, "binary" and NegativeSampling("binary"), key=8)
-        edge = sampler.original_edge_ids(None, out.edge)
-        outs.append([out.node, out.row, out.col, edge, linked.node, linked.metadata[1]])
-
-        mine: list[torch.Tensor] = []
-        loader = NeighborLoader(
-            store,
-            [5, 3],
-            batch_size=100,
-            transform_sampler_output=lambda o, mine=mine: mine.append(o.node) or o,
-        )
+def epoch(path: Path, out_of_core: bool = True, order: str = "auto", **options: Any) -> Any:
+    """Hash of an epoch's batches, and whether rows were read from a copy."""
+    with paged(out_of_core):
+        data = gz.open(path, order=order).data()
+        if "input_nodes" not in options:
+            options["input_nodes"] = data.train_idx
         torch.manual_seed(3)
-        batches = [batch.to_dict() for batch in loader]
-        joined = loader.collate_fn(torch.arange(4))
-        assert torch.equal(joined.x, homogeneous().x[joined.n_id])
-        seen.append([mine[:3], batches])
-    check_same(*outs)
-    check_same(*seen)
+        loader = gz.loader.NeighborLoader(data, shuffle=True, **SAMPLED | options)
+        return digest_of(loader), loader.stats().reordered
 
 
-def test_seeds_that_are_not_there(homo_pair, hetero_pair):
-    for store in homo_pair:
-        sampler = NeighborSampler(store.data(), [2])
-        for bad in (-1, 300):
-            inputs = NodeSamplerInput(None, torch.tensor([0, bad]))
-            with pytest.raises(IndexError, match=f"seed 1: found node {bad}, expected 0 <= node"):
-                sampler.sample_from_nodes(inputs)
+def copies(path: Path) -> list[str]:
+    folder = path / "orders"
+    return sorted(os.listdir(folder)) if folder.exists() else []
 
 
-def edges_in(store: gz.Store, layout: str) -> list:
-    """Both rows and the edge ids of every edge type."""
-    row, col, perm = getattr(store.graph_store, layout)()
-    if not store.is_hetero:
-        row, col, perm = {None: row}, {None: col}, {None: perm}
-    count = {name: store.num_edges(name) for name in row}
-    return [(row[n], col[n], torch.arange(count[n]) if perm[n] is None else perm[n]) for n in row]
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
-def test_data_and_stores(homo_pair, hetero_pair):
-    for pair in (homo_pair, hetero_pair):
-        old, new = (store.data() for store in pair)
-        check_same(old.to_dict(), new.to_dict())
-        for a, b in zip(pair[0].feature_store.get_all_tensor_attrs(),
-                        pair[1].feature_store.get_all_tensor_attrs(), strict=True):  # fmt: skip
-            assert (a.group_name, a.attr_name) == (b.group_name, b.attr_name)
-        for layout in ("coo", "csc", "csr"):
-            check_same(*(edges_in(store, layout) for store in pair))
-    old, new = (store.data() for store in homo_pair)
-    assert repr(old) == repr(new)
-    assert (new.num_features, new.num_nodes, new.num_edges) == (8, 300, 3000)
-    assert pickle.loads(pickle.dumps(new)).x.tolist() == old.x.tolist()
+@pytest.mark.parametrize("features", ["float32", "float16", "int8"])
+def test_the_first_epoch_reads_by_the_copy(tmp_path: Path, features: str) -> None:
+    path = tmp_path / "store"
+    gz.convert(graph(), path, features=None if features == "float32" else features, progress=False)
+    expected = epoch(path, out_of_core=False)[0]
+    assert epoch(path) == (expected, False)
+    summary = gz.optimize(path, **OPTIMIZE)
+    assert epoch(path) == (expected, True)
+    assert epoch(path, input_nodes=gz.open(path).data().train_idx.flip(0))[1]
+    assert epoch(path, order="off") == (expected, False)
+    assert summary.path.parent == path / "orders"
+    assert list(gz.info(path)["copies"]) == [str(summary.path)]
+    width = 80 * {"float32": 4, "float16": 2, "int8": 1}[features]
+    assert width * summary.used[""] == summary.num_bytes
+    assert gz.verify(path).ok
+    assert epoch(path, out_of_core=False) == (expected, False)
 
 
-INDICES = [
-    None,
-    slice(10, 60, 7),
-    slice(None, None, 50),
-    5,
-    -1,
-    torch.tensor([7, 0, 299, 7]),
-    np.array([1, 2]),
-    torch.arange(300) % 3 == 0,
+def test_rows_of_several_types(tmp_path: Path) -> None:
+    data = heterogeneous()
+    for name in ("paper", "author"):
+        data[name].x = torch.randn(data[name].num_nodes, 80)
+    path = write_store(data, tmp_path / "store")
+    options = {"input_nodes": ("paper", data["paper"].train_mask)}
+    expected = epoch(path, out_of_core=False, **options)[0]
+    summary = gz.optimize(path, **OPTIMIZE | {"seeds": "train_mask"})
+    assert {name for name in summary.used if summary.used[name]} == {"paper", "author"}
+    assert sorted(p.name for p in summary.path.glob("*/0.gd")) == ["0.gd", "0.gd"]
+    assert epoch(path, **options) == (expected, True)
+
+
+def test_in_a_budget_that_does_not_fit(tmp_path: Path) -> None:
+    path = write_store(power_law(60_000, 300_000, 256), tmp_path / "store")
+    sampled = {"num_neighbors": [8, 4], "batch_size": 128}
+    gz.optimize(path, seeds="train_mask", progress=False, **sampled)
+    data = gz.open(path, memory=budget_beside(ROOM)).data()
+    loader = gz.loader.NeighborLoader(data, input_nodes=data.train_mask, **sampled)
+    whole = gz.open(path).data()
+    for batch in loader:
+        assert torch.equal(batch.x, whole.x[batch.n_id])
+    assert loader.stats().reordered
+    assert loader.stats().reads > 0
+
+
+CHANGES: list[dict[str, Any]] = [
+    {"num_neighbors": [5, 4]},
+    {"batch_size": 8},
+    {"replace": True},
+    {"time_attr": "time"},
+    {"subgraph_type": "induced", "num_neighbors": [2]},
 ]
 
 
-@pytest.mark.parametrize("index", range(len(INDICES)))
-@pytest.mark.parametrize("name", ["x", "y", "train_mask", "train_idx"])
-def test_rows_by_node(homo_pair, index, name):
-    index = INDICES[index]
-    if name == "train_idx" and isinstance(index, torch.Tensor):
-        index = torch.tensor([4, 49])
-    values = [
-        store.feature_store.get_tensor(group_name=None, attr_name=name, index=index)
-        for store in homo_pair
-    ]
-    check_same(*values)
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_loaders_that_sample_in_another_way_do_not_find_it(
+    store: Path, change: dict[str, Any]
+) -> None:
+    gz.optimize(store, **OPTIMIZE | change)
+    assert epoch(store)[1] is False
+    assert epoch(store, **change)[1] is True
+    gz.optimize(store, **OPTIMIZE)
+    assert epoch(store)[1] is True
+    assert len(copies(store)) == 2
+    assert epoch(store, input_nodes=torch.arange(50))[1] is False
 
 
-def test_edge_attributes_by_edge_id(homo_pair):
-    for index in (None, 17, slice(3, 40), torch.tensor([2999, 0])):
-        values = [
-            store.feature_store.get_tensor(
-                group_name=(None, None), attr_name="edge_attr", index=index
-            )
-            for store in homo_pair
-        ]
-        check_same(*values)
+@pytest.mark.parametrize("changes", [1, 2])
+def test_rows_that_were_changed_are_not_read_from_it(store: Path, changes: int) -> None:
+    """Not even where the new file has the name that the old one had."""
+    gz.optimize(store, **OPTIMIZE)
+    with gz.open(store, mode="r+") as opened:
+        for _ in range(changes):
+            opened.feature_store.put_tensor(torch.randn(300, 80), None, "x", None)
+    assert (store / "node/x.gd").exists() == (changes == 2)
+    assert epoch(store) == (epoch(store, out_of_core=False)[0], False)
+
+
+def test_other_edges_have_another(store: Path) -> None:
+    """Where the batch that is looked at first is the same, but not those after it."""
+
+    def first_batch() -> torch.Tensor:
+        data = gz.open(store).data()
+        loader = gz.loader.NeighborLoader(data, [5], data.train_idx, batch_size=16)
+        return profile(loader, most=0, counts=False, keep=1).batches[0][0]
+
+    first = first_batch()
+    gz.optimize(store, **OPTIMIZE | {"num_neighbors": [5]})
+    with gz.open(store, mode="r+") as opened:
+        src, dst = (ends.clone() for ends in opened.data().edge_index)
+        elsewhere = ~torch.isin(dst, first)
+        src[elsewhere] = src[elsewhere].flip(0)
+        opened.graph_store.put_edge_index((src, dst), None, "coo", size=(300, 300))
+    assert torch.equal(first_batch(), first)
+    assert epoch(store, num_neighbors=[5])[1] is False
+
+
+def test_again_replaces_it_under_a_loader_that_reads_it(store: Path) -> None:
+    expected = epoch(store, out_of_core=False)
+    first = gz.optimize(store, **OPTIMIZE)
+    before = (first.path / "order.json").stat().st_ino
+    with paged():
+        data = gz.open(store).data()
+        torch.manual_seed(3)
+        loader = gz.loader.NeighborLoader(data, input_nodes=data.train_idx, shuffle=True, **SAMPLED)
+        batches = iter(loader)
+        found = [next(batches)]
+        assert gz.optimize(store, **OPTIMIZE).path == first.path
+        found += batches
+    assert loader.stats().reordered
+    assert (digest_of(found), False) == expected
+    assert (first.path / "order.json").stat().st_ino != before
+    assert copies(store) == [first.path.name]
+
+
+@chunks.both
+def test_the_summary_counts_what_batches_use(store: Path) -> None:
+    """All neighbours of all seeds at once: each node that is used is so once in every batch."""
+    options: dict[str, Any] = {"num_neighbors": [-1], "batch_size": 50}
+    summary = gz.optimize(store, **OPTIMIZE | options)
+    (batch,) = gz.loader.NeighborLoader(gz.open(store), input_nodes=graph().train_idx, **options)
+    used = batch.num_nodes
+    assert summary.used == summary.nodes_per_batch == {"": used}
+    assert summary.hottest[""] == pytest.approx([30 * n / used for n in (1, 2, 3)])
+    rows = np.fromfile(summary.path / "0/rows.gd", np.int32, used, offset=4096)
+    assert sorted(rows) == sorted(batch.n_id.tolist())
+
+
+@pytest.fixture
+def in_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The store cannot be written to."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    outside = lambda folder: tmp_path / "store" not in folder.parents  # noqa: E731
+    monkeypatch.setattr(own_order, "is_writable", outside)
+    return tmp_path / "cache"
+
+
+def test_the_copy_of_a_store_that_cannot_be_written_to(store: Path, in_cache: Path) -> None:
+    expected = epoch(store)[0]
+    assert in_cache in gz.optimize(store, **OPTIMIZE).path.parents
+    assert in_cache in gz.optimize(store, **OPTIMIZE).path.parents
+    assert epoch(store) == (expected, True)
+    assert copies(store) == []
+    assert invoke("clean", store).output.startswith(f"{store}: 1 removed")
+    assert epoch(store) == (expected, False)
+
+
+def test_nowhere_to_write_to(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_order, "is_writable", lambda folder: False)
+    with pytest.raises(PermissionError, match="Neither the store nor a cache can be written"):
+        gz.optimize(store, **OPTIMIZE)
+
+
+def full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(("name", "value"), [("_FREE_SHARE", 1.0), ("write_types", full)])
+def test_no_room_on_disk(
+    store: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
+    """Found out before, or when all but the document is written."""
+    monkeypatch.setattr(f"pyg_graphzero.memory.row_copy.{name}", value)
+    with pytest.raises(OSError, match="No space") as caught:
+        gz.optimize(store, **OPTIMIZE)
+    assert caught.value.errno == errno.ENOSPC
+    assert copies(store) == []
+    assert os.listdir(store.parent) == ["store"]
+    assert epoch(store)[1] is False
+
+
+def test_refusals(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "words").write_text("one\n")
+    for change, error, message in (
+        ({"seeds": "test_idx"}, ValueError, "no such index set, mask or file; there are: "),
+        ({"seeds": tmp_path / "words"}, ValueError, "words: found no node ids"),
+        ({"seeds": []}, ValueError, "seeds: found none in what was given"),
+        ({"seeds": [300]}, IndexError, "found node 300"),
+        ({"num_neighbors": [-2]}, ValueError, "found -2"),
+        ({"batch_size": 0}, ValueError, "positive integer value, but got batch_size=0"),
+        ({"memory": 1000}, gz.MemoryBudgetError, "expected .*MB or more"),
+        ({"epochs": 2}, TypeError, "unexpected keyword argument 'epochs'"),
+    ):
+        with pytest.raises(error, match=message):
+            gz.optimize(store, **(OPTIMIZE | change))
+    with pytest.raises(FileNotFoundError):
+        gz.optimize(tmp_path / "none", **OPTIMIZE)
+    narrow = write_store(homogeneous(), tmp_path / "narrow")
+    message = "narrow: found no attribute of nodes with rows of more than 64 bytes, expected one"
+    with pytest.raises(ValueError, match=message):
+        gz.optimize(narrow, **OPTIMIZE)
+    assert copies(store) == []
+    assert sorted(os.listdir(tmp_path)) == ["narrow", "store", "words"]
+
+
+def test_too_little_memory_for_tables(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("pyg_graphzero.tune.optimize")  # gz.optimize is the function
+    monkeypatch.setattr(module, "rank_bytes", lambda num_nodes: num_nodes << 20)
+    with pytest.raises(gz.MemoryBudgetError, match="needed for tables with an entry for ever"):
+        gz.optimize(store, memory=rss() + MIN_ROOM + (16 << 20), **OPTIMIZE)
+
+
+def test_the_command_line(store: Path) -> None:
+    options = ("--seeds", "train_idx", "--num-neighbors", "5,3", "--batch-size", 16)
+    result = invoke("optimize", store, *options, "--json")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.output)
+    assert summary["num_batches"] == 8
+    assert Path(summary["path"]).parent == store / "orders"
+    assert epoch(store)[1] is True
+    again = invoke("optimize", store, *options, "--memory", "100GB", "--no-progress").output
+    assert again.startswith(f"{summary['path']}: ")
+    assert " of rows in the order of their use by train_idx, 8 batches counted, " in again
+    size = sum(file.stat().st_size for file in (store / "orders").rglob("*.*"))
+    (store / "orders" / ".abandoned.partial-00").mkdir()
+    assert invoke("clean", store).output == f"{store}: 1 removed, {size:,} bytes\n"
+    assert not (store / "orders").exists()
+    assert invoke("clean", store).output == f"{store}: 0 removed, 0 bytes\n"
+    assert invoke("clean", store / "node").exit_code == 2
+    for arguments in (("--seeds", "none", "--num-neighbors", "5"), (*options, "-o", "other")):
+        refused = invoke("optimize", store, *arguments)
+        assert refused.exit_code == 2
+    assert "No such option" in refused.output
+
+
+# Seeds ###########################################################################################
+
+
+def seeds_of(path: Path, **options: Any) -> tuple[str, list[int]]:
+    chosen = choose_seeds(gz.open(path).data(), **options)
+    return chosen.name, chosen.nodes.tolist()
+
+
+def test_seeds_by_name_file_and_value(store: Path, tmp_path: Path) -> None:
+    data = homogeneous()
+    index, mask = data.train_idx.tolist(), data.train_mask.nonzero().view(-1).tolist()
+    assert seeds_of(store, seeds="train_idx") == ("train_idx", index)
+    assert seeds_of(store, seeds="train_mask") == ("train_mask", mask)
+    both = "train_idx, train_mask"
+    assert seeds_of(store, seeds=both) == (both, sorted({*index, *mask}))
+    np.save(tmp_path / "a.npy", np.array([4, 2]))
+    torch.save(torch.tensor([4, 2]), tmp_path / "a.pt")
+    (tmp_path / "a.txt").write_text("4\n2\n")
+    for name in ("a.npy", "a.pt", "a.txt"):
+        assert seeds_of(store, seeds=tmp_path / name) == (str(tmp_path / name), [4, 2])
+    assert seeds_of(store, seeds=[4, 2]) == ("2 nodes", [4, 2])
+    assert seeds_of(store, seeds=data.train_mask)[1] == mask
+    assert seeds_of(store, seeds=None)[1] == list(range(300))
+
+
+def test_seeds_of_a_type(tmp_path: Path) -> None:
+    data = heterogeneous()
+    data["author"].train_mask = torch.arange(120) < 3
+    path = write_store(data, tmp_path / "s")
+    mask = data["paper"].train_mask.nonzero().view(-1).tolist()
+    assert seeds_of(path, seeds="train_mask", input_type="author")[1] == [0, 1, 2]
+    assert seeds_of(path, seeds=("paper", data["paper"].train_mask))[1] == mask
+    assert seeds_of(path, seeds=[7], input_type="paper")[1] == [7]
+    for options, message in (
+        ({"seeds": "train_mask"}, "found in ['paper', 'author'], expected an input_type"),
+        ({"seeds": "train_mask", "input_type": "x"}, "input_type: found 'x', expected one of"),
+    ):
+        with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+            seeds_of(path, **options)
+    (tmp_path / "ids").write_text("1")
+    with pytest.raises(ValueError, match="found a file, expected an input_type"):
+        seeds_of(path, seeds=tmp_path / "ids")
+    assert seeds_of(path, seeds=tmp_path / "ids", input_type="paper")[1] == [1]
+
+
+# Memory and kills ################################################################################
+
+CHILD = """
+import sys
+import torch
+import pyg_graphzero as gz
+from pyg_graphzero.util.workspace import MIN_ROOM
+from pyg_graphzero.util.system import rss
+room = rss() + MIN_ROOM + (96 << 20)
+seeds = torch.arange(0, 400_000, 40)
+gz.optimize(sys.argv[1], seeds=seeds, num_neighbors=[5, 3], memory=room, progress=False)
+high = next(l for l in open("/proc/self/status") if l.startswith("VmHWM"))
+print(room, int(high.split()[1]) << 10)
+"""
+
+
+@pytest.mark.long
+def test_memory(tmp_path: Path) -> None:
+    """Rows of 160 MB, most of which are used: more than there is room for."""
+    edges = torch.randint(0, 400_000, (2, 3_000_000))
+    path = write_store(Data(x=torch.ones(400_000, 100), edge_index=edges), tmp_path / "store")
+    done = run(CHILD, path)
+    assert done.stderr == ""
+    room, high = map(int, done.stdout.split())
+    assert high <= 1.1 * room
+    assert gz.verify(path).ok
+
+
+# Processes that are killed while they copy rows.
+KILLS = int(os.environ.get("GRAPHZERO_KILLS", 20))
+TRAINED: dict[str, Any] = {"num_neighbors": [4, 3], "batch_size": 64}
+
+KILLED = """
+import os, sys
+import pyg_graphzero as gz
+print("begun", flush=True)
+gz.optimize(sys.argv[1], seeds="train_mask", num_neighbors=[4, 3], batch_size=64, progress=False)
+os._exit(0)
+"""
+
+
+def trained(path: Path, out_of_core: bool = True) -> Iterator[tuple[Any, bool]]:
+    """The batches of an epoch of a new loader, and whether they were read by a copy."""
+    data = gz.open(path).data()
+    torch.manual_seed(0)
+    with paged(out_of_core):
+        loader = gz.loader.NeighborLoader(
+            data, input_nodes=data.train_mask, shuffle=True, **TRAINED
+        )
+        for batch in loader:
+            yield batch, loader.stats().reordered
+
+
+@pytest.mark.long
+def test_kills_beside_training(tmp_path: Path) -> None:
+    """Training goes on, new loaders train, and nothing is left but a copy, or none."""
+    path = write_store(power_law(20_000, 100_000, 256), tmp_path / "store")
+    expected = [digest_of([batch]) for batch, _ in trained(path, out_of_core=False)]
+    read_by_copy, ended, longest, pick = [], 0, 1.0, random.Random(0)
+
+    def training() -> Iterator[None]:
+        while True:
+            for digest, (batch, is_copied) in zip(expected, trained(path), strict=True):
+                assert digest_of([batch]) == digest
+                read_by_copy.append(is_copied)
+                yield
+
+    beside = training()
+    for _ in range(KILLS):
+        child = Python(KILLED, path)
+        assert child.stdout.readline() == "begun\n"
+        end = time.monotonic() + pick.uniform(0.0, longest)
+        while time.monotonic() < end:
+            next(beside)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() in (0, -signal.SIGKILL)
+        ended += child.returncode == 0
+        longest *= 0.8 if child.returncode == 0 else 1.1  # however fast the machine
+        next(training())
+        assert gz.verify(path).ok
+        assert all(len(name) == 32 for name in copies(path)), copies(path)
+    assert 0 < ended < KILLS
+    assert set(read_by_copy) == {True, False}
+    assert os.listdir(path.parent) == ["store"]

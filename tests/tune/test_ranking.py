@@ -14,7 +14,6 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader import HGTLoader, NeighborLoader
 from pyg_graphzero.memory.profile import AccessCounts
 from pyg_graphzero.memory.ranking import RankedRows, count_accesses, rank_rows
-from pyg_graphzero.store.columns import inverse_permutation
 
 
 def loader_of(data, num_neighbors, seeds, batch_size, **options):
@@ -117,11 +116,7 @@ def test_rows_in_the_order_of_their_use(seconds):
     assert ranked.keys() == {"paper", "author", "venue"}
     for name, rows in ranked.items():
         counts, first = found.counts[name], rows.order.long()
-        order = rows.whole()
-        assert sorted(order.tolist()) == list(range(data[name].num_nodes))
-        rest = order[rows.used :].tolist()
-        assert rest == sorted(rest)
-        assert order[: rows.used].tolist() == first.tolist() == rows.order.tolist()
+        assert len(first) == len(first.unique()) == rows.used
         assert set(counts.nonzero().view(-1).tolist()) <= set(first.tolist())
         hot = counts[first] > (1 if seconds == 0.0 else 4)
         assert (hot.int().diff() <= 0).all()
@@ -167,14 +162,6 @@ def test_kernels_against_their_definition(lists):
 
 
 @chunks.both
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_orders_and_their_inverse(dtype):
-    order = torch.randperm(50).to(dtype)
-    assert inverse_permutation(order)[order.long()].tolist() == list(range(50))
-    assert inverse_permutation(order).dtype == dtype
-
-
-@chunks.both
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
 @settings(max_examples=50)
 @given(
@@ -191,8 +178,6 @@ def test_rows_by_use_and_touch(dtype, counts, hot, seed):
     found.add(torch.from_numpy(touched))
     found.rank(torch.tensor(counts, dtype=dtype), hot)
     assert found.order.tolist() == expected
-    expected += [row for row, count in enumerate(counts) if count == 0]
-    assert found.whole().tolist() == expected
     assert found.used == len(rows)
     wide = torch.tensor(rows, dtype=torch.int64).numpy()
     _core.hottest_first(np.array(counts, np.int32), wide, hot)
