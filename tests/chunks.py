@@ -73,7 +73,7 @@ NO_CHUNKS: dict[str, set[str]] = {
         "_BLOCK",
         "_USUAL_MERGE_GAP",
     },
-    "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY"},
+    "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY", "_SORTED"},
     "nn.accelerate": {"_MOST_WAYS"},
     "nn.small": {"_LEAST", "_SEED"},
     "nn.state": {"LARGE"},

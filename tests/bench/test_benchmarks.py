@@ -78,7 +78,7 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
     ),
     "doctor": (
         "--nodes 20000 --edges 100000 --fanout 4 3 --batch-size 64 --room 60 --features float16",
-        ["cases/fits", "cases/window", "cases/epochs/second/reads/fact"],
+        ["cases/fits", "cases/window", "cases/epoch/reads/fact"],
     ),
     "encode": (
         "--dims 16 --slab-mib 1 --rounds 1",
