@@ -60,7 +60,7 @@ _SLOT_BYTES = 24  # of a cached row, besides its bytes
 # Of a limit, what phases without a model are told to stay within; the rest is for pages of files.
 _SHARE = 0.75
 ITEM_BYTES = {"float32": 4, "float16": 2, "int8": 1}
-# Of a node: its label, three masks.
+# Bytes of a node's label and three masks.
 _NODE_BYTES = 8 + 3
 # Share of the rows that training uses, at most: a third at scale 1.
 _USED_SHARE = 0.5

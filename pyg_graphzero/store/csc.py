@@ -298,7 +298,7 @@ def _ids(value: Any) -> np.ndarray:
     return ids if ids.dtype.name in _ID_DTYPES else ids.astype(np.int64)
 
 
-def slot_ranges(topology: _core.Topology) -> Iterator[tuple[Tensor, Tensor]]:
+def edge_slices(topology: _core.Topology) -> Iterator[tuple[Tensor, Tensor]]:
     """The edges of a topology in order, some at a time: their sources and destinations.
 
     Raises:

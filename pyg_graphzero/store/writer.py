@@ -30,7 +30,7 @@ from pyg_graphzero.store.csc import (
     CscOptions,
     EdgeChunk,
     build_csc,
-    slot_ranges,
+    edge_slices,
 )
 from pyg_graphzero.store.encoding import ColumnEncoder, EncodingLoss
 from pyg_graphzero.store.rows import ArrayRows, FileRows, Rows
@@ -154,7 +154,7 @@ class FileSet:
         """Writes and syncs the edges of a type once more, by source; see ``Store.create_csr``."""
         room = room or BuildRoom(Workspace(self.directory).room, self.directory)
         topology = _core.Topology.open(str(self.directory / record.topology))
-        chunks = (EdgeChunk(rows, sources) for sources, rows in slot_ranges(topology))
+        chunks = (EdgeChunk(rows, sources) for sources, rows in edge_slices(topology))
         names = {"topology": "csr", "edge_id": "csr_slot"}
         with self._placing(edge_folder(record.name)) as place:
             csc = build_csc(

@@ -95,6 +95,8 @@ def test_rows_of_several_types(tmp_path: Path) -> None:
     for name in ("paper", "author"):
         data[name].x = torch.randn(data[name].num_nodes, 80)
     path = write_store(data, tmp_path / "store")
+    with pytest.raises(ValueError, match="found no node with such rows in any batch"):
+        gz.optimize(path, **OPTIMIZE | {"seeds": ("venue", [0]), "num_neighbors": [0]})
     options = {"input_nodes": ("paper", data["paper"].train_mask)}
     expected = epoch(path, out_of_core=False, **options)[0]
     summary = gz.optimize(path, **OPTIMIZE | {"seeds": "train_mask"})
