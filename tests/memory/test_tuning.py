@@ -55,8 +55,8 @@ def test_batches_that_leave_no_room_for_it_end_it(skewed, monkeypatch):
         while True:
             each()
 
-    monkeypatch.setattr(tuning, "profile", forever)
     expected, loader = epoch(training(skewed))[0], training(skewed)
+    monkeypatch.setattr(tuning, "profile", forever)  # of this loader alone: its thread is ended
     next(iter(loader))
     assert waiting.wait(60)
     thread = pager(loader).tuning.thread
