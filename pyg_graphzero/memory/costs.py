@@ -46,6 +46,13 @@ WINDOW_KEY = 16
 FRAME = 24
 # Share of a window's rows that is read into frames, where recently used rows stay.
 CACHED_SHARE = 7 / 8
+# Share of the room that rows which are known to be used may take all together; where they are more,
+# those that are used most take HOT_SHARE, and what recently was used, if that is not known. See
+# "Memory" in benchmarks/NOTES.md.
+USED_SHARE = 0.9
+HOT_SHARE = 0.4
+# Share of a batch's rows that are neither resident nor another batch's of its window.
+NEW_SHARE = 0.3
 # Rows of at most this many bytes cost less to hold in memory than to read one by one; a file of
 # them is held if it takes no more than this share.
 SMALL_ROW = 64

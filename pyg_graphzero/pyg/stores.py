@@ -213,8 +213,8 @@ class Store:
     @property
     def division(self) -> Any:
         """How the budget is divided (a ``MemoryPlan``); None before a loader begins."""
-        pager = self.contents.pager
-        return None if pager is None else pager.memory_plan
+        keeper = self.contents.keeper
+        return None if keeper is None or keeper.current is None else keeper.current.plan
 
     @property
     def is_hetero(self) -> bool:
