@@ -31,6 +31,7 @@ from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.keeper import Keeper, keeper_of
 from pyg_graphzero.memory.lease import Lease
 from pyg_graphzero.memory.residence import Residence
+from pyg_graphzero.memory.usage import Watch
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Seeds
 from pyg_graphzero.util.keys import random_key
 from pyg_graphzero.util.system import free_memory
@@ -110,6 +111,7 @@ class Epoch:
         self._engine: _core.Epoch | None = None
         self._files: Residence | None = None
         self._lease: Lease | None = None
+        self._watch: Watch | None = None
         self._requests: dict[int, Request] = {}  # of batches that the engine has
         self._process: int | None = None  # the one that it has begun in
         self._begun = perf_counter()
@@ -190,6 +192,7 @@ class Epoch:
         self._files = None  # frees the columns of the last plan before the next one is chosen
         files = self._files = loader._files()
         plan = self._plan()
+        self._watch = None if files is None else loader._keeper().watch_for(loader)
         self.stats.reordered = files is not None and files.copy is not None
         if plan is None or files is None or files.leases is None:
             return None
@@ -262,8 +265,8 @@ class Epoch:
 
     def _finish(self, batch: _core.Batch, context: Any) -> Any:
         """Turns the engine's batch into the consumer's, and notes its rows where use is watched."""
-        if self._files is not None and self._files.watch is not None:
-            self._files.watch.add(batch)
+        if self._watch is not None:
+            self._watch.add(batch)
         finished = self._loader._finish(batch, context)
         if self._torchs._pin_memory:
             finished = pin_memory(finished, self._torchs._pin_memory_device)

@@ -115,13 +115,21 @@ class Keeper:
         needs = self._needs_of(loader)
         if now is not None and not self._is_outgrown(now, loader, needs):
             return now
+        watch = None
         if now is not None:
             batch = now.needs.batch.larger(needs.batch)
             needs = replace(needs, batch=batch, epoch=max(needs.epoch, now.needs.epoch))
+            watch = self.watch_for(loader)
         self.current = None  # frees the rows of the last plan before the next one is made
-        watch = None if now is None else now.watch
         del now
         return self._decide(loader, needs, watch if watch is not None and watch.is_done else None)
+
+    def watch_for(self, loader: BatchSource) -> Watch | None:
+        """Where a loader's batches are to be counted as they are delivered; None: they are not."""
+        watch = None if self.current is None else self.current.watch
+        if watch is None or watch.key != copy_key(self.contents, self._needs_of(loader)):
+            return None
+        return watch
 
     def relative_size(self, loader: BatchSource) -> float:
         """How large its batches are, in batches that there is room for; 1 at least.
@@ -149,9 +157,10 @@ class Keeper:
         key = copy_key(self.contents, needs)
         if now.copy is not None or self.contents.order_limit == 0:
             return False
-        if now.watch is not None:
-            return now.watch.is_done and self._maker.is_due(key)
-        return self._maker.is_due(key) and find_copy(self.contents, key) is not None
+        if not self._maker.is_due(key):
+            return False
+        is_counted = now.watch is not None and now.watch.is_done and now.watch.key == key
+        return is_counted or find_copy(self.contents, key) is not None
 
     def _needs_of(self, loader: BatchSource) -> Needs:
         if loader not in self._needs:
@@ -217,7 +226,7 @@ class Keeper:
         if is_read and watch is None:
             least = least_memory(needs, self._baseline + Watch.num_bytes(graph))
             if least <= self.memory:
-                return None, Watch(loader, needs.epoch)
+                return None, Watch(loader, needs.epoch, key)
             self._maker.give_up(key, f"that takes memory={least / 1e6:,.0f}MB or more")
             return None, None
         room, reading, lists = self.memory - costs.READER, None, is_read

@@ -127,7 +127,7 @@ def copy_key(contents: StoreContents, needs: Needs) -> str | None:
         key.update(f"{name} {record!r}\n".encode())
     for rows in needs.trial:
         key.update(rows.numpy().data)
-    key.update(str(needs.epoch).encode())
+    key.update(str(needs.seeds).encode())
     return key.hexdigest()
 
 

@@ -121,6 +121,7 @@ class Needs:
         files: The files that it reads from.
         batch: Size of its largest batch, with some slack.
         epoch: How many batches an epoch has.
+        seeds: How many seeds an epoch has.
         trial: The rows of one batch, by node type; empty where there are no seeds. Two loaders that
             sample in the same way around the same seeds have equal ones.
     """
@@ -128,6 +129,7 @@ class Needs:
     files: tuple[Need, ...]
     batch: BatchSize = BatchSize()
     epoch: int = 0
+    seeds: int = 0
     trial: list[Tensor] = field(default_factory=list)
 
     def of(self, kind: Kind) -> list[Need]:
@@ -152,7 +154,8 @@ def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
         found.add(batch)
         trial = list(batch.nodes)
     size = batch_size(found, *bytes_of_batches(loader))
-    return Needs(tuple(files_of(loader)), size, loader.epoch_length(), trial)
+    files, seeds = tuple(files_of(loader)), len(loader.dataset)
+    return Needs(files, size, loader.epoch_length(), seeds, trial)
 
 
 def batch_size(

@@ -115,14 +115,17 @@ class Watch:
     Args:
         source: The loader.
         epoch: How many batches to count.
+        key: Name of the copy that this is for.
 
     Attributes:
+        key: As above.
         counted: The counts.
         ranked: The rows in the order in which they were met, by node type.
         is_done: All batches were counted.
     """
 
-    def __init__(self, source: BatchSource, epoch: int) -> None:
+    def __init__(self, source: BatchSource, epoch: int, key: str) -> None:
+        self.key = key
         graph = source.graph_sampler.graph
         self.counted = AccessCounts.of(graph, lists=True)
         self.ranked = {name: RankedRows(num) for name, num in graph.node_types.items()}

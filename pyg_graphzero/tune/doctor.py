@@ -131,8 +131,7 @@ class _Examination:
             max(64 << 20, int(_KEPT_SHARE * self.free)),
             keeps_edges=any(file.kind is Kind.EDGES for file in files),
         )
-        trial = [] if not self.sampled.batches else needs_of(loader).trial
-        self.needs = Needs(tuple(files), self.sampled.size, self.sampled.epoch, trial)
+        self.needs = replace(needs_of(loader), batch=self.sampled.size)
         self.ranks: Ranks | None = None  # where rows lie that were copied in the order of their use
         if not self._plan(contents.memory, self.needs).is_whole:
             self.needs = Tables().sizes(contents, self.needs)
