@@ -130,7 +130,7 @@ def test_neighbours_in_an_order_are_those_of_the_topology(tmp_path):
     store = gz.open(tmp_path / "store")
     start = torch.arange(50).repeat(20)
     mapped, ordered = (
-        walker(store).walk(start, 9, generator=torch.Generator().manual_seed(7))
+        walker(store, reverse=True).walk(start, 9, generator=torch.Generator().manual_seed(7))
         for walker in (Walker, OrderedWalker)
     )
     assert (tmp_path / "again 0").stat().st_size == 4 * 16 * (1000 // 16 // 2)
