@@ -823,7 +823,7 @@ def uring_refusal() -> str:
 
 def costs() -> dict[str, int]:
     """
-    Bytes that PagedRows take beside rows: of each frame, and of each row of a window while those asked for are sorted.
+    Bytes that PagedRows take beside rows, of each frame, and of each row of a window while those asked for are sorted; and by which factor windows grow when an epoch begins.
     """
 
 class ColumnFile:

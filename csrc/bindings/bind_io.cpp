@@ -21,6 +21,7 @@
 #include "gather/paged_rows.h"
 #include "gather/row_order.h"
 #include "io/probe.h"
+#include "pipeline/epoch.h"
 #include "sampling/reach.h"
 #include "storage/column.h"
 
@@ -105,10 +106,11 @@ void init_io(nb::module_& m) {
       "costs",
       [] {
         return std::map<std::string, std::int64_t>{{"frame", RowCache::kFrameBytes},
-                                                   {"window_key", PagedRows::kKeyBytes}};
+                                                   {"window_key", PagedRows::kKeyBytes},
+                                                   {"window_growth", kWindowGrowth}};
       },
-      "Bytes that PagedRows take beside rows: of each frame, and of each row of a window while "
-      "those asked for are sorted.");
+      "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while those "
+      "asked for are sorted; and by which factor windows grow when an epoch begins.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
       .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,

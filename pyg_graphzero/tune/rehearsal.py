@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
+from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.needs import BatchSize, Kind, Need, batch_size, bytes_of_batches
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.residence import group_bits_of, groups_kept
@@ -21,9 +22,6 @@ from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.util.disk import DiskSpeed
-
-# Windows of an epoch's beginning have at most this many times as many batches as the last one.
-_GROWTH: int = _core.costs()["window_growth"]
 
 #: By node type, a function that finds where rows (``int64``) would lie.
 Ranks = Mapping[str | None, Callable[[Tensor], Tensor]]
@@ -134,7 +132,7 @@ def rehearse(
             rows.fill(engine_array(_likely(sampled, file, plan)))
             parts.append((_list_of(sampled, file), rows))
     most = plan.window_of(sampled.epoch)
-    growth = _GROWTH if sampled.is_whole else most
+    growth = costs.WINDOW_GROWTH if sampled.is_whole else most
     return _windows(_reordered(sampled, order), parts, plan, most, sampled.is_whole, growth)
 
 
