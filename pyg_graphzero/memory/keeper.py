@@ -229,14 +229,14 @@ class Keeper:
                 return None, Watch(loader, needs.epoch, key)
             self._maker.give_up(key, f"that takes memory={least / 1e6:,.0f}MB or more")
             return None, None
-        room, reading, lists = self.memory - costs.READER, None, is_read
+        reading, lists = None, is_read
+        topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
+        held = sum(plan.held.get(file.name, 0) for file in topologies)
+        room = self.memory - self._baseline - costs.READER - held
         if not is_read:
             packed = self.tables.pack(graph, needs, plan.held)
             reading = loader.graph_sampler.reading(packed, (1, 0)) if packed else None
-            topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
-            room -= sum(file.held_bytes for file in topologies if not file.is_packed)
             room -= (_core.num_threads(0) + 1) * needs.batch.sampling
-            held = sum(plan.held[file.name] for file in topologies)
             lists = held > _LISTS_SHARE * (self.memory - self._baseline)
 
         def usage() -> Usage:
@@ -245,7 +245,6 @@ class Keeper:
             seconds = rank_seconds(seconds_of_epoch(needs, graph, plan, disk))
             return Usage.sampled(loader, reading, lists=lists, seconds=seconds)
 
-        room -= private_rss()
         return self._maker.make(contents, graph, needs, key, usage, room, lists), None
 
     def _trial_reading(self, loader: BatchSource) -> Reading | None:

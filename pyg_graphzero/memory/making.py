@@ -157,18 +157,17 @@ def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
 
 
 def seconds_of_epoch(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: DiskSpeed) -> float:
-    """Seconds that the disk takes for the rows of an epoch, each read for itself.
-
-    Windows of batches share reads, so that it takes less.
-    """
+    """Seconds that the disk takes for the rows of an epoch: each alone, or a file whole a window."""
     owners = _owners(graph)
     types = dict(zip(graph.node_types, needs.trial, strict=True))
+    windows = needs.epoch / plan.window_of(needs.epoch)
     seconds = 0.0
     for file in candidates(needs):
         if file.name in plan.hot:
             missing = 1 - min(1.0, plan.hot[file.name] / max(1, file.num_bytes))
             reads = missing * types[owners[file.name]].numel() * needs.epoch
-            seconds += disk.seconds(reads, reads * file.row_bytes)
+            whole = windows * file.num_bytes / disk.bytes_per_second
+            seconds += min(disk.seconds(reads, reads * file.row_bytes), whole)
     return seconds
 
 

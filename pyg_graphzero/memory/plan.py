@@ -128,8 +128,9 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
 
     Memory that every batch needs comes first. Then small rows are held whole (a read of 4 KiB for 8
     bytes is a bad bargain), then topologies; large rows share the rest with the windows they are
-    read in. Neighbours whose uses are known are held whole only where all rows that are used have
-    room beside them: else rows and neighbours that are used most have it, by uses a byte.
+    read in. Neighbours whose uses are known are held whole, too, unless only the used ones leave
+    room for all rows that are used. Where neither has room, rows and neighbours have it by uses a
+    byte.
 
     Args:
         memory: The budget, in bytes.
@@ -157,7 +158,9 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
     plan = _divide_in_part(memory, baseline, needs, holds_ranked=True)
     if all_used_stay(plan, needs) or all(f.uses is None for f in needs.of(Kind.NEIGHBOURS)):
         return plan
-    return _divide_in_part(memory, baseline, needs, holds_ranked=False)
+    ranked = _divide_in_part(memory, baseline, needs, holds_ranked=False)
+    is_held = neighbours_are_held(plan, needs)
+    return plan if is_held and not all_used_stay(ranked, needs) else ranked
 
 
 def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool) -> MemoryPlan:
