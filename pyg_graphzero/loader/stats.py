@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.rates import Rates
 from pyg_graphzero.util.html import paragraph, table
 
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
@@ -20,6 +19,35 @@ _DERIVED = (
     *("batches_per_second", "edges_per_second", "hit_rate", "reads_per_batch"),
     *("read_bytes_per_batch", "train", "idle", "stall", "verdict"),
 )
+
+
+@dataclass(kw_only=True)
+class Rates:
+    """Counts of one epoch, predicted or measured."""
+
+    batches: int = 0
+    nodes: int = 0
+    edges: int = 0
+    rows: int = 0
+    hits: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    useful_bytes: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of ``rows`` that was found in memory; 1.0 where all columns are there whole."""
+        return self.hits / self.rows if self.rows else 1.0
+
+    @property
+    def reads_per_batch(self) -> float:
+        """Requests to the disk for each batch delivered."""
+        return self.reads / self.batches if self.batches else 0.0
+
+    @property
+    def read_bytes_per_batch(self) -> float:
+        """Bytes read for each batch delivered."""
+        return self.read_bytes / self.batches if self.batches else 0.0
 
 
 @dataclass

@@ -160,7 +160,8 @@ class Keeper:
         if not self._maker.is_due(key):
             return False
         is_counted = now.watch is not None and now.watch.is_done and now.watch.key == key
-        return is_counted or find_copy(self.contents, key) is not None
+        is_left = is_counted or self._maker.is_left
+        return is_left or find_copy(self.contents, key) is not None
 
     def _needs_of(self, loader: BatchSource) -> Needs:
         if loader not in self._needs:

@@ -157,7 +157,7 @@ def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
 
 
 def seconds_of_epoch(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: DiskSpeed) -> float:
-    """Seconds that the disk takes for the rows of an epoch: each alone, or a file whole a window."""
+    """Seconds of the disk for the rows of an epoch: each alone, or a file whole a window."""
     owners = _owners(graph)
     types = dict(zip(graph.node_types, needs.trial, strict=True))
     windows = needs.epoch / plan.window_of(needs.epoch)
@@ -307,6 +307,12 @@ class Maker:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._tried: set[str] = set()
+        self._awaited: CopyTarget | None = None  # another process writes it
+
+    @property
+    def is_left(self) -> bool:
+        """Whether another process that was making a copy has ended."""
+        return self._awaited is not None and not self._awaited.is_begun
 
     def is_due(self, key: str | None) -> bool:
         """Whether this copy was not tried yet."""
@@ -344,7 +350,8 @@ class Maker:
             if target is None:
                 self.give_up(key, "found nowhere to write, in the store or in a cache")
                 return None
-            if target.is_begun:
+            self._awaited = target if target.is_begun else None
+            if self._awaited is not None:
                 log.info("%s: another process makes it", target.path)
                 return None  # a later epoch finds it
             least = making_bytes(graph, lists)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pyg_graphzero.memory.rates import Rates
+from pyg_graphzero.loader.stats import Rates
 from pyg_graphzero.tune.rehearsal import Sampled, Window
 from pyg_graphzero.util.disk import DiskSpeed
 
