@@ -154,11 +154,13 @@ class LoaderStats(Rates):
     def stall(self) -> float:
         """Seconds the consumer waited for the disk.
 
-        The part of ``wait`` that the reader was busy for; 0 where each of the engine's threads was
-        busier than the reader, so that the consumer waited for these threads.
+        The part of ``wait`` that the busier one of the readers, of rows and of neighbours, was busy
+        for; 0 where each of the engine's threads computed for longer than that, so that the
+        consumer waited for these threads.
         """
-        made = (self.sample + self.gather) / max(1, self.num_workers)
-        return min(self.wait, self.read) if self.read > made else 0.0
+        computed = self.sample - self.topology_read + self.gather
+        disk = max(self.read, self.topology_read)
+        return min(self.wait, disk) if disk > computed / max(1, self.num_workers) else 0.0
 
     @property
     def verdict(self) -> str:
@@ -183,6 +185,10 @@ class LoaderStats(Rates):
             return f"{seconds:.3g} s ({100 * seconds / (self.elapsed or 1):.0f}%)"
 
         busy = "" if self.num_workers == 0 else f", idle {share(self.idle)}"
+        neighbours = (
+            f"\n  neighbours: read {share(self.topology_read)}, "
+            f"{self.topology_reads / max(1, self.batches):,.0f} reads a batch"
+        )
         disk = (
             f"\n  disk: read {share(self.read)}, the consumer stalled {share(self.stall)}; "
             f"{self.hit_rate:.1%} of {self.rows:,} rows in memory, {self.reads_per_batch:,.0f} "
@@ -198,7 +204,7 @@ class LoaderStats(Rates):
             f"gather {share(self.gather)}{busy}\n"
             f"  consumer: prepare {share(self.prepare)}, wait {share(self.wait)}, "
             f"finish {share(self.finish)}, train {share(self.train)}"
-            f"{disk if self.rows else ''})"
+            f"{neighbours if self.topology_rows else ''}{disk if self.rows else ''})"
         )
 
     def _repr_html_(self) -> str:
