@@ -203,7 +203,7 @@ class Keeper:
         self.current = Residence(contents, plan, needs, disk.merge_gap, copy, *tables, watch)
         if not plan.is_whole:
             self.current.preload()
-            self._say(plan, needs)
+            self._say(plan)
         return self.current
 
     def _copy(
@@ -265,21 +265,9 @@ class Keeper:
         gap = probe(self.contents.path).merge_gap
         return Residence(self.contents, plan, needs, gap).reading(sampler)
 
-    def _say(self, plan: MemoryPlan, needs: Needs) -> None:
+    def _say(self, plan: MemoryPlan) -> None:
         """Logs the plan."""
-        parts = [f"{plan.baseline / 1e6:,.0f} MB are taken already"]
-        if plan.held:
-            parts.append(f"{sum(plan.held.values()) / 1e6:,.0f} MB of small columns are held")
-        for file in needs.files:
-            if file.name in plan.hot:
-                parts.append(
-                    f"{plan.hot[file.name] / 1e6:,.0f} of {file.num_bytes / 1e6:,.0f} MB of "
-                    f"{file.name} stay in memory"
-                )
-        parts.append(
-            f"windows of {plan.window} batches take {plan.windows / 1e6:,.0f} MB, "
-            f"batches {(plan.batches + plan.sampled) / 1e6:,.0f} MB"
-        )
+        parts = [f"{name} {num_bytes / 1e6:,.0f} MB" for name, num_bytes in plan.parts.items()]
         source = (
             "memory" if self.is_given else "memory that is free here (gz.open(memory=) sets it)"
         )
