@@ -32,22 +32,23 @@ class RowOrder {
   // REQUIRES 0 <= row < num_rows().
   std::int64_t place_of(std::int64_t row) const noexcept {
     const std::int64_t at = lies_again_.find(row >> group_bits_);
-    return at < 0 ? num_again() + row : row_of(numbers_[at], row);
+    return at < 0 ? num_again() + row : row_of(numbers_[at], row, group_bits_);
   }
 
   // Puts their places in place of rows. REQUIRES the same of each.
-  void find_places(std::span<std::int64_t> rows) const noexcept { find_all<false>(rows); }
+  void find_places(std::span<std::int64_t> rows) const noexcept;
 
   // Puts in place of rows where they would lie if all lay once: those that lie once more, then the
   // others. REQUIRES the same.
-  void find_ranks(std::span<std::int64_t> rows) const noexcept { find_all<true>(rows); }
+  void find_ranks(std::span<std::int64_t> rows) const noexcept;
 
  private:
-  template <bool kAllOnce>
-  void find_all(std::span<std::int64_t> rows) const noexcept;
+  // `bits`: group_bits_, as a constant where it is 0.
+  template <bool kAllOnce, class Bits>
+  void find_all(std::span<std::int64_t> rows, Bits bits) const noexcept;
   // The row of a group that is where `row` is in its own.
-  std::int64_t row_of(std::int64_t group, std::int64_t row) const noexcept {
-    return group << group_bits_ | (row & ((std::int64_t{1} << group_bits_) - 1));
+  static std::int64_t row_of(std::int64_t group, std::int64_t row, int bits) noexcept {
+    return group << bits | (row & ((std::int64_t{1} << bits) - 1));
   }
 
   std::int64_t num_rows_;
