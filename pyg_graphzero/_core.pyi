@@ -522,17 +522,17 @@ def num_threads(requested: int = 0) -> int:
     How many threads a call that asks for `requested` (0: torch's number) will use.
     """
 
-def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')]) -> None:
+def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')]) -> None:
     """
-    Adds 1 to the count of every row that occurs in `rows`, however often; counts (`int16` or `int32`) end at the most that they can be.
-    """
-
-def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bits: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], met: int) -> int:
-    """
-    Puts those of `rows` that are not in `list` (`int32` or `int64 [num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
+    Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the most that they can be.
     """
 
-def hottest_first(counts: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], hot: int) -> None:
+def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bits: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], met: int) -> int:
+    """
+    Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
+    """
+
+def hottest_first(counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], hot: int) -> None:
     """
     Has those rows of a list first that more than `hot` batches use, by how many these are; equals, and the others, stay in their order.
     """

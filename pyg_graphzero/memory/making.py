@@ -239,17 +239,16 @@ def copies_of(
     hot, parts = hot_above(usage.epochs), []
     owners, files = _owners(graph), [file.name for file in candidates(needs)]
     for name, rows in usage.ranked.items():
-        counts = usage.counted.counts[name]
-        rows.rank(counts, hot)
-        columns = [file for file in files if owners[file] == name]
+        counts, columns = usage.counted.counts[name], [f for f in files if owners[f] == name]
+        if rows.num_rows > 0:
+            rows.rank(counts, hot)
         if columns and rows.used > 0:
             sources = {file: Rows.of_column(contents.column(file)) for file in columns}
             parts.append(CopyOf(name, rows.order, uses_of(counts, rows.order, hot), sources))
-    for edge_type in graph.edge_types if lists else []:
+    for edge_type in filter(graph.on_disk, graph.edge_types if lists else ()):
         topology = contents.topology(edge_type)
-        if topology.num_edges >> GROUP_BITS == 0 or topology.num_edges >> GROUP_BITS > _MOST_ROWS:
+        if not 0 < topology.num_edges >> GROUP_BITS < _MOST_ROWS:
             continue
-
         expanded = usage.counted.expanded[graph.ends(edge_type)[1]]
         order, uses = rank_lists(partial(contents.bounds, edge_type), expanded, topology.num_edges)
         file = contents.edge_type(edge_type).topology

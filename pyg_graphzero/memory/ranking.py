@@ -32,18 +32,20 @@ class RankedRows:
         num_rows: How many rows there are, used or not.
 
     Attributes:
+        num_rows: As above.
         used: How many are used.
     """
 
     def __init__(self, num_rows: int) -> None:
+        self.num_rows = num_rows
         self.used = 0
         # Memory that is never written to is not taken.
-        self._list = torch.empty(num_rows, dtype=_dtype(num_rows))
+        self._list = torch.empty(num_rows, dtype=torch.int32)
         self._bits = torch.zeros(-(-num_rows // 8), dtype=torch.uint8)
 
     @property
     def order(self) -> Tensor:
-        """The rows: ``int32`` or (of more than 2^31) ``int64 [used]``."""
+        """The rows: ``int32 [used]``."""
         return self._list[: self.used]
 
     def add(self, rows: Tensor) -> None:
@@ -58,7 +60,7 @@ class RankedRows:
         then the others, as they were added; then those that are counted and were not.
 
         Args:
-            counts: ``int16`` or ``int32 [num_rows]``, how many batches used each row.
+            counts: ``int16 [num_rows]``, how many batches used each row.
             hot: Counts above this are told apart.
         """
         for begin in range(0, len(counts), _PIECE):
@@ -75,7 +77,7 @@ def rank_bytes(num_rows: int, used: int | None = None, hot: int | None = None) -
         hot: How many are put first; None: at most.
     """
     used = num_rows if used is None else used
-    return (used + (used if hot is None else hot)) * _dtype(num_rows).itemsize + num_rows // 8
+    return (used + (used if hot is None else hot)) * torch.int32.itemsize + num_rows // 8
 
 
 def hot_above(epochs: float) -> int:
@@ -156,7 +158,3 @@ def _levels(uses: Tensor) -> Tensor:
     # What is left of sums of others is no use.
     found = (2 * uses.clamp(min=1e-9).log2()).round_().add_(_ZERO_LEVEL).clamp_(1, _LEVELS)
     return found.mul_(uses > 1e-6).to(torch.int16)
-
-
-def _dtype(num_rows: int) -> torch.dtype:
-    return torch.int32 if num_rows <= 1 << 31 else torch.int64

@@ -33,6 +33,8 @@ _AHEAD_BYTES = 64 << 20
 _SHUFFLED = 16
 # More seeds than these are taken as they come, not by node: sorting would take too long.
 _SORTED = 1 << 22
+# Rows are listed by numbers of 32 bits.
+_MOST_LISTED = 1 << 31
 # Keys of batches: a trial, counting, and the list of first touches each have their own.
 _KEYS = 1 << 41
 _TRIAL_KEY, _COUNT_KEY, _TOUCH_KEY = 1 << 40, _KEYS, 2 * _KEYS
@@ -128,7 +130,7 @@ class Watch:
         self.key = key
         graph = source.graph_sampler.graph
         self.counted = AccessCounts.of(graph, lists=True)
-        self.ranked = {name: RankedRows(num) for name, num in graph.node_types.items()}
+        self.ranked = _lists(graph)
         self.is_done = False
         self._epoch = epoch
         self._lock = threading.Lock()
@@ -144,8 +146,7 @@ class Watch:
             if self.is_done:
                 return
             self.counted.add(batch)
-            for rows, nodes in zip(self.ranked.values(), batch.nodes, strict=True):
-                rows.add(nodes)
+            _list_rows(self.ranked, batch)
             self.is_done = self.counted.num_batches >= self._epoch
 
 
@@ -226,17 +227,27 @@ def number_by_first_touch(
     Returns:
         The rows of every node type.
     """
-    types = source.graph_sampler.graph.node_types
-    found = {name: RankedRows(num_nodes) for name, num_nodes in types.items()}
+    found = _lists(source.graph_sampler.graph)
     at = source.seed_rows()
     pieces = (torch.arange(len(source.dataset)) if at is None else at.argsort()).split(size)
     most = max(1, round(share * len(pieces)))
     some = (pieces[number * len(pieces) // most] for number in range(most))
     for batch in sampled(source, some, _TOUCH_KEY + seed * 4 * _KEYS, reading, num_threads):
-        for rows, nodes in zip(found.values(), batch.nodes, strict=True):
-            rows.add(nodes)
+        _list_rows(found, batch)
         each()
     return found
+
+
+def _lists(graph: SampledGraph) -> dict[str | None, RankedRows]:
+    """Lists of rows, none of them met yet; those of types with too many nodes are left empty."""
+    types = graph.node_types
+    return {name: RankedRows(num if num < _MOST_LISTED else 0) for name, num in types.items()}
+
+
+def _list_rows(lists: dict[str | None, RankedRows], batch: _core.Batch) -> None:
+    for rows, nodes in zip(lists.values(), batch.nodes, strict=True):
+        if rows.num_rows > 0:
+            rows.add(nodes)
 
 
 def shuffled_batches(
