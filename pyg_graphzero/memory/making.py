@@ -73,7 +73,7 @@ _RANK_SHARE, _LEAST_RANKING = 0.1, 5.0
 _LEAST_SLAB, _MOST_SLAB = 1 << 20, 64 << 20
 # Share of the nodes that are used, for the memory that ranking takes before that is known.
 _LEAST_USED = 0.25
-# A copy of so many bytes is told of at a level that users see.
+# The copy of files of so many bytes is told of at a level that users see.
 _TOLD = 1 << 30
 # Places are numbers of 32 bits, of rows that were copied and of all.
 _MOST_ROWS = 1 << 30
@@ -282,18 +282,11 @@ def make_copy(
         FormatError: The folder of copies is reached by a link by now, or is another user's.
         OSError: The disk is full, or cannot be read.
     """
-    begun, num_bytes = perf_counter(), sum(part.num_bytes for part in parts)
-    log.log(
-        logging.WARNING if num_bytes >= _TOLD else logging.INFO,
-        '%s: %.1f GB that training uses are copied once (gz.open(order="off") stops this)',
-        target.path, num_bytes / 1e9,
-    )  # fmt: skip
     target.folder.make()
     target.folder.remove_oldest(_MOST_COPIES - 1)
     slab = min(max(int(room / WITH_SLAB), _LEAST_SLAB), most_slab)
     write_copy(target.path, parts, slab, each)
     target.folder.sweep()
-    log.info("%s: copied in %.0f s", target.path, perf_counter() - begun)
 
 
 class Maker:
@@ -358,6 +351,13 @@ class Maker:
                 budget = (contents.memory + least - room) / 1e6
                 self.give_up(key, f"that takes memory={budget:,.0f}MB or more")
                 return None
+            begun, num_bytes = perf_counter(), sum(file.num_bytes for file in candidates(needs))
+            log.log(
+                logging.WARNING if num_bytes >= _TOLD else logging.INFO,
+                "%s: what training uses of %.1f GB is found and copied in the order of its use, "
+                'once; batches wait meanwhile (gz.open(order="off") stops this)',
+                target.path, num_bytes / 1e9,
+            )  # fmt: skip
             found = usage()
             parts = copies_of(contents, graph, needs, found, lists)
             del found
@@ -368,6 +368,8 @@ class Maker:
                 self.give_up(key, "the disk is full")
                 return None
             make_copy(target, parts, room)
+            num_bytes, seconds = sum(part.num_bytes for part in parts), perf_counter() - begun
+            log.info("%s: %.1f GB, made in %.0f s", target.path, num_bytes / 1e9, seconds)
             return UsedCopy.open(target.path, contents)
         except (FormatError, OSError) as error:
             self.give_up(key, str(error))
