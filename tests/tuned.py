@@ -1,4 +1,4 @@
-"""Loaders that have rows copied, and what is found out behind an epoch's back, waited for."""
+"""Loaders that have rows copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from budgets import budget_beside
 
 import pyg_graphzero as gz
-from pyg_graphzero.memory.pager import pager_of
 
 SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
 # More than a loader needs, less than the rows are.
@@ -40,23 +39,9 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def tuned(loader: Any) -> None:
-    """Waits until a thread knows how a loader's budget is best divided.
-
-    Then there is a copy of its rows, or none is made. The next batch, or the next epoch, goes by
-    it; if an epoch did not go over to it already.
-    """
-    pager = pager_of(loader.graph_sampler.graph.contents)
-    assert pager is not None
-    if pager.tuning is not None:
-        pager.tuning.thread.join(60)
-        assert pager.tuning.is_over
-
-
 def goes_on(loader: Any, is_copied: bool = True) -> list[Any]:
-    """Two epochs and what is found out in between: the same batches, read by a copy or not."""
+    """Two epochs: the same batches, the second one read by a copy or not."""
     batches, _ = epoch(loader)
-    tuned(loader)
     again, stats = epoch(loader)
     assert_same(again, batches)
     assert stats.reordered == is_copied

@@ -186,8 +186,8 @@ def groups_kept(file: Need, plan: MemoryPlan) -> int:
     each = file.row_bytes << group_bits_of(file.row_bytes, file.num_rows)
     if file.uses is not None:
         each = file.row_bytes << (GROUP_BITS if file.row_bytes <= _ITEM_BYTES else 0)
-        return plan.hot[file.name] // each
-    return plan.hot[file.name] // (each + costs.FRAME)
+        return plan.hot.get(file.name, 0) // each
+    return plan.hot.get(file.name, 0) // (each + costs.FRAME)
 
 
 def group_bits_of(row_bytes: int, num_rows: int) -> int:
