@@ -341,7 +341,7 @@ def main(argv: list[str] | None = None) -> None:
         if "rows" in each["found"]:
             print(accuracies(each["found"]["rows"]))
     watched = [[each] for each in results if each.get("timeline")]
-    print(charts(results, watched, args.out, args.name))
+    print(charts(watched, args.out, args.name))
 
 
 def graph_of(args: argparse.Namespace) -> PapersGraph:
