@@ -9,7 +9,7 @@
 Every contestant is a process under a limit on memory, page cache included, of a share of the
 features' bytes, and starts cold. The graph is made first (``pyg_graphzero.bench.communities``):
 32 GB of disk for 20 million nodes. Needs root, or a user for whom ``systemd-run --user --scope``
-can limit memory. Writes a JSON and charts; ``docs/benchmarks.md`` says what is in them.
+can limit memory. Writes a JSON and a chart; ``docs/benchmarks.md`` says what is in them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from harness.child import Task, Tell, answer, deliver
 from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, verdict
 from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
 from harness.record import limited_arguments, parser, record, write
-from harness.report import Result, charts, short, table
+from harness.report import Result, memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero import _core
 from pyg_graphzero.bench.cap import MemoryCap
@@ -280,7 +280,7 @@ def limits(args: argparse.Namespace, feature_bytes: int, play_one: Compete) -> l
         return [int(share * feature_bytes) for share in args.budgets]
     least = least_budget(play_one("ours", _TOO_LITTLE)) or _TOO_LITTLE
     most = max(feature_bytes // 2, 2 * least)
-    return [least + (most - least) * number // (args.line - 1) for number in range(args.line)]
+    return [least + (most - least) * number // max(1, args.line - 1) for number in range(args.line)]
 
 
 def lay_grid(args: argparse.Namespace, argv: list[str] | None) -> None:
@@ -321,7 +321,7 @@ def main(argv: list[str] | None = None) -> None:
     share = f"{limit / feature_bytes:.0%} of the features' bytes"
     print(table(f"out of core: limit {format_bytes(limit)} ({share}), cold", results, _COLUMNS))
     watched = [e for e in results if e["limit"] == limit and e["group"] not in ("stock", "memmap")]
-    print(charts([[e for e in watched if e["timeline"]]], args.out, args.name))
+    print(memory_chart([[e for e in watched if e["timeline"]]], args.out, args.name))
 
 
 def facts_of(args: argparse.Namespace, path: Path) -> dict[str, Any]:

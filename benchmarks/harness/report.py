@@ -1,4 +1,4 @@
-"""What a run's record says: figures, the table, and charts."""
+"""What a run's record says: figures, the table, and a chart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.sizes import format_bytes
 
 Result = dict[str, Any]
-_MISSING = "charts left out: install pyg_graphzero[bench]"
+_MISSING = "chart left out: install pyg_graphzero[bench]"
 
 
 def whole_epochs(result: Result) -> list[dict[str, Any]]:
@@ -143,7 +143,7 @@ def short(result: Result) -> str:
 # Charts ###########################################################################################
 
 
-def charts(axes_of: list[list[Result]], folder: Path, name: str) -> str:
+def memory_chart(axes_of: list[list[Result]], folder: Path, name: str) -> str:
     """Draws ``NAME_memory.png``.
 
     Args:
@@ -165,7 +165,7 @@ def charts(axes_of: list[list[Result]], folder: Path, name: str) -> str:
         memory_lines(figure, shown)
         FigureCanvasAgg(figure)
         figure.savefig(folder / f"{name}_memory.png", dpi=90)
-    return f"written: charts of {name} in {folder}"
+    return f"written: {name}_memory.png in {folder}"
 
 
 def color_of(shown: list[Result]) -> dict[str, str]:
