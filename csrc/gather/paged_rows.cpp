@@ -347,31 +347,29 @@ void PagedRows::fetch(std::span<const std::int64_t> missing, const Fill& fill, R
 void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& window,
                                  std::stop_token stop) {
   std::fill(window.errors.begin(), window.errors.end(), nullptr);
-  const auto read = [&](const Part& part, std::byte* kept, std::byte* others) {
-    std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
-    std::vector<RowRequest> requests;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const bool is_kept = i % 2 != 0;
-      std::int64_t at_place = window.first[i / 2];
-      lists[i / 2].for_each([&](std::int64_t row) {
-        const std::int64_t place = window.places[at_place++];
-        if (order_) row = order_->place_of(row);
-        const bool is_here = row >= part.first && row - part.first < part.file.layout.num_rows;
-        if (!is_here || (place < num_places()) != is_kept) return;
-        rows[i].push_back(row);
-        places[i].push_back(is_kept ? place : place - num_places());
-      });
-      requests.push_back({rows[i].span(), places[i].span(), is_kept ? kept : others, part.first});
-    }
-    const GatherResult got = reader_->gather(part.file, requests, limits_, stop);
-    window.stopped = got.stopped;
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (got.errors[i] && !window.errors[i / 2]) window.errors[i / 2] = got.errors[i];
-    }
-  };
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    for (const Part& part : columns_[c].parts) {
-      if (!window.stopped) read(part, columns_[c].kept.get(), window.rows[c].data());
+    for (const auto& [first, file] : columns_[c].parts) {
+      if (window.stopped) return;
+      std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
+      std::vector<RowRequest> requests;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const bool is_kept = i % 2 != 0;
+        std::int64_t at_place = window.first[i / 2];
+        lists[i / 2].for_each([&, first = first, end = first + file.layout.num_rows](auto row) {
+          const std::int64_t place = window.places[at_place++];
+          if (order_) row = order_->place_of(row);
+          if (row < first || row >= end || (place < num_places()) != is_kept) return;
+          rows[i].push_back(row);
+          places[i].push_back(is_kept ? place : place - num_places());
+        });
+        std::byte* const out = is_kept ? columns_[c].kept.get() : window.rows[c].data();
+        requests.push_back({rows[i].span(), places[i].span(), out, first});
+      }
+      const GatherResult got = reader_->gather(file, requests, limits_, stop);
+      window.stopped = got.stopped;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        if (got.errors[i] && !window.errors[i / 2]) window.errors[i / 2] = got.errors[i];
+      }
     }
   }
 }

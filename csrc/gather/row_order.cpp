@@ -15,22 +15,19 @@ constexpr std::size_t kAhead = 16;
 
 using Rows = std::integral_constant<int, 0>;  // groups of one row each
 
-int bits_for(std::int64_t num_groups) {
-  return PackedInts::bits_for(static_cast<std::uint64_t>(num_groups));
-}
-
 }  // namespace
 
 std::int64_t RowOrder::num_bytes(std::int64_t num_rows, std::int64_t num_groups, int group_bits) {
+  const int bits = PackedInts::bits_for(static_cast<std::uint64_t>(num_groups));
   return RankedBits::num_bytes(count_groups(num_rows, group_bits)) +
-         PackedInts::num_bytes(num_groups, bits_for(num_groups));
+         PackedInts::num_bytes(num_groups, bits);
 }
 
 RowOrder::RowOrder(std::span<const std::int32_t> again, std::int64_t num_rows, int group_bits)
     : num_rows_(num_rows),
       group_bits_(group_bits),
       lies_again_(count_groups(num_rows, group_bits)),
-      numbers_(std::ssize(again), bits_for(std::ssize(again))) {
+      numbers_(std::ssize(again), PackedInts::bits_for(again.size())) {
   const std::int64_t num_whole = num_rows >> group_bits;
   // Calls visit(place, group) for all groups, whose bits were asked for before.
   const auto visit_all = [&](const auto& visit) {
