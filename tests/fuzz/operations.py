@@ -82,7 +82,8 @@ class Subject:
         found: Found = {}
         edges = Edges(self.path)
         ahead = {"prefetch_factor": 3} if self.num_workers else {}
-        with paged(self.is_paged):
+        may_read = options.get("method") != "labor"
+        with paged(self.is_paged and may_read):
             loader = make(data, *args, num_workers=self.num_workers, **ahead, **options)
             for i, batch in enumerate(loader):
                 check_batch(batch, data)
