@@ -342,7 +342,7 @@ def optimize(s: Subject) -> Found:
     kind = "paper" if s.is_hetero else None
     sampled: dict[str, Any] = {"num_neighbors": [3, 3], "batch_size": 16}
     s.open().close()
-    with patch.object(costs, "SMALL_ROW", 4):
+    with patch.object(costs, "SMALL_ROW", 8):
         gz.optimize(s.path, seeds=seeds, input_type=kind, progress=False, **sampled)
         data = gz.open(s.path).data()
         nodes = (kind, data[kind][seeds]) if kind else data[seeds]
