@@ -41,7 +41,7 @@ TINY: dict[str, dict[str, int]] = {
         **{"MAX_LAYER_EDGES": 64, "LEAST_LAYER_EDGES": 64, "MAX_CHUNK": 2000},
         **{"MAX_SUMS_ROWS": 64, "MAX_READ_ROWS": 3, "LEAST_SLOTS": 30},
     },
-    "memory.dictionaries": {"_FIRST_ROWS": 30},
+    "memory.tables": {"_FIRST_ROWS": 30},
     "memory.prefetch": {"_PIECE": 4096},
 }
 
