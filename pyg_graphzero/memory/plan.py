@@ -172,19 +172,22 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
     budget.spend(batch.sampled)
     one = min(_window_of_one(needs), budget.left)
     paged: list[Need] = []
+    lists = needs.of(Kind.NEIGHBOURS)
     for file in sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth):
         may_hold = file.row_bytes <= costs.SMALL_ROW and (holds_ranked or file.uses is None)
-        most = min(costs.HELD_SHARE * budget.left, budget.left - one)
+        others = [each for each in lists if each is not file]  # they may have to be read
+        spared = one + (batch.reading if others else 0)
+        most = min(costs.HELD_SHARE * budget.left, budget.left - spared)
         if may_hold and file.least_bytes <= most:
-            held[file.name] = budget.spend(file.least_bytes)
+            held[file.name], lists = budget.spend(file.least_bytes), others
         else:
             paged.append(file)
     topology_window, topology_windows, reading = 1, 0, costs.READER
-    lists = [file for file in paged if file.kind is Kind.NEIGHBOURS]
     rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
     if lists:
         each = max(1, batch.reading)
-        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, costs.MAX_TOGETHER)
+        most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
+        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, most)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     else:
         spared = costs.SPARED_SHARE * max(0, budget.left)
