@@ -22,6 +22,7 @@ from pyg_graphzero.memory.making import (
     copy_key,
     find_copy,
     is_worth_copying,
+    making_bytes,
     rank_seconds,
     seconds_of_epoch,
 )
@@ -223,22 +224,25 @@ class Keeper:
         if not is_worth_copying(needs, graph, plan, disk):
             self._maker.give_up(key, "an epoch reads for a short time", logging.INFO)
             return None, None
+        # Before the first batch, neighbours may have the memory that batches will take.
+        topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
+        held = sum(file.least_bytes for file in topologies)
+        free = self.memory - self._baseline - costs.READER
         is_read = not neighbours_are_held(plan, needs)
-        if is_read and watch is None:
+        lists = is_read or held > _LISTS_SHARE * free
+        sampling = (_core.num_threads(0) + 1) * needs.batch.sampling
+        room, reading = free - held - sampling, None
+        if watch is not None:
+            room = free
+        elif not is_read or room >= making_bytes(graph, lists):
+            packed = self.tables.pack(graph, needs, [file.name for file in topologies])
+            reading = loader.graph_sampler.reading(packed, (1, 0)) if packed else None
+        else:
             least = least_memory(needs, self._baseline + Watch.num_bytes(graph))
             if least <= self.memory:
                 return None, Watch(loader, needs.epoch, key)
             self._maker.give_up(key, f"that takes memory={least / 1e6:,.0f}MB or more")
             return None, None
-        reading, lists = None, is_read
-        topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
-        held = sum(plan.held.get(file.name, 0) for file in topologies)
-        room = self.memory - self._baseline - costs.READER - held
-        if not is_read:
-            packed = self.tables.pack(graph, needs, plan.held)
-            reading = loader.graph_sampler.reading(packed, (1, 0)) if packed else None
-            room -= (_core.num_threads(0) + 1) * needs.batch.sampling
-            lists = held > _LISTS_SHARE * (self.memory - self._baseline)
 
         def usage() -> Usage:
             if watch is not None:
