@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from pyg_graphzero.memory.files import bytes_of_batches, files_of
+from pyg_graphzero.memory.planner import choose_plan
+from pyg_graphzero.memory.profile import profile
+from pyg_graphzero.memory.simulate import Case, simulate
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import GraphSAGE
 
@@ -19,10 +23,6 @@ from pyg_graphzero.inference.passes import Task
 from pyg_graphzero.inference.stack import stack_of
 from pyg_graphzero.inference.sums import SummedPass
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import bytes_of_batches, files_of
-from pyg_graphzero.memory.planner import choose_plan
-from pyg_graphzero.memory.profile import profile
-from pyg_graphzero.memory.simulate import Case, simulate
 from pyg_graphzero.util import system
 from pyg_graphzero.util.disk import DiskSpeed
 
