@@ -81,6 +81,8 @@ class Diagnosis:
         """All of it as JSON has it."""
         value = asdict(self)
         value |= {"path": str(self.path), "fits": self.fits, "verdict": self.verdict}
+        for file in value["files"]:
+            file["kind"] = file["kind"].name.lower()
         value["disk"] |= {"merge_gap": self.disk.merge_gap, "doubt": self.disk.doubt}
         value["epoch"] |= _rates(self.epoch)
         for line, advice in zip(value["advice"], self.advice, strict=True):
