@@ -176,9 +176,9 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
     for file in sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth):
         may_hold = file.row_bytes <= costs.SMALL_ROW and (holds_ranked or file.uses is None)
         others = [each for each in lists if each is not file]  # they may have to be read
-        spared = one + (batch.reading if others else 0)
-        most = min(costs.HELD_SHARE * budget.left, budget.left - spared)
-        if may_hold and file.least_bytes <= most:
+        kept = one + (batch.reading if others else 0)
+        room = min(costs.HELD_SHARE * budget.left, budget.left - kept)
+        if may_hold and file.least_bytes <= room:
             held[file.name], lists = budget.spend(file.least_bytes), others
         else:
             paged.append(file)
@@ -194,8 +194,7 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
         reading += budget.spend(-int(min(costs.READER / 2, spared)))
     # Rows whose uses are known stay all, if a window is left; else those that are used most.
     ranked = [file for file in paged if file.uses is not None]
-    room = min(int(costs.USED_SHARE * budget.left), budget.left - one)
-    hot = _most_used(ranked, room)
+    hot = _most_used(ranked, min(int(costs.USED_SHARE * budget.left), budget.left - one))
     if sum(hot.values()) < sum(file.used_bytes for file in ranked):
         share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
         hot = _most_used(ranked, min(int(share * budget.left), budget.left - one))

@@ -121,4 +121,4 @@ def test_orders_that_the_file_cannot_have_are_refused():
 
 
 def test_costs_are_those_of_the_engine():
-    assert _core.costs() == {"frame": 24, "window_key": 16}
+    assert _core.costs() == {"frame": 24, "window_growth": 4, "window_key": 16}
