@@ -62,8 +62,8 @@ from pyg_graphzero.util.disk import DiskSpeed
 
 log = logging.getLogger("pyg_graphzero")
 
-# A copy is worth its making where an epoch reads for longer than this, in seconds, and so many
-# times as long as its files take to read and write once.
+# A copy is worth its making where an epoch reads for longer than LEAST_SECONDS, and WORTH times as
+# long as its files take to read and write once.
 LEAST_SECONDS = 5.0
 WORTH = 4.0
 # Counting may take this share of the disk's time for an epoch, or some seconds; numbering rows by
@@ -73,7 +73,7 @@ _RANK_SHARE, _LEAST_RANKING = 0.1, 5.0
 _LEAST_SLAB, _MOST_SLAB = 1 << 20, 64 << 20
 # Share of the nodes that are used, for the memory that ranking takes before that is known.
 _LEAST_USED = 0.25
-# The copy of files of so many bytes is told of at a level that users see.
+# The copy of larger files is told of at a level that users see.
 _TOLD = 1 << 30
 # Places are numbers of 32 bits, of rows that were copied and of all.
 _MOST_ROWS = 1 << 30
@@ -179,7 +179,7 @@ def is_worth_copying(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: 
 
 
 def rank_seconds(epoch: float) -> float:
-    """Seconds that counting uses may take, where the disk takes so many for an epoch."""
+    """Seconds that counting uses may take, by those that the disk takes for an epoch."""
     return max(_LEAST_RANKING, _RANK_SHARE * epoch)
 
 
@@ -212,7 +212,7 @@ class Usage:
         seconds: float | None = None,
         each: Callable[[], object] = lambda: None,
     ) -> Usage:
-        """By batches that are sampled for it, of two epochs or for so many seconds."""
+        """By batches that are sampled for it, of two epochs, or for ``seconds``."""
         counted = count_accesses(
             source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
         )
@@ -235,7 +235,7 @@ def making_bytes(graph: SampledGraph, lists: bool) -> int:
 def copies_of(
     contents: StoreContents, graph: SampledGraph, needs: Needs, usage: Usage, lists: bool
 ) -> list[CopyOf]:
-    """What to copy, in the order of its use."""
+    """Rows and groups of neighbours to copy, in the order of their use."""
     hot, parts = hot_above(usage.epochs), []
     owners, files = _owners(graph), [file.name for file in candidates(needs)]
     for name, rows in usage.ranked.items():

@@ -22,7 +22,7 @@ from pyg_graphzero.store.contents import StoreContents
 
 
 class Kind(Enum):
-    """What the rows of a file are; files whose rows are small are held in this order."""
+    """The kinds of rows that files have; files whose rows are small are held in this order."""
 
     BOUNDS = auto()  # of neighbourhoods: in memory at any price
     TABLE = auto()  # of a copy's order: in memory at any price
@@ -39,7 +39,7 @@ class Need:
         name: Name of the file.
         num_rows: Number of its rows.
         row_bytes: Bytes of a row as it is stored.
-        kind: What its rows are.
+        kind: The kind of its rows.
         processes: How many processes have the file mapped. They share the pages of a file that is
             held.
         packed_bytes: Bytes of a table in this process's own memory that may stand for the file;
@@ -115,7 +115,7 @@ class BatchSize:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a loader needs of memory.
+    """The needs of a loader.
 
     Attributes:
         files: The files that it reads from.
@@ -137,12 +137,12 @@ class Needs:
         return [file for file in self.files if file.kind is kind]
 
     def with_files(self, files: Iterator[Need] | list[Need]) -> Needs:
-        """The same needs of other files."""
+        """These needs, of other files."""
         return replace(self, files=tuple(files))
 
 
 def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
-    """What a loader needs, by one batch that is sampled as it would sample; no row is read.
+    """The needs of a loader, by one batch that is sampled as it would sample; no row is read.
 
     Args:
         loader: The loader. torch's generator is left as it is.

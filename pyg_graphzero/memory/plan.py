@@ -135,7 +135,7 @@ def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
     Args:
         memory: The budget, in bytes.
         baseline: Bytes that the process holds already.
-        needs: Of a loader.
+        needs: The needs of a loader.
 
     Raises:
         MemoryBudgetError: The budget is too small for one batch; names the least that works.

@@ -32,7 +32,7 @@ class RankedRows:
         num_rows: How many rows there are, used or not.
 
     Attributes:
-        num_rows: As above.
+        num_rows: How many rows there are.
         used: How many are used.
     """
 
@@ -81,7 +81,7 @@ def rank_bytes(num_rows: int, used: int | None = None, hot: int | None = None) -
 
 
 def hot_above(epochs: float) -> int:
-    """Number of counted batches: rows that more batches of so many epochs have come first."""
+    """Number of batches in the counted epochs: rows that more batches have come first."""
     return max(1, round(HOT * epochs / 2))
 
 
@@ -91,7 +91,7 @@ def uses_of(counts: Tensor, order: Tensor, hot: int) -> tuple[tuple[float, int],
     Args:
         counts: How many batches used each row.
         order: The rows, by :meth:`RankedRows.rank`.
-        hot: As there.
+        hot: The count that :meth:`RankedRows.rank` was given.
     """
     by_count = torch.zeros(1 << 15, dtype=torch.int64)
     for rows in order.split(_PIECE):
@@ -132,7 +132,7 @@ def rank_lists(
         uses = expanded[begin : begin + _PIECE].to(torch.float64)
         ends = bounds(begin, begin + len(uses))
         sizes = ends.diff()
-        # Of a longer list, a batch draws from some groups only.
+        # A batch draws from some groups only of a longer list.
         uses *= (size / sizes.clamp(min=size)) * (sizes > 0)
         first, last = ends[:-1] >> GROUP_BITS, (ends[1:] - 1).clamp(min=0) >> GROUP_BITS
         steps = torch.zeros(int(last[-1]) - at + 2, dtype=torch.float64)
@@ -155,6 +155,6 @@ def rank_lists(
 
 def _levels(uses: Tensor) -> Tensor:
     """Uses in halves of a power of two; 0 where there are none."""
-    # What is left of sums of others is no use.
+    # Sums of others that cancel leave a rest, which is no use.
     found = (2 * uses.clamp(min=1e-9).log2()).round_().add_(_ZERO_LEVEL).clamp_(1, _LEVELS)
     return found.mul_(uses > 1e-6).to(torch.int16)

@@ -62,7 +62,7 @@ class Residence:
         made: Batch plans that loaders have made by these files, by loader. No other place keeps
             them, so that rows in memory go when this object goes.
         topologies: Neighbours that are read.
-        leases: Those of the epochs under way; None if all is in memory.
+        leases: Leases of the epochs under way; None if all is in memory.
     """
 
     is_loaded = False  # rows are read for windows of batches

@@ -53,7 +53,7 @@ class Tables:
 
         Args:
             graph: The graph.
-            needs: Of a loader.
+            needs: The needs of a loader.
             held: Names of the files among them that are in memory whole.
 
         Raises:

@@ -47,7 +47,7 @@ class AccessCounts:
     Attributes:
         counts: By node type: ``int16 [num_nodes]``, the batches that had the row, or the most that
             there can be.
-        expanded: Likewise the batches that drew neighbours of the node.
+        expanded: By node type: ``int16 [num_nodes]``, the batches that drew neighbours of it.
         num_batches: Number of batches.
         num_nodes: Nodes of all batches together, by node type.
         max_nodes: The most nodes that a batch had, by node type.
@@ -120,7 +120,7 @@ class Watch:
         key: Name of the copy that this is for.
 
     Attributes:
-        key: As above.
+        key: Name of the copy.
         counted: The counts.
         ranked: The rows in the order in which they were met, by node type.
         is_done: All batches were counted.
@@ -294,7 +294,7 @@ def sampled(
 
     Args:
         source: The loader.
-        positions: Of the seeds of each batch.
+        positions: Positions of each batch's seeds.
         first_key: Key of the first batch's randomness.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         num_threads: Threads that sample; 0 uses as many as torch does.

@@ -92,7 +92,7 @@ class UsedCopy:
 
     Attributes:
         path: Its directory.
-        columns: What is copied, by the store's file, as bytes.
+        columns: The copied rows, by the store's file, as bytes.
         orders: Numbers of the copied rows or groups, by the store's file.
         types: Numbers of the copied rows, by node type.
         uses: See :class:`~pyg_graphzero.memory.needs.Need`; by the store's file.
@@ -152,7 +152,7 @@ class UsedCopy:
         return needs.with_files(places + files)
 
     def file_of(self, file: str, item_bytes: int) -> _core.ColumnFile:
-        """The copied rows of a store's file, as items of so many bytes each."""
+        """The copied rows of a store's file, as items of ``item_bytes`` each."""
         rows = Rows.of_column(self.columns[file])
         if rows.width == item_bytes:
             return _core.ColumnFile.of(self.columns[file])
@@ -161,7 +161,7 @@ class UsedCopy:
 
 
 def _sources(contents: StoreContents, part: CopiedPart) -> tuple[dict[str, Rows], int, int]:
-    """What a part of a copy is of: rows by file, how many there are, and bits of their groups."""
+    """The sources of a part: rows by file, how many there are, and bits of their groups."""
     if part.lists is not None:
         for t in contents.schema.edge_types:
             if part.files == (t.topology,):

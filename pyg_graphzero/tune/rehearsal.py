@@ -51,7 +51,7 @@ class Sampled:
             are gathered by them, ``int64``.
         nodes: Nodes of these batches together.
         edges: Edges of these batches together.
-        seconds: Of sampling these batches, summed over threads.
+        seconds: Time of sampling these batches, summed over threads.
     """
 
     contents: StoreContents
