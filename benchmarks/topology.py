@@ -20,7 +20,7 @@ from pyg_graphzero.bench.page_cache import drop
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.synthetic import power_law
 from pyg_graphzero.memory.keeper import keeper_of
-from pyg_graphzero.memory.needs import Needs, files_of
+from pyg_graphzero.memory.needs import Kind, Needs, files_of
 from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.util.disk import probe
@@ -64,14 +64,10 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
         shuffle=True,
     )
     if window > 0:
-        contents = store.contents
-        (topology,) = (t.topology for t in contents.schema.edge_types)
-        plan = MemoryPlan(
-            contents.memory, 0, {}, {topology: 0},
-            topology_window=window, topology_windows=64 << 20,
-        )  # fmt: skip
         needs = Needs(tuple(files_of(loader)))
-        keeper_of(contents).current = Residence(contents, plan, needs, merge_gap)
+        paged = {file.name: 0 for file in needs.of(Kind.NEIGHBOURS)}
+        plan = MemoryPlan(0, 0, {}, paged, topology_window=window, topology_windows=64 << 20)
+        keeper_of(store.contents).current = Residence(store.contents, plan, needs, merge_gap)
     drop(path.rglob("*.gl"))
     with Clock() as clock:
         edges = sum(batch.edge_index.size(1) for batch in loader)

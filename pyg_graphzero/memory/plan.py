@@ -186,8 +186,8 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
     rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
     if lists:
         each = max(1, batch.reading)
-        most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
-        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, most)
+        together = min(costs.MAX_TOGETHER, (budget.left - one) // each)
+        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, together)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     else:
         spared = costs.SPARED_SHARE * max(0, budget.left)
