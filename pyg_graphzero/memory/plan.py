@@ -176,9 +176,8 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
     for file in sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth):
         may_hold = file.row_bytes <= costs.SMALL_ROW and (holds_ranked or file.uses is None)
         others = [each for each in lists if each is not file]  # they may have to be read
-        spared = one + (batch.reading if others else 0)
-        most = min(costs.HELD_SHARE * budget.left, budget.left - spared)
-        if may_hold and file.least_bytes <= most:
+        room = budget.left - one - (batch.reading if others else 0)
+        if may_hold and file.least_bytes <= min(costs.HELD_SHARE * budget.left, room):
             held[file.name], lists = budget.spend(file.least_bytes), others
         else:
             paged.append(file)
@@ -186,8 +185,8 @@ def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool
     rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
     if lists:
         each = max(1, batch.reading)
-        together = min(costs.MAX_TOGETHER, (budget.left - one) // each)
-        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, together)
+        most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
+        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, most)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     else:
         spared = costs.SPARED_SHARE * max(0, budget.left)
