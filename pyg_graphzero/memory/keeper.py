@@ -24,6 +24,7 @@ from pyg_graphzero.memory.making import (
     is_worth_copying,
     rank_seconds,
     seconds_of_epoch,
+    takes,
 )
 from pyg_graphzero.memory.needs import Kind, Needs, files_of, needs_of
 from pyg_graphzero.memory.plan import (
@@ -228,7 +229,7 @@ class Keeper:
             least = least_memory(needs, self._baseline + Watch.num_bytes(graph))
             if least <= self.memory:
                 return None, Watch(loader, needs.epoch, key)
-            self._maker.give_up(key, f"that takes memory={least / 1e6:,.0f}MB or more")
+            self._maker.give_up(key, takes(contents, least))
             return None, None
         reading, lists = None, is_read
         topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]

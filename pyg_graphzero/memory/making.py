@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 
@@ -232,6 +233,11 @@ def making_bytes(graph: SampledGraph, lists: bool) -> int:
     return total
 
 
+def takes(contents: StoreContents, num_bytes: int) -> str:
+    """Says that a copy's making takes so large a budget of this process."""
+    return f"that takes memory={ceil(contents.processes * num_bytes / 1e6)}MB or more"
+
+
 def copies_of(
     contents: StoreContents, graph: SampledGraph, needs: Needs, usage: Usage, lists: bool
 ) -> list[CopyOf]:
@@ -348,8 +354,7 @@ class Maker:
                 return None  # a later epoch finds it
             least = making_bytes(graph, lists)
             if room < least:
-                budget = (contents.memory + least - room) / 1e6
-                self.give_up(key, f"that takes memory={budget:,.0f}MB or more")
+                self.give_up(key, takes(contents, contents.memory + least - room))
                 return None
             begun, num_bytes = perf_counter(), sum(file.num_bytes for file in candidates(needs))
             log.log(

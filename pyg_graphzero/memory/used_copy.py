@@ -167,7 +167,7 @@ def _sources(contents: StoreContents, part: CopiedPart) -> tuple[dict[str, Rows]
             if part.files == (t.topology,):
                 topology = contents.topology(t.name)
                 return {t.topology: Rows.of_neighbours(topology)}, topology.num_edges, GROUP_BITS
-    record = contents.schema.node_type(part.name)
+    record = None if part.lists is not None else contents.schema.node_type(part.name)
     attrs = set() if record is None else set(record.attrs.values())
     if record is None or not attrs.issuperset(part.files):
         found_here = f"{list(part.files)} of {part.name!r}"

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import xxhash
@@ -120,7 +121,10 @@ def read_parts(copy: Path, trust: Trust) -> list[CopiedPart]:
         rows = read.take(entry, "rows", int, where)
         uses = read.take(entry, "uses", list, where)
         is_pairs = all(
-            isinstance(each, list) and [type(n) for n in each] in ([float, int], [int, int])
+            isinstance(each, list)
+            and [type(n) for n in each] in ([float, int], [int, int])
+            and 0 <= each[0] < inf
+            and each[1] > 0
             for each in uses
         )
         if not is_pairs or sum(count for _, count in uses) != rows:
