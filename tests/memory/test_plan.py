@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pyg_graphzero as gz
@@ -141,6 +141,7 @@ def test_more_memory_leaves_no_fewer_ranked_rows_resident(need, extra, more):
     st.lists(st.tuples(st.floats(0.1, 99), st.integers(1, 10**5)), max_size=4),
     st.integers(2, 50),
 )
+@example([(9.0, 1000)] * 4, [(5.0, 10**5)], 24)
 def test_all_that_is_used_stays_where_it_fits(rows, groups, times):
     """Also where neighbours must be read for that, which all would fit."""
     files = [Need("x", 10**7, 1024, Kind.ROWS, uses=tuple(rows))]
