@@ -109,7 +109,8 @@ void init_io(nb::module_& m) {
                                                    {"window_key", PagedRows::kKeyBytes},
                                                    {"window_growth", kWindowGrowth}};
       },
-      "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while those "
+      "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while "
+      "those "
       "asked for are sorted; and by which factor windows grow when an epoch begins.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
