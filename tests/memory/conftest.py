@@ -49,8 +49,9 @@ def eager(exact: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def neighbours_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labels are held, and topologies are not."""
+    """Labels are held, and topologies are not, not even while a copy is made."""
     monkeypatch.setattr(costs, "HELD_SHARE", 0.04)
+    monkeypatch.setattr(keeper, "making_bytes", lambda graph, lists: 1 << 40)
 
 
 @pytest.fixture
