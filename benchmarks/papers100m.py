@@ -19,7 +19,7 @@ package's batches, without training) have a limit of their own: the topology, th
 under each limit like others, which is its budget too; ``--order`` says what becomes of rows, and
 every run begins without copies of them. Needs root, or a user for whom
 ``systemd-run --user --scope`` can limit memory; ``--limit none`` goes without. Writes a JSON and
-charts, and removes what it made unless told to ``--keep`` it.
+a chart, and removes what it made unless told to ``--keep`` it.
 
 Disk at scale 1: topology 13.4 GB (directed: 7.4), labels and masks 1.2 GB, features 14.2 GB in
 int8, 28.4 GB in float16. Edges wait to be sorted in 26 GB beside the topology. Optimizing writes
@@ -42,7 +42,7 @@ from papers100m_phases import ENCODINGS, PHASES, serve
 
 from harness.child import Task, answer
 from harness.record import limited_arguments, parser, record, write
-from harness.report import charts, short, table
+from harness.report import memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero.bench.cap import MemoryCap
 from pyg_graphzero.bench.table import Table
@@ -341,7 +341,7 @@ def main(argv: list[str] | None = None) -> None:
         if "rows" in each["found"]:
             print(accuracies(each["found"]["rows"]))
     watched = [[each] for each in results if each.get("timeline")]
-    print(charts(results, watched, args.out, args.name))
+    print(memory_chart(watched, args.out, args.name))
 
 
 def graph_of(args: argparse.Namespace) -> PapersGraph:

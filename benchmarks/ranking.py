@@ -25,11 +25,8 @@ from torch_geometric.data import Data
 from harness.record import parser, record, write
 from pyg_graphzero import _core
 from pyg_graphzero.loader import NeighborLoader
-from pyg_graphzero.memory.ranking import (
-    RankedRows,
-    count_accesses,
-    number_by_first_touch,
-)
+from pyg_graphzero.memory.ranking import RankedRows
+from pyg_graphzero.memory.usage import count_accesses, number_by_first_touch
 
 ROW_BYTES, GAP, MOST = 512, 16 << 10, 512 << 10
 READS_PER_SECOND, BYTES_PER_SECOND = 75_000, 1.3e9

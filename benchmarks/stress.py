@@ -26,8 +26,8 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from harness.record import parser
-from pyg_graphzero.memory.paged import PagedFiles
-from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.keeper import keeper_of
+from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.util.system import private_rss
 
 _NODES, _EDGES, _WIDTH = 60_000, 3_000_000, 256
@@ -69,9 +69,9 @@ def one(path: Path, draw: random.Random) -> str:
         gz.optimize(path, seeds="train_idx", progress=False, **sampled)
     store = gz.open(path, memory=private_rss() + room)
     loader = loader_of(store, draw, draw.randint(0, 4), options)
-    pager = pager_of(store.contents)
+    keeper = keeper_of(store.contents)
     try:
-        files = pager.files_for(loader)
+        files = keeper.residence_for(loader)
     except gz.MemoryBudgetError:
         return "refused"
     plan = replace(
@@ -79,7 +79,9 @@ def one(path: Path, draw: random.Random) -> str:
         window=draw.choice([1, 2, 5, 64]),
         windows=int(files.plan.windows * draw.random()),
     )
-    pager.use(PagedFiles(store.contents, plan, files.kept, files.merge_gap, files.order))
+    keeper.current = Residence(
+        store.contents, plan, files.needs, files.merge_gap, files.copy, files.packed
+    )
     expected = loader_of(gz.open(path), draw, 0, options)
     stop = draw.choice([3, 40, 10**9])
     reference = iter(expected)

@@ -19,9 +19,10 @@ from harness.record import OUT, parser, record, sampling_arguments, write
 from pyg_graphzero.bench.page_cache import drop
 from pyg_graphzero.bench.process import Clock
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory.paged import PagedFiles
-from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.keeper import keeper_of
+from pyg_graphzero.memory.needs import Kind, Needs, files_of
 from pyg_graphzero.memory.plan import MemoryPlan
+from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.util.disk import probe
 from pyg_graphzero.util.machine import machine
 
@@ -53,12 +54,6 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
     """One epoch over pages; window 0: over the map."""
     torch.manual_seed(0)
     store = gz.open(path)
-    if window > 0:
-        (topology,) = (t.topology for t in store.contents.schema.edge_types)
-        plan = MemoryPlan(
-            store.contents.memory, 0, {}, topology_window=window, topology_windows=64 << 20
-        )
-        pager_of(store.contents).use(PagedFiles(store.contents, plan, {topology: 0}, merge_gap))
     loader = gz.loader.NeighborLoader(
         store.data(),
         args.fanout,
@@ -68,6 +63,11 @@ def measure(args: argparse.Namespace, path: Path, window: int, merge_gap: int) -
         prefetch_factor=-(-2 * max(window, 1) // args.workers),
         shuffle=True,
     )
+    if window > 0:
+        needs = Needs(tuple(files_of(loader)))
+        paged = {file.name: 0 for file in needs.of(Kind.NEIGHBOURS)}
+        plan = MemoryPlan(0, 0, {}, paged, topology_window=window, topology_windows=64 << 20)
+        keeper_of(store.contents).current = Residence(store.contents, plan, needs, merge_gap)
     drop(path.rglob("*.gl"))
     with Clock() as clock:
         edges = sum(batch.edge_index.size(1) for batch in loader)

@@ -522,17 +522,17 @@ def num_threads(requested: int = 0) -> int:
     How many threads a call that asks for `requested` (0: torch's number) will use.
     """
 
-def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')]) -> None:
+def count_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')]) -> None:
     """
-    Adds 1 to the count of every row that occurs in `rows`, however often; counts (`int16` or `int32`) end at the most that they can be.
-    """
-
-def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bits: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], met: int) -> int:
-    """
-    Puts those of `rows` that are not in `list` (`int32` or `int64 [num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
+    Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the most that they can be.
     """
 
-def hottest_first(counts: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(shape=(None,), order='C', device='cpu')], hot: int) -> None:
+def add_rows(rows: Annotated[torch.Tensor, dict(dtype='int64', shape=(None,), order='C', device='cpu', writable=False)], bits: Annotated[torch.Tensor, dict(dtype='uint8', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], met: int) -> int:
+    """
+    Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` items, in their order, and sets their `bits`; returns how many there are then.
+    """
+
+def hottest_first(counts: Annotated[torch.Tensor, dict(dtype='int16', shape=(None,), order='C', device='cpu')], list: Annotated[torch.Tensor, dict(dtype='int32', shape=(None,), order='C', device='cpu')], hot: int) -> None:
     """
     Has those rows of a list first that more than `hot` batches use, by how many these are; equals, and the others, stay in their order.
     """
@@ -821,6 +821,11 @@ def probe_disk(path: str, seconds: float = 0.6, depth: int = 128, direct: bool =
 def uring_refusal() -> str:
     """Why io_uring cannot be used in this process; empty where it can."""
 
+def costs() -> dict[str, int]:
+    """
+    Bytes that PagedRows take beside rows, of each frame, and of each row of a window while those asked for are sorted; and by which factor windows grow when an epoch begins.
+    """
+
 class ColumnFile:
     """The rows of a file, for reading past the page cache."""
 
@@ -888,12 +893,14 @@ class DiskGather:
 class RowOrder:
     """Which rows of a file lie once more, in another order."""
 
-    def __init__(self, again: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_rows: int) -> None:
-        """Of `num_rows` rows these, in their order there."""
+    def __init__(self, again: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], num_rows: int, group_bits: int = 0) -> None:
+        """Of `num_rows` rows these groups of 2^group_bits, in their order there."""
 
     @staticmethod
-    def num_bytes(num_rows: int, num_again: int) -> int:
-        """What one takes."""
+    def num_bytes(num_rows: int, num_again: int, group_bits: int = 0) -> int:
+        """
+        Bytes of one for `num_rows` rows, of which `num_again` groups lie once more.
+        """
 
     @property
     def num_rows(self) -> int: ...
@@ -917,7 +924,7 @@ class PagedRows:
     @staticmethod
     def ordered(order: RowOrder, columns: Sequence[ColumnFile], again: Sequence[ColumnFile], reader: DiskGather, num_resident: int, merge_gap: int, num_frames: int = 0) -> PagedRows:
         """
-        Rows of which some lie once more, in `again`; the first `num_resident` of those stay in memory once they are read.
+        Rows of which some lie once more, in `again`; the order's first `num_resident` groups stay in memory once they are read.
         """
 
     @staticmethod

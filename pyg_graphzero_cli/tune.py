@@ -36,7 +36,7 @@ def optimize(
     """Copy the rows of STORE that training uses, in the order of their use.
 
     Samples from the seeds (topology only), counts, and copies rows. Training makes this copy by
-    itself in its first epoch; with it, the first epoch is as fast as later ones. Loaders find it if
+    itself before its first batch; made here, that batch does not wait for it. Loaders find it if
     they have these seeds, fan-out and batch size. `graphzero clean` removes it.
     """
     if is_quiet:

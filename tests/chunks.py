@@ -41,7 +41,7 @@ TINY: dict[str, dict[str, int]] = {
         **{"MAX_LAYER_EDGES": 64, "LEAST_LAYER_EDGES": 64, "MAX_CHUNK": 2000},
         **{"MAX_SUMS_ROWS": 64, "MAX_READ_ROWS": 3, "LEAST_SLOTS": 30},
     },
-    "memory.dictionaries": {"_FIRST_ROWS": 30},
+    "memory.tables": {"_FIRST_ROWS": 30},
     "memory.prefetch": {"_PIECE": 4096},
 }
 
@@ -52,8 +52,12 @@ NO_CHUNKS: dict[str, set[str]] = {
         *{"LEAST_DICTIONARY", "MAX_MAPPED", "MAX_TOGETHER", "MAX_WINDOW", "READ_NODE"},
         "SMALL_ROW",
     },
-    "memory.pager": {"_TRIAL_BYTES"},
-    "memory.paged": {"_LEAST_WALKED", "_MOST_WALKED"},
+    "memory.keeper": {"_TRIAL_BYTES"},
+    "memory.making": {"_MOST_ROWS", "_TOLD"},
+    "memory.residence": {"_GROUP_BYTES", "_LEAST_WALKED", "_MOST_WALKED"},
+    "memory.usage": {
+        *{"TOUCH_BATCH", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEYS", "_MOST_LISTED", "_SORTED"},
+    },
     "store.csc": {"_MANY"},
     "convert.bipartite": {"_FEW"},
     "convert.estimate": {"_SLAB_BYTES", "_SORTED_RECORD"},
@@ -73,15 +77,11 @@ NO_CHUNKS: dict[str, set[str]] = {
         "_BLOCK",
         "_USUAL_MERGE_GAP",
     },
-    "memory.profile": {"MOST_BATCHES", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEPT_KEY", "_SORTED"},
     "nn.accelerate": {"_MOST_WAYS"},
     "nn.small": {"_LEAST", "_SEED"},
     "nn.state": {"LARGE"},
     "sampling.hops": {"ALL"},
     "sampling.negatives": {"_ROUNDS"},
-    "memory.ranking": {"TOUCH_BATCH", "_AHEAD_BYTES", "_KEYS"},
-    "memory.own_order": {"_LEAST_SLAB", "_MOST_ROWS", "_MOST_SLAB"},
-    "memory.hot_rows": {"_GROUP_BYTES"},
     "util.documents": {"_DEEPEST", "_MOST_BYTES"},
 }
 
@@ -89,7 +89,7 @@ NO_CHUNKS: dict[str, set[str]] = {
 NAMELESS: dict[str, set[str]] = {
     "tune.doctor": {"64 << 20"},
     "inference.blocks": {"16 << 20"},
-    "memory.paged": {"16 << 20"},
+    "memory.ranking": {"1 << 15"},
     "nn.small": {"1 << 20"},
 }
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from unittest.mock import patch
 
-from pyg_graphzero.memory import paged
-from pyg_graphzero.memory.paged import PagedFiles
-from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory import costs, residence
+from pyg_graphzero.memory.keeper import keeper_of
+from pyg_graphzero.memory.needs import BatchSize, Kind, Needs, files_of
 from pyg_graphzero.memory.plan import MemoryPlan
+from pyg_graphzero.memory.residence import Residence
+
+_BITS = 4
 
 
 def in_pages(loader, share=0.0, window=(3, 1 << 20)):
     """Has a loader read the neighbours of all edge types: ``share`` of them once."""
     contents = loader.graph_sampler.graph.contents
-    plan = MemoryPlan(contents.memory, 0, {}, topology_window=window[0], topology_windows=window[1])
-    kept = {t.topology: int(share * t.num_edges) >> 4 for t in contents.schema.edge_types}
-    with patch.object(paged, "group_bits_of", lambda *_: 4):
-        files = PagedFiles(contents, plan, kept, merge_gap=64)
-    pager_of(contents).use(files)
+    needs = Needs(tuple(files_of(loader)), BatchSize(1 << 40, 1 << 40))  # no batch is larger
+    hot = {
+        file.name: (int(share * file.num_rows) >> _BITS) * ((file.row_bytes << _BITS) + costs.FRAME)
+        for file in needs.of(Kind.NEIGHBOURS)
+    }
+    plan = MemoryPlan(
+        contents.memory, 0, {}, hot, 0, *window[:1], topology_window=window[0],
+        topology_windows=window[1],
+    )  # fmt: skip
+    with patch.object(residence, "group_bits_of", lambda *_: _BITS):
+        keeper_of(contents).current = Residence(contents, plan, needs, merge_gap=64)
     return loader

@@ -1,4 +1,4 @@
-"""Loaders that have rows copied, and what is found out behind an epoch's back, waited for."""
+"""Loaders whose rows do not fit in their budget, so that a copy of the used ones is made."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import torch
 from budgets import budget_beside
 
 import pyg_graphzero as gz
-from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.keeper import keeper_of
 
-SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128}
+SAMPLED = {"num_neighbors": [8, 4], "batch_size": 128, "edge_ids": False}
 # More than a loader needs, less than the rows are.
 ROOM = 60_000_000
 
 
-def training(path: Path, **options: Any) -> Any:
+def training(path: Path, seeds: Any = None, room: int = ROOM, **options: Any) -> Any:
     """A loader that shuffles, over a store which does not fit in its budget."""
     gc.collect()  # other loaders would go later, and leave this one more memory than it was given
-    data = gz.open(path, memory=budget_beside(ROOM), **options).data()
-    return gz.loader.NeighborLoader(
-        data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED
-    )
+    data = gz.open(path, memory=budget_beside(room), **options).data()
+    seeds = data.train_mask if seeds is None else seeds
+    return gz.loader.NeighborLoader(data, input_nodes=seeds, shuffle=True, num_workers=1, **SAMPLED)
 
 
 def epoch(loader: Any, seed: int = 0) -> tuple[list[Any], Any]:
@@ -40,24 +39,15 @@ def assert_same(found: list[Any], expected: list[Any]) -> None:
         assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def tuned(loader: Any) -> None:
-    """Waits until a thread knows how a loader's budget is best divided.
-
-    Then there is a copy of its rows, or none is made. The next batch, or the next epoch, goes by
-    it; if an epoch did not go over to it already.
-    """
-    pager = pager_of(loader.graph_sampler.graph.contents)
-    assert pager is not None
-    if pager.tuning is not None:
-        pager.tuning.thread.join(60)
-        assert pager.tuning.is_over
-
-
 def goes_on(loader: Any, is_copied: bool = True) -> list[Any]:
-    """Two epochs and what is found out in between: the same batches, read by a copy or not."""
+    """Two epochs: the same batches, the second one read by a copy or not."""
     batches, _ = epoch(loader)
-    tuned(loader)
     again, stats = epoch(loader)
     assert_same(again, batches)
     assert stats.reordered == is_copied
     return batches
+
+
+def residence_of(loader: Any) -> Any:
+    """The store's files as a loader's last epoch had them."""
+    return keeper_of(loader.graph_sampler.graph.contents).current

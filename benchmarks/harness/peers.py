@@ -6,13 +6,16 @@ this package's sampler, so that only the way to get rows differs.
 
 from __future__ import annotations
 
+import logging
 import mmap
 import os
 import queue
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -176,6 +179,8 @@ class Ours(Contestant):
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
+        self.said = BufferingHandler(sys.maxsize)
+        logging.basicConfig(level=logging.INFO, handlers=[self.said], force=True)
         order = task.options.get("order", "auto")
         self.store = open_store(task.store, memory=task.budget, order=order)
         self.loader = NeighborLoader(
@@ -194,21 +199,14 @@ class Ours(Contestant):
         return self.loader
 
     def counts(self) -> dict[str, Any]:
-        """All numbers of ``loader.stats()``, and what the budget went to."""
+        """All of ``loader.stats()``, what the budget went to, bytes of copies, and the log."""
         stats, plan = self.loader.stats(), self.store.division
-        found = {} if stats is None else numbers(stats.to_dict())
+        found = {} if stats is None else stats.to_dict()
+        found["copied"] = sum(self.store.info()["copies"].values())
+        found["said"] = [
+            each.getMessage().removeprefix(f"{self.task.store}: ") for each in self.said.buffer
+        ]
         return found if plan is None else found | {"division": dict(plan.parts)}
-
-
-def numbers(value: dict[str, Any]) -> dict[str, Any]:
-    """The numeric fields; of those that are dicts themselves, likewise."""
-    found: dict[str, Any] = {}
-    for name, each in value.items():
-        if isinstance(each, dict):
-            found[name] = numbers(each)
-        elif isinstance(each, (int, float)) and not isinstance(each, bool):
-            found[name] = each
-    return found
 
 
 class Peer(Contestant):
@@ -270,30 +268,17 @@ def ahead(items: Iterable[T]) -> Iterator[T]:
 
 
 class TunedMemmap(Peer):
-    """The same map as stock PyG's, read by several threads at once, in one of two ways.
-
-    ``random``: the kernel is told to read no more than it is asked for. ``sorted``: it reads ahead,
-    and rows are asked for in the order of the file.
-    """
+    """The same map as stock PyG's, read by several threads at once, without read-ahead."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         table = self.files.memmap()
-        self._sorted = task.options["advice"] == "sorted"
-        if not self._sorted:
-            table._mmap.madvise(mmap.MADV_RANDOM)  # NumPy has no public way to it
+        table._mmap.madvise(mmap.MADV_RANDOM)  # NumPy has no public way to it
         self._table = _core.RowTable(torch.from_numpy(table).view(torch.uint8))
-        self._threads = task.options["threads"]
 
     def fetch(self, nodes: Tensor, out: Tensor) -> None:
         """Threads copy out of the map; each waits for its own page faults."""
-        if not self._sorted:
-            _core.gather_rows(self._table, nodes, out, self._threads)
-            return
-        nodes, order = nodes.sort()
-        rows = torch.empty_like(out)
-        _core.gather_rows(self._table, nodes, rows, self._threads)
-        out[order] = rows
+        _core.gather_rows(self._table, nodes, out, self.task.options["threads"])
 
 
 class GraphBolt(Peer):

@@ -1,4 +1,4 @@
-"""What a run's record says: figures, the table, and charts."""
+"""What a run's record says: figures, the table, and a chart."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 from pyg_graphzero.bench.chart import log_ticks
 from pyg_graphzero.bench.table import Table, number
+from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.sizes import format_bytes
 
 Result = dict[str, Any]
-# Batches that a point of the chart of the pace stands for.
-_SMOOTH = 10
-_MISSING = "charts left out: install pyg_graphzero[bench]"
+_MISSING = "chart left out: install pyg_graphzero[bench]"
 
 
 def whole_epochs(result: Result) -> list[dict[str, Any]]:
@@ -41,7 +40,7 @@ def speed(result: Result) -> float | None:
     return steady["batches"] / steady["elapsed"] if steady else rate(result) or result["at_most"]
 
 
-def last_counts(result: Result) -> dict[str, float]:
+def last_counts(result: Result) -> dict[str, Any]:
     """What a loader counted in the steady state, or else in the last epoch."""
     epochs = result["epochs"]
     return result["found"].get("steady") or (epochs[-1]["counts"] if epochs else {})
@@ -56,8 +55,8 @@ def reading(result: Result) -> dict[str, float] | None:
     if not reads or not seconds:
         return None
     size = counts["read_bytes"] + counts.get("topology_bytes", 0)
-    disk = result["disk"]
-    ideal = max(reads / disk["random_iops"], size / disk["bytes_per_second"])
+    iops, speed = (result["disk"][name] for name in ("random_iops", "bytes_per_second"))
+    ideal = DiskSpeed("", iops, speed, 0, True, 0).seconds(reads, size)
     return {"seconds": seconds, "ideal_seconds": ideal, "ratio": seconds / ideal}
 
 
@@ -144,12 +143,11 @@ def short(result: Result) -> str:
 # Charts ###########################################################################################
 
 
-def charts(results: list[Result], axes_of: list[list[Result]], folder: Path, name: str) -> str:
-    """Draws ``NAME_speed.png``, ``…_pace.png``, ``…_memory.png`` and ``…_reads.png``.
+def memory_chart(axes_of: list[list[Result]], folder: Path, name: str) -> str:
+    """Draws ``NAME_memory.png``.
 
     Args:
-        results: All runs.
-        axes_of: Those whose memory is shown, those of one axes in a list of their own.
+        axes_of: Runs whose memory is shown, those of one axes in a list of their own.
         folder: Where to.
         name: Of the scenario.
 
@@ -161,29 +159,13 @@ def charts(results: list[Result], axes_of: list[list[Result]], folder: Path, nam
         from matplotlib.figure import Figure
     except ImportError:
         return _MISSING
-
-    def draw(kind: str, shown: list[Any], height: float, on: Callable[[Any, list[Any]], None]):
-        if shown:
-            figure = Figure(figsize=(8, height), layout="constrained")
-            on(figure, shown)
-            FigureCanvasAgg(figure)
-            figure.savefig(folder / f"{name}_{kind}.png", dpi=90)
-
-    shown = [each for each in results if each["batch_seconds"]]
-    reads = [each for each in shown if reading(each)]
-    draw("speed", shown, 0.9 + 0.3 * len(shown), speed_bars)
-    draw("pace", [e for e in shown if len(e["batch_seconds"]) > _SMOOTH], 3.5, pace_lines)
-    draw("reads", reads, 0.9 + 0.35 * len(reads), read_bars)
-    height = 4.5 if len(axes_of) == 1 else 1.2 + 1.6 * len(axes_of)
-    draw("memory", [each for each in axes_of if each], height, memory_lines)
-    return f"written: charts of {name} in {folder}"
-
-
-def bars(axes: Any, shown: list[Result]) -> None:
-    """Names of runs from top to bottom, and room for what is written behind bars."""
-    axes.set_yticks(range(len(shown)), [each["name"] for each in shown])
-    axes.margins(x=0.15)
-    axes.invert_yaxis()
+    if shown := [each for each in axes_of if each]:
+        height = 4.5 if len(shown) == 1 else 1.2 + 1.6 * len(shown)
+        figure = Figure(figsize=(8, height), layout="constrained")
+        memory_lines(figure, shown)
+        FigureCanvasAgg(figure)
+        figure.savefig(folder / f"{name}_memory.png", dpi=90)
+    return f"written: {name}_memory.png in {folder}"
 
 
 def color_of(shown: list[Result]) -> dict[str, str]:
@@ -200,36 +182,9 @@ def speed_bars(figure: Any, shown: list[Result]) -> None:
         axes.barh(at, value, color=color_of(shown)[each["group"]])
         axes.annotate(f" {number(value)}", (value, at), va="center", fontsize=8)
     log_ticks(axes, "batches per second (log)")
-    bars(axes, shown)
-
-
-def pace_lines(figure: Any, shown: list[Result]) -> None:
-    """Batches a second over time."""
-    axes = figure.subplots()
-    for each in shown:
-        moments, rates, now = [], [], 0.0
-        for at in range(0, len(each["batch_seconds"]), _SMOOTH):
-            part = each["batch_seconds"][at : at + _SMOOTH]
-            now += sum(part)
-            moments.append(now)
-            rates.append(len(part) / sum(part))
-        axes.plot(moments, rates, label=each["name"], linewidth=1)
-    axes.set(xlabel="seconds", ylabel="batches per second", ylim=(0, None))
-    axes.legend(fontsize=7)
-
-
-def read_bars(figure: Any, shown: list[Result]) -> None:
-    """Seconds in reads against what the disk needs at least."""
-    axes = figure.subplots()
-    for at, each in enumerate(shown):
-        found = reading(each)
-        assert found
-        axes.barh(at - 0.2, found["seconds"], 0.4, color=color_of(shown)[each["group"]])
-        axes.barh(at + 0.2, found["ideal_seconds"], 0.4, color="lightgrey")
-        width = max(found["seconds"], found["ideal_seconds"])
-        axes.annotate(f" {found['ratio']:.2f}", (width, at), va="center", fontsize=8)
-    axes.set_xlabel("seconds in reads; grey: max(reads / IOPS, bytes / bandwidth)")
-    bars(axes, shown)
+    axes.set_yticks(range(len(shown)), [each["name"] for each in shown])
+    axes.margins(x=0.15)
+    axes.invert_yaxis()
 
 
 def memory_lines(figure: Any, axes_of: list[list[Result]]) -> None:

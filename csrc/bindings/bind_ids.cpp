@@ -74,32 +74,12 @@ struct IdBits {
   RankedBits bits;
 };
 
-// Of int16 or int32, and of int32 or int64.
-using Numbers = nb::ndarray<nb::pytorch, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Bits = nb::ndarray<nb::pytorch, std::uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class Number>
+using Numbers = nb::ndarray<nb::pytorch, Number, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Calls `use` with a span over what it is an array of.
-template <class First, class Second, class Use>
-auto with_numbers(const char* name, const Numbers& numbers, const Use& use) {
-  if (numbers.dtype() == nb::dtype<First>()) {
-    return use(std::span{static_cast<First*>(numbers.data()), numbers.size()});
-  }
-  if (numbers.dtype() == nb::dtype<Second>()) {
-    return use(std::span{static_cast<Second*>(numbers.data()), numbers.size()});
-  }
-  throw std::invalid_argument(std::string(name) + ": expected int" +
-                              std::to_string(8 * sizeof(First)) + " or int" +
-                              std::to_string(8 * sizeof(Second)));
-}
-
-template <class Use>
-auto with_counts(const Numbers& counts, const Use& use) {
-  return with_numbers<std::int16_t, std::int32_t>("counts", counts, use);
-}
-
-template <class Use>
-auto with_list(const Numbers& list, const Use& use) {
-  return with_numbers<std::int32_t, std::int64_t>("list", list, use);
+template <class Number>
+std::span<Number> as_mutable(const Numbers<Number>& numbers) {
+  return {numbers.data(), numbers.size()};
 }
 
 }  // namespace
@@ -107,34 +87,32 @@ auto with_list(const Numbers& list, const Use& use) {
 void init_ids(nb::module_& m) {
   m.def(
       "count_rows",
-      [](const Int64Array& rows, const Numbers& counts) {
+      [](const Int64Array& rows, const Numbers<std::int16_t>& counts) {
         const nb::gil_scoped_release released;
-        with_counts(counts, [&](auto each) { count_rows(as_span(rows), each); });
+        count_rows(as_span(rows), as_mutable(counts));
       },
       nb::arg("rows").noconvert(), nb::arg("counts").noconvert(),
-      "Adds 1 to the count of every row that occurs in `rows`, however often; counts (`int16` or "
-      "`int32`) end at the most that they can be.");
+      "Adds 1 to the count of every row that occurs in `rows`, however often; counts end at the "
+      "most "
+      "that they can be.");
   m.def(
       "add_rows",
-      [](const Int64Array& rows, const Bits& bits, const Numbers& list, std::int64_t met) {
+      [](const Int64Array& rows, const Numbers<std::uint8_t>& bits,
+         const Numbers<std::int32_t>& list, std::int64_t met) {
         const nb::gil_scoped_release released;
-        return with_list(list, [&](auto each) {
-          return add_rows(as_span(rows),
-                          std::as_writable_bytes(std::span{bits.data(), bits.size()}), each, met);
-        });
+        return add_rows(as_span(rows), std::as_writable_bytes(as_mutable(bits)), as_mutable(list),
+                        met);
       },
       nb::arg("rows").noconvert(), nb::arg("bits").noconvert(), nb::arg("list").noconvert(),
       "met"_a,
-      "Puts those of `rows` that are not in `list` (`int32` or `int64 [num_rows]`) yet behind its "
-      "first `met` items, in their order, and sets their `bits`; returns how many there are then.");
+      "Puts those of `rows` that are not in `list` (`[num_rows]`) yet behind its first `met` "
+      "items, "
+      "in their order, and sets their `bits`; returns how many there are then.");
   m.def(
       "hottest_first",
-      [](const Numbers& counts, const Numbers& list, std::int32_t hot) {
+      [](const Numbers<std::int16_t>& counts, const Numbers<std::int32_t>& list, std::int32_t hot) {
         const nb::gil_scoped_release released;
-        with_counts(counts, [&]<class Count>(std::span<Count> every) {
-          with_list(list,
-                    [&](auto each) { hottest_first(std::span<const Count>(every), each, hot); });
-        });
+        hottest_first(as_mutable(counts), as_mutable(list), hot);
       },
       nb::arg("counts").noconvert(), nb::arg("list").noconvert(), "hot"_a,
       "Has those rows of a list first that more than `hot` batches use, by how many these are; "

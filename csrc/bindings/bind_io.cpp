@@ -1,17 +1,17 @@
 // Reading past the page cache: probing a disk, planning reads, gathering rows from a file.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "arrays/buffer.h"
@@ -21,6 +21,7 @@
 #include "gather/paged_rows.h"
 #include "gather/row_order.h"
 #include "io/probe.h"
+#include "pipeline/epoch.h"
 #include "sampling/reach.h"
 #include "storage/column.h"
 
@@ -69,9 +70,6 @@ ReadStats gather(DiskGather& self, const ColumnFile& column, const std::vector<I
 
 ResidentRows resident_rows(std::int64_t num_rows, int group_bits, std::int64_t count,
                            const std::optional<Int64Array>& groups) {
-  if (group_bits < 0 || group_bits > 20 || num_rows < 0) {
-    throw std::invalid_argument("group_bits: expected 0 to 20; num_rows: 0 or more");
-  }
   return groups ? ResidentRows::of(num_rows, group_bits, as_span(*groups))
                 : ResidentRows::first(num_rows, group_bits, count);
 }
@@ -104,6 +102,16 @@ void init_io(nb::module_& m) {
       "Random reads a second and bytes a second of the disk under a file, by reading it.");
   m.def("uring_refusal", &uring_refusal,
         "Why io_uring cannot be used in this process; empty where it can.");
+  m.def(
+      "costs",
+      [] {
+        return std::map<std::string, std::int64_t>{{"frame", RowCache::kFrameBytes},
+                                                   {"window_key", PagedRows::kKeyBytes},
+                                                   {"window_growth", kWindowGrowth}};
+      },
+      "Bytes that PagedRows take beside rows, of each frame, and of each row of a window while "
+      "those "
+      "asked for are sorted; and by which factor windows grow when an epoch begins.");
   nb::class_<ColumnFile>(m, "ColumnFile", "The rows of a file, for reading past the page cache.")
       .def_static("of", &ColumnFile::of, "column"_a, "direct"_a = true)
       .def_static("of_indices", &ColumnFile::of_indices, "topology"_a, "direct"_a = true,
@@ -153,12 +161,15 @@ void init_io(nb::module_& m) {
           [](RowOrder* self,
              const nb::ndarray<nb::ro, const std::int32_t, nb::ndim<1>, nb::c_contig,
                                nb::device::cpu>& again,
-             std::int64_t num_rows) {
+             std::int64_t num_rows, int group_bits) {
             const nb::gil_scoped_release released;
-            new (self) RowOrder({again.data(), again.size()}, num_rows);
+            new (self) RowOrder({again.data(), again.size()}, num_rows, group_bits);
           },
-          "again"_a, "num_rows"_a, "Of `num_rows` rows these, in their order there.")
-      .def_static("num_bytes", &RowOrder::num_bytes, "num_rows"_a, "num_again"_a, "What one takes.")
+          "again"_a, "num_rows"_a, "group_bits"_a = 0,
+          "Of `num_rows` rows these groups of 2^group_bits, in their order there.")
+      .def_static("num_bytes", &RowOrder::num_bytes, "num_rows"_a, "num_again"_a,
+                  "group_bits"_a = 0,
+                  "Bytes of one for `num_rows` rows, of which `num_again` groups lie once more.")
       .def_prop_ro("num_rows", &RowOrder::num_rows)
       .def_prop_ro("num_again", &RowOrder::num_again)
       .def(
@@ -194,15 +205,16 @@ void init_io(nb::module_& m) {
           [](std::shared_ptr<RowOrder> order, std::vector<ColumnFile> columns,
              std::vector<ColumnFile> again, std::shared_ptr<DiskGather> reader,
              std::int64_t num_resident, std::uint64_t merge_gap, std::int64_t num_frames) {
-            ResidentRows resident = ResidentRows::first(order->num_places(), 0, num_resident);
+            ResidentRows resident =
+                ResidentRows::first(order->num_places(), order->group_bits(), num_resident);
             return std::make_shared<PagedRows>(
                 std::move(resident), num_frames, std::move(columns), std::move(reader),
                 ReadLimits{.merge_gap = merge_gap}, RowCopies{std::move(order), std::move(again)});
           },
           "order"_a, "columns"_a, "again"_a, "reader"_a, "num_resident"_a, "merge_gap"_a,
           "num_frames"_a = 0,
-          "Rows of which some lie once more, in `again`; the first `num_resident` of those stay in "
-          "memory once they are read.")
+          "Rows of which some lie once more, in `again`; the order's first `num_resident` groups "
+          "stay in memory once they are read.")
       .def_static(
           "of_reached",
           [](const ReachedRows& rows, ColumnFile column, std::shared_ptr<DiskGather> reader,

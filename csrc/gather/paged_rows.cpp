@@ -54,11 +54,14 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
   for (std::size_t c = 0; c < columns.size(); ++c) {
     const std::int64_t bytes = columns[c].layout.row_bytes;
     check_file(columns[c], num_rows(), bytes);
-    if (order_) check_file(copies.again[c], order_->num_again(), bytes);
     row_bytes_ += bytes;
-    columns_.push_back({std::move(columns[c]),
-                        make_pages(static_cast<std::size_t>(num_places() * bytes)),
-                        std::move(copies.again[c])});
+    Column& column = columns_.emplace_back();
+    column = {bytes, make_pages(static_cast<std::size_t>(num_places() * bytes)), {}};
+    if (order_) {
+      check_file(copies.again[c], order_->num_again(), bytes);
+      column.parts.push_back({0, std::move(copies.again[c])});
+    }
+    column.parts.push_back({order_ ? order_->num_again() : 0, std::move(columns[c])});
   }
 }
 
@@ -73,7 +76,7 @@ PagedRows::PagedRows(ResidentRows resident, std::int64_t num_frames,
   }
   for (const RowLayout& layout : layouts) {
     row_bytes_ += layout.row_bytes;
-    columns_.push_back({{nullptr, layout}, nullptr, {}});
+    columns_.push_back({layout.row_bytes, nullptr, {{0, {nullptr, layout}}}});
   }
 }
 
@@ -120,7 +123,7 @@ Buffer<std::int64_t> PagedRows::unite(std::span<const IdList> lists, std::size_t
   // Which rows are wanted, a bit for each, unless sorting what is asked for takes less memory.
   std::optional<RankedBits> wanted;
   if (const std::int64_t bytes = RankedBits::num_bytes(resident_.num_rows());
-      !cache_ && bytes <= 2 * std::int64_t{sizeof(keys_[0])} * total) {
+      !cache_ && bytes <= kKeyBytes * total) {
     wanted.emplace(resident_.num_rows());
   }
   const int ordinal_bits = wanted ? 0 : bits_for(total);
@@ -229,19 +232,21 @@ void PagedRows::add_group(std::int64_t row, std::int64_t place, Fill& fill) cons
   fill.places.push_back(place >> resident_.group_bits());
 }
 
-PagedRows::Pieces PagedRows::pieces_of(const Fill& fill, const RowLayout& layout) const {
+PagedRows::Pieces PagedRows::pieces_of(const Fill& fill, const Part& part) const {
   const int bits = resident_.group_bits();
+  const RowLayout& layout = part.file.layout;
   Pieces pieces{layout, {}, {}, {}, {}};
   pieces.layout.num_rows = layout.row_stride == layout.row_bytes ? layout.num_rows >> bits : 0;
   pieces.layout.row_bytes = pieces.layout.row_stride = layout.row_bytes << bits;
   for (std::int64_t i = 0; i < fill.groups.size(); ++i) {
-    const std::int64_t group = fill.groups[i];
+    const std::int64_t group = fill.groups[i] - (part.first >> bits);
+    if (group < 0) continue;  // as one behind the last, it lies in another part
     if (bits > 0 && group < pieces.layout.num_rows) {
       pieces.groups.push_back(group);
       pieces.group_places.push_back(fill.places[i]);
       continue;
     }
-    const std::int64_t last = std::min((group + 1) << bits, resident_.num_rows());
+    const std::int64_t last = std::min((group + 1) << bits, layout.num_rows);
     for (std::int64_t row = group << bits; row < last; ++row) {
       pieces.rows.push_back(row);
       pieces.row_places.push_back((fill.places[i] << bits) + (row - (group << bits)));
@@ -282,14 +287,11 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
     lists = lists.first(count);
     window.errors.resize(count);
     if (cache_) window.kept_bytes = bytes_of(fill);
-    if (reader_ == nullptr) {
-      rehearse(missing, fill, window);
-      return window;
-    }
+    if (!reader_) window.planned_bytes = missing.size() * row_bytes_;
     for (const Column& column : columns_) {
-      window.rows.emplace_back(missing.size() * column.file.layout.row_bytes);
+      window.rows.emplace_back(reader_ ? missing.size() * column.row_bytes : 0);
     }
-    fetch(missing, fill, window, stop);
+    fetch(missing.span(), fill, window, stop);
     const bool failed = std::any_of(window.errors.begin(), window.errors.end(),
                                     [](const auto& error) { return error != nullptr; });
     if (failed) fetch_one_by_one(lists, window, stop);
@@ -301,15 +303,19 @@ RowWindow PagedRows::read(std::span<const IdList> lists, std::int64_t max_bytes,
   return window;
 }
 
-GatherResult PagedRows::gather(const Column& column, std::span<const RowRequest> requests,
-                               std::stop_token stop) {
-  if (!order_) return reader_->gather(column.file, requests, limits_, stop);
-  return gather_places(*order_, *reader_, column.again, column.file, requests, limits_, stop);
-}
-
-void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
+void PagedRows::fetch(std::span<const std::int64_t> missing, const Fill& fill, RowWindow& window,
                       std::stop_token stop) {
-  const auto add = [&](const GatherResult& got) {
+  const auto read = [&](const ColumnFile& file, std::span<const RowRequest> requests) {
+    if (window.stopped) return;
+    if (!reader_) {
+      plan_.build(file.layout, requests, limits_);
+      window.stats.reads += std::ssize(plan_.reads());
+      window.stats.bytes += plan_.bytes();
+      window.stats.useful_bytes +=
+          static_cast<std::uint64_t>(plan_.unique_rows() * file.layout.row_bytes);
+      return;
+    }
+    const GatherResult got = reader_->gather(file, requests, limits_, stop);
     window.stats += got.stats;
     window.stopped = got.stopped;
     for (const std::exception_ptr& error : got.errors) {
@@ -318,62 +324,52 @@ void PagedRows::fetch(const Buffer<std::int64_t>& missing, const Fill& fill, Row
     }
   };
   for (std::size_t c = 0; c < columns_.size(); ++c) {
-    const auto& [file, kept, again] = columns_[c];
-    const Pieces pieces = pieces_of(fill, file.layout);
-    const std::array<RowRequest, 2> rows{{
-        {missing.span(), {}, window.rows[c].data()},
-        {pieces.rows.span(), pieces.row_places.span(), kept.get()},
-    }};
-    if (!window.stopped) add(gather(columns_[c], rows, stop));
-    if (pieces.groups.size() == 0 || window.stopped) continue;
-    const RowRequest groups{pieces.groups.span(), pieces.group_places.span(), kept.get()};
-    add(reader_->gather({file.file, pieces.layout}, {&groups, 1}, limits_, stop));
-  }
-}
-
-void PagedRows::rehearse(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window) {
-  window.planned_bytes = missing.size() * row_bytes_;
-  const auto plan = [&](const RowLayout& layout, std::span<const RowRequest> requests) {
-    plan_.build(layout, requests, limits_);
-    window.stats.reads += std::ssize(plan_.reads());
-    window.stats.bytes += plan_.bytes();
-    window.stats.useful_bytes += static_cast<std::uint64_t>(plan_.unique_rows() * layout.row_bytes);
-  };
-  for (const Column& column : columns_) {
-    const Pieces pieces = pieces_of(fill, column.file.layout);
-    const std::array<RowRequest, 2> rows{{{missing.span(), {}}, {pieces.rows.span(), {}}}};
-    plan(column.file.layout, rows);
-    const RowRequest groups{pieces.groups.span(), {}};
-    if (pieces.groups.size() > 0) plan(pieces.layout, {&groups, 1});
+    const Column& column = columns_[c];
+    for (const Part& part : column.parts) {
+      const auto& [first, file] = part;
+      const auto begin = std::ranges::lower_bound(missing, first);
+      const auto end = std::ranges::lower_bound(missing, first + file.layout.num_rows);
+      std::byte* const out = window.rows[c].data() + (begin - missing.begin()) * column.row_bytes;
+      const Pieces pieces = pieces_of(fill, part);
+      const std::array<RowRequest, 2> rows{{
+          {{begin, end}, {}, out, first},
+          {pieces.rows.span(), pieces.row_places.span(), column.kept.get()},
+      }};
+      read(file, rows);
+      if (pieces.groups.size() == 0) continue;
+      const RowRequest groups{pieces.groups.span(), pieces.group_places.span(), column.kept.get()};
+      read({file.file, pieces.layout}, {&groups, 1});
+    }
   }
 }
 
 // After an error: every list for itself, so that only those fail that need a row that is lost.
 void PagedRows::fetch_one_by_one(std::span<const IdList> lists, RowWindow& window,
                                  std::stop_token stop) {
-  std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
-  for (std::size_t k = 0; k < lists.size(); ++k) {
-    std::int64_t at_place = window.first[k];
-    lists[k].for_each([&](std::int64_t row) {
-      const std::int64_t place = window.places[at_place++];
-      const bool is_kept = place < num_places();
-      const std::size_t at = 2 * k + is_kept;
-      rows[at].push_back(order_ ? order_->place_of(row) : row);
-      places[at].push_back(is_kept ? place : place - num_places());
-    });
-  }
   std::fill(window.errors.begin(), window.errors.end(), nullptr);
-  for (std::size_t c = 0; c < columns_.size() && !window.stopped; ++c) {
-    const Column& column = columns_[c];
-    std::vector<RowRequest> requests;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      std::byte* const out = i % 2 == 0 ? window.rows[c].data() : column.kept.get();
-      requests.push_back({rows[i].span(), places[i].span(), out});
-    }
-    const GatherResult got = gather(column, requests, stop);
-    window.stopped = got.stopped;
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      if (got.errors[i] && !window.errors[i / 2]) window.errors[i / 2] = got.errors[i];
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    for (const auto& [first, file] : columns_[c].parts) {
+      if (window.stopped) return;
+      std::vector<Buffer<std::int64_t>> rows(2 * lists.size()), places(2 * lists.size());
+      std::vector<RowRequest> requests;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const bool is_kept = i % 2 != 0;
+        std::int64_t at_place = window.first[i / 2];
+        lists[i / 2].for_each([&, first = first, end = first + file.layout.num_rows](auto row) {
+          const std::int64_t place = window.places[at_place++];
+          if (order_) row = order_->place_of(row);
+          if (row < first || row >= end || (place < num_places()) != is_kept) return;
+          rows[i].push_back(row);
+          places[i].push_back(is_kept ? place : place - num_places());
+        });
+        std::byte* const out = is_kept ? columns_[c].kept.get() : window.rows[c].data();
+        requests.push_back({rows[i].span(), places[i].span(), out, first});
+      }
+      const GatherResult got = reader_->gather(file, requests, limits_, stop);
+      window.stopped = got.stopped;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        if (got.errors[i] && !window.errors[i / 2]) window.errors[i / 2] = got.errors[i];
+      }
     }
   }
 }
@@ -428,7 +424,7 @@ std::int64_t PagedRows::load(std::int64_t group, std::int64_t max_rows, ReadStat
 }
 
 RowTable PagedRows::table(std::size_t column, const RowWindow& window) const {
-  const std::int64_t bytes = columns_[column].file.layout.row_bytes;
+  const std::int64_t bytes = columns_[column].row_bytes;
   const Buffer<std::byte>& rows = window.rows[column];
   const std::int64_t in_window = bytes == 0 ? 0 : rows.size() / bytes;
   RowTable table{columns_[column].kept.get(), num_places() + in_window, bytes, bytes};
@@ -449,7 +445,7 @@ void PagedRows::find_places(std::span<const std::int64_t> rows, std::int64_t* pl
 }
 
 RowTable PagedRows::table(std::size_t column) const {
-  const std::int64_t bytes = columns_[column].file.layout.row_bytes;
+  const std::int64_t bytes = columns_[column].row_bytes;
   return {columns_[column].kept.get(), resident_.num_places(), bytes, bytes};
 }
 

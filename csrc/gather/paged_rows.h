@@ -70,11 +70,14 @@ struct RowCopies {
 // any time for windows that were read. After a fork only the parent may read.
 class PagedRows {
  public:
+  // Memory that read() takes for each row that is asked for while it sorts them: its key, twice.
+  static constexpr std::int64_t kKeyBytes = 2 * sizeof(std::uint64_t);
+
   // `columns` have as many rows as `resident`; with copies, as their order, by whose places
-  // resident rows and those in frames are then chosen, one by one. `num_frames` are for other
-  // groups, of the same size. Windows are read by `reader`, which may serve others too. Raises
-  // std::invalid_argument where numbers of files or rows differ, or sizes of rows, and as
-  // map_pages() and RowCache.
+  // resident rows and those in frames are then chosen, in groups that are no larger than the
+  // order's. `num_frames` are for other groups, of the same size. Windows are read by `reader`,
+  // which may serve others too. Raises std::invalid_argument where numbers of files or rows differ,
+  // or sizes of rows, and as map_pages() and RowCache.
   PagedRows(ResidentRows resident, std::int64_t num_frames, std::vector<ColumnFile> columns,
             std::shared_ptr<DiskGather> reader, const ReadLimits& limits, RowCopies copies = {});
 
@@ -122,17 +125,22 @@ class PagedRows {
   RowTable table(std::size_t column) const;
 
  private:
-  struct Column {
+  // A file, and the place of its first row; the others follow.
+  struct Part {
+    std::int64_t first;
     ColumnFile file;
+  };
+  struct Column {
+    std::int64_t row_bytes;
     std::shared_ptr<std::byte> kept;  // resident rows, then those in frames
-    ColumnFile again;                 // with an order: the rows that lie once more
+    std::vector<Part> parts;          // all places
   };
   // Groups to be read into kept places: which, and where to, in groups too.
   struct Fill {
     Buffer<std::int64_t> groups, places;
   };
-  // A Fill of a column: the groups that lie in its file in one piece, by a layout of which a row is
-  // one of them; and the rows of the other groups.
+  // A Fill's share in a part: the groups that lie in its file in one piece, by a layout of which a
+  // row is one of them; and the rows of the other groups.
   struct Pieces {
     RowLayout layout;
     Buffer<std::int64_t> groups, group_places, rows, row_places;
@@ -162,13 +170,10 @@ class PagedRows {
   std::int64_t bytes_of(const Fill& fill) const noexcept {
     return (fill.groups.size() << resident_.group_bits()) * row_bytes_;
   }
-  Pieces pieces_of(const Fill& fill, const RowLayout& layout) const;
-  // Reads rows of a column to where each request wants them.
-  GatherResult gather(const Column& column, std::span<const RowRequest> requests,
-                      std::stop_token stop);
-  void fetch(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window,
+  Pieces pieces_of(const Fill& fill, const Part& part) const;
+  // Reads rows into a window and groups into their places; a rehearsal only plans that.
+  void fetch(std::span<const std::int64_t> missing, const Fill& fill, RowWindow& window,
              std::stop_token stop);
-  void rehearse(const Buffer<std::int64_t>& missing, const Fill& fill, RowWindow& window);
   void fetch_one_by_one(std::span<const IdList> lists, RowWindow& window, std::stop_token stop);
 
   const ResidentRows resident_;
@@ -182,7 +187,7 @@ class PagedRows {
   std::mutex mutex_;                   // guards what follows
   std::vector<bool> present_;          // [resident group]: it has been read
   Buffer<std::uint64_t> keys_, room_;  // of unite()
-  ReadPlan plan_;                      // of rehearse()
+  ReadPlan plan_;                      // of a rehearsal
 };
 
 }  // namespace gz

@@ -64,13 +64,14 @@ void ReadPlan::collect(const RowLayout& layout, std::span<const RowRequest> requ
   for (std::size_t k = 0; k < requests.size(); ++k) {
     const std::span<const std::int64_t> rows = requests[k].rows;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i] < 0 || rows[i] >= layout.num_rows) {
+      const std::int64_t row = rows[i] - requests[k].first;
+      if (row < 0 || row >= layout.num_rows) {
         keys_.clear();
         reads_.clear();
         throw_out_of_range("requests[" + std::to_string(k) + "].rows[" + std::to_string(i) + "]",
-                           "row", rows[i], layout.num_rows);
+                           "row", row, layout.num_rows);
       }
-      *to++ = static_cast<std::uint64_t>(rows[i]) << row_shift_ |
+      *to++ = static_cast<std::uint64_t>(row) << row_shift_ |
               static_cast<std::uint64_t>(k) << request_shift_ | i;
     }
   }

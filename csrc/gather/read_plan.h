@@ -26,6 +26,7 @@ struct RowRequest {
   std::span<const std::int64_t> rows;
   std::span<const std::int64_t> positions;  // empty: 0, 1, 2 …
   std::byte* out = nullptr;
+  std::int64_t first = 0;  // number of the file's first row, as `rows` count them
 };
 
 struct ReadLimits {

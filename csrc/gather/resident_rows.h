@@ -9,6 +9,10 @@
 
 namespace gz {
 
+// How many groups of 2^group_bits rows there are, a last one that is not whole among them. Raises
+// std::invalid_argument for fewer rows than none, or group_bits that are not 0 to 20.
+std::int64_t count_groups(std::int64_t num_rows, int group_bits);
+
 // Rows go by groups of 2^group_bits that follow each other: one row each where rows are large, a
 // page full where they are items of a few bytes. Two bits for each group; nothing where
 // the groups kept are the first ones.

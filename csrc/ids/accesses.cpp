@@ -12,8 +12,6 @@ namespace gz {
 namespace {
 
 constexpr std::size_t kAhead = 16;
-// Counts above this are not told apart.
-constexpr std::int32_t kMostCounts = 1 << 20;
 
 template <class Item, class Row>
 Item& at(std::span<Item> items, Row row) {
@@ -27,16 +25,15 @@ void prefetch(std::span<Item> items, std::span<Row> rows, std::size_t i) {
 
 }  // namespace
 
-template <class Count>
-void count_rows(std::span<const std::int64_t> rows, std::span<Count> counts) {
+void count_rows(std::span<const std::int64_t> rows, Counts counts) {
   check_range("rows", "row", rows, std::ssize(counts));
   // All are read before any is written: a row that occurs twice gets the same count twice.
-  Buffer<Count> counted(std::ssize(rows));
+  Buffer<std::int16_t> counted(std::ssize(rows));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     prefetch(counts, rows, i);
-    const Count count = at(counts, rows[i]);
-    const bool is_most = count == std::numeric_limits<Count>::max();
-    counted[static_cast<std::int64_t>(i)] = static_cast<Count>(count + (is_most ? 0 : 1));
+    const std::int16_t count = at(counts, rows[i]);
+    const bool is_most = count == std::numeric_limits<std::int16_t>::max();
+    counted[static_cast<std::int64_t>(i)] = static_cast<std::int16_t>(count + (is_most ? 0 : 1));
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     prefetch(counts, rows, i);
@@ -44,9 +41,8 @@ void count_rows(std::span<const std::int64_t> rows, std::span<Count> counts) {
   }
 }
 
-template <class Place>
-std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> bits,
-                      std::span<Place> list, std::int64_t met) {
+std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> bits, RowList list,
+                      std::int64_t met) {
   check_range("rows", "row", rows, std::ssize(list));
   const auto refuse = [](const char* what) { throw std::invalid_argument(what); };
   if (bits.size() < (list.size() + 7) / 8) refuse("bits: expected one for each row");
@@ -57,19 +53,17 @@ std::int64_t add_rows(std::span<const std::int64_t> rows, std::span<std::byte> b
     if ((byte & bit) != std::byte{0}) continue;
     if (met < 0 || met >= std::ssize(list)) refuse("bits: expected those of the list's rows");
     byte |= bit;
-    at(list, met++) = static_cast<Place>(rows[i]);
+    at(list, met++) = static_cast<std::int32_t>(rows[i]);
   }
   return met;
 }
 
-template <class Count, class Place>
-void hottest_first(std::span<const Count> counts, std::span<Place> list, std::int32_t hot) {
+void hottest_first(std::span<const std::int16_t> counts, RowList list, std::int32_t hot) {
   check_range("rows", "row", list, std::ssize(counts));
   // How far a row's count is above `hot`; how many rows are of each level, then where they end
   // among the hot ones, of which the highest level is first.
-  const auto level = [&](Place row) {
-    return static_cast<std::size_t>(
-        std::max(0, std::min<std::int32_t>(at(counts, row), kMostCounts) - hot));
+  const auto level = [&](std::int32_t row) {
+    return static_cast<std::size_t>(std::max(0, at(counts, row) - hot));
   };
   std::vector<std::int64_t> end(1);
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -81,11 +75,11 @@ void hottest_first(std::span<const Count> counts, std::span<Place> list, std::in
   std::int64_t num_hot = 0;
   for (std::size_t i = end.size(); i-- > 1;) num_hot = end[i] += num_hot;
   // From behind, so that what is written is never ahead of what is read.
-  Buffer<Place> hottest(num_hot);
+  Buffer<std::int32_t> hottest(num_hot);
   std::size_t rest = list.size();
   for (std::size_t i = list.size(); i-- > 0;) {
     if (i >= kAhead) __builtin_prefetch(&at(counts, list[i - kAhead]));
-    const Place row = list[i];
+    const std::int32_t row = list[i];
     if (level(row) > 0) {
       hottest[--end[level(row)]] = row;
     } else {
@@ -94,18 +88,5 @@ void hottest_first(std::span<const Count> counts, std::span<Place> list, std::in
   }
   std::copy_n(hottest.data(), num_hot, list.data());
 }
-
-using Rows = std::span<const std::int64_t>;
-template void count_rows(Rows, std::span<std::int16_t>);
-template void count_rows(Rows, std::span<std::int32_t>);
-template std::int64_t add_rows(Rows, std::span<std::byte>, std::span<std::int32_t>, std::int64_t);
-template std::int64_t add_rows(Rows, std::span<std::byte>, std::span<std::int64_t>, std::int64_t);
-
-using Narrow = std::span<const std::int16_t>;
-using Wide = std::span<const std::int32_t>;
-template void hottest_first(Narrow, std::span<std::int32_t>, std::int32_t);
-template void hottest_first(Narrow, std::span<std::int64_t>, std::int32_t);
-template void hottest_first(Wide, std::span<std::int32_t>, std::int32_t);
-template void hottest_first(Wide, std::span<std::int64_t>, std::int32_t);
 
 }  // namespace gz

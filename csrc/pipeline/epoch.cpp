@@ -25,9 +25,6 @@ namespace {
 constexpr int kSampledAtOnce = 2;
 // Batches of a window of which two halves are worth reading by turns.
 constexpr std::size_t kLeastToOverlap = 4;
-// The first window is of one batch, so that the consumer has it soon; each later one is at most
-// this many times as long as the one before.
-constexpr int kGrowth = 4;
 
 using Clock = std::chrono::steady_clock;
 
@@ -75,7 +72,7 @@ struct Epoch::State : Lender {
       }
       for (Entry* entry : work) entry->running = true;
       if (work.front()->is_of_window()) {
-        longest_sampled = std::max<std::int64_t>(longest_sampled, kGrowth * std::ssize(work));
+        longest_sampled = std::max<std::int64_t>(longest_sampled, kWindowGrowth * std::ssize(work));
         sample(work, lock);
         continue;
       }
@@ -231,7 +228,7 @@ struct Epoch::State : Lender {
         continue;
       }
       in_window += errors.size();
-      longest_read = std::max<std::size_t>(longest_read, kGrowth * errors.size());
+      longest_read = std::max<std::size_t>(longest_read, kWindowGrowth * errors.size());
       for (std::size_t k = 0; k < window.size(); ++k) {
         Entry& entry = *window[k];
         if (k >= errors.size()) {

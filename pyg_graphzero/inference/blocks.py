@@ -21,8 +21,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget
-from pyg_graphzero.memory.files import file_of
-from pyg_graphzero.memory.plan import FileSize
+from pyg_graphzero.memory.needs import Kind, Need, file_of
 from pyg_graphzero.sampling.graph import SampledGraph
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -53,7 +52,7 @@ class SweepPlan:
 
 
 def plan_sweep(
-    memory: int, baseline: int, files: list[FileSize], flight: int, largest: int
+    memory: int, baseline: int, files: list[Need], flight: int, largest: int
 ) -> SweepPlan | None:
     """Divides a budget for a sweep; None where everything fits.
 
@@ -71,7 +70,7 @@ def plan_sweep(
     free = budget.left
     if free >= sum(file.held_bytes for file in files) + flight:
         return None
-    nodes = sorted((f for f in files if f.kind == "node"), key=lambda file: file.num_bytes)
+    nodes = sorted((f for f in files if f.kind is Kind.ROWS), key=lambda file: file.num_bytes)
     most = costs.MAX_READ_ROWS
     at_once = budget.take(costs.READ_SHARE, costs.READ_ROW, 1, most, of=free)
     mapped = budget.take(costs.MAPPED_SHARE, most=costs.MAX_MAPPED, of=free)

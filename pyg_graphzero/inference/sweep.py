@@ -22,9 +22,9 @@ from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import bytes_of_rows, files_of
-from pyg_graphzero.memory.paged import PagedFiles
+from pyg_graphzero.memory.needs import Kind, bytes_of_rows, files_of
 from pyg_graphzero.memory.prefetch import prefetch_files
+from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.pyg.data import contents_of
 from pyg_graphzero.sampling.base import Prepared
 from pyg_graphzero.store.columns import engine_array
@@ -75,7 +75,7 @@ class SweepLoader(NeighborLoader[Any]):
             edge_ids=False,
         )
 
-    def _pager(self) -> None:
+    def _keeper(self) -> None:
         """None: what is in memory is up to the blocks."""
 
     def _files(self) -> None:
@@ -96,8 +96,8 @@ class SweepLoader(NeighborLoader[Any]):
         ahead = 2 + max(1, self.num_workers * (self.prefetch_factor or 1))
         sizes = nodes * out_bytes + edges * costs.EDGE
         flight = int(sizes.topk(min(rows.numel(), ahead)).values.sum())
-        stored = max((file.row_bytes for file in files if file.kind == "node"), default=0)
-        of_edges = sum(file.row_bytes for file in files if file.kind == "edge")
+        stored = max((file.row_bytes for file in files if file.kind is Kind.ROWS), default=0)
+        of_edges = sum(file.row_bytes for file in files if file.kind is Kind.EDGES)
         largest = int(nodes.max()) * stored + int(edges.max()) * of_edges
         room = plan_sweep(contents.memory, private_rss(), files, flight, largest)
         if room is None:
@@ -116,7 +116,7 @@ class SweepLoader(NeighborLoader[Any]):
             self._blocks.enter(int(as_positions(index)[0]))
         return super()._request(plan, index, key)
 
-    def _plan_by(self, files: PagedFiles | None) -> BatchPlan:
+    def _plan_by(self, files: Residence | None) -> BatchPlan:
         return super()._plan_by(None) if self._blocks is None else self._blocks.plan
 
     def _prepare(self, index: Any, key: int) -> Prepared:

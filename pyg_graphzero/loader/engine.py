@@ -28,9 +28,10 @@ from pyg_graphzero.loader.locality import check_locality
 from pyg_graphzero.loader.plan import BatchPlan
 from pyg_graphzero.loader.stats import LoaderStats, Stopwatch
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.paged import PagedFiles
-from pyg_graphzero.memory.pager import Pager, pager_of
-from pyg_graphzero.memory.quota import EpochQuota
+from pyg_graphzero.memory.keeper import Keeper, keeper_of
+from pyg_graphzero.memory.lease import Lease
+from pyg_graphzero.memory.residence import Residence
+from pyg_graphzero.memory.usage import Watch
 from pyg_graphzero.sampling.base import GraphSampler, Prepared, Seeds
 from pyg_graphzero.util.keys import random_key
 from pyg_graphzero.util.system import free_memory
@@ -42,7 +43,7 @@ _SHARE_AHEAD = 0.25
 _live: dict[int, weakref.ref[_core.Epoch]] = {}
 _engines = count()
 _is_ending = False
-# How batches are put together of what is in memory whole; what is read is in `PagedFiles.made`.
+# How batches are put together of what is in memory whole; what is read is in `Residence.made`.
 _plans_in_memory: WeakKeyDictionary[Any, BatchPlan] = WeakKeyDictionary()
 
 
@@ -94,8 +95,7 @@ class Epoch:
     """Makes the batches of a loader's epoch: ahead by threads, or each when it is asked for.
 
     A batch is a function of the loader's recipe, its seeds, its key and its number. So an epoch has
-    no state that must survive: after a fork, or with another memory plan, it begins anew at the
-    number that is asked for.
+    no state that must survive: after a fork it begins anew at the number that is asked for.
 
     Args:
         loader: The loader, whose sampler is one of this package.
@@ -109,8 +109,9 @@ class Epoch:
         self._loader = loader
         self._seeds = loader.keyed_seeds(first)
         self._engine: _core.Epoch | None = None
-        self._files: PagedFiles | None = None
-        self._quota: EpochQuota | None = None
+        self._files: Residence | None = None
+        self._lease: Lease | None = None
+        self._watch: Watch | None = None
         self._requests: dict[int, Request] = {}  # of batches that the engine has
         self._process: int | None = None  # the one that it has begun in
         self._begun = perf_counter()
@@ -169,57 +170,52 @@ class Epoch:
         return finished
 
     def _begin(self, number: int) -> None:
-        """Starts the engine at a batch, by the memory plan that is best now."""
+        """Starts the engine at a batch."""
         self._close()
         loader = self._loader
-        self._quota = self._begin_quota()
+        self._lease = self._begin_lease()
         threads = loader.num_workers if loader.prefetch_factor != 0 else 0
         room = int(_SHARE_AHEAD * free_memory())
-        if self._quota is not None:
-            threads, room = self._quota.threads, self._quota.ready_bytes
+        if self._lease is not None:
+            threads, room = self._lease.threads, self._lease.ready_bytes
         self.stats.num_workers = threads
         self._requests = {}
         if threads > 0:
             self._engine = begin_engine(threads, room, number)
-        if self._quota is not None:
-            self._quota.engine = self._engine
+        if self._lease is not None:
+            self._lease.engine = self._engine
         self._process = os.getpid()
 
-    def _begin_quota(self) -> EpochQuota | None:
+    def _begin_lease(self) -> Lease | None:
         """The epoch's share of the memory budget; None where all is in memory."""
         loader = self._loader
         self._files = None  # frees the columns of the last plan before the next one is chosen
         files = self._files = loader._files()
         plan = self._plan()
-        self.stats.reordered = files is not None and files.order is not None
-        if plan is None or files is None or files.quotas is None:
+        self._watch = None if files is None else loader._keeper().watch_for(loader)
+        self.stats.reordered = files is not None and files.copy is not None
+        if plan is None or files is None or files.leases is None:
             return None
         size = loader._size_in(files)
         window = max(1, int(files.plan.window_of(loader.epoch_length()) / size))
-        plan.columns.read_into(files.quotas.windows, window)
-        return files.quotas.begin(loader.num_workers, size)
+        plan.columns.read_into(files.leases.windows, window)
+        return files.leases.begin(loader.num_workers, size)
 
     def _is_over(self, number: int) -> bool:
-        """The engine cannot give this batch, or a better memory plan is ready."""
+        """The engine cannot give this batch."""
         if self._process != os.getpid():  # it is closed, or its threads are in another process
             return True
-        if self._engine is not None and self._engine.next - number not in (0, 1):
-            return True
-        if self._quota is None:
-            return False
-        pager, files = self._loader._pager(), self._files
-        is_alone = files is not None and files is pager.files and len(files.quotas or ()) == 1
-        return is_alone and pager.is_better_known
+        return self._engine is not None and self._engine.next - number not in (0, 1)
 
     def _close(self) -> None:
         """Ends the threads, and leaves the epoch's share of the memory budget to others."""
         self._process = None
-        engine, quota = self._engine, self._quota
-        self._engine = self._quota = None
+        engine, lease = self._engine, self._lease
+        self._engine = self._lease = None
         if engine is not None:
             engine.close()
-        if quota is not None:
-            quota.give_back()
+        if lease is not None:
+            lease.give_back()
 
     def _plan(self) -> BatchPlan | None:
         loader = self._loader
@@ -228,8 +224,8 @@ class Epoch:
     @property
     def _ahead(self) -> int:
         """Number of batches that may be made before they are asked for."""
-        if self._quota is not None:
-            return self._quota.ahead
+        if self._lease is not None:
+            return self._lease.ahead
         return int(self._loader.num_workers * (self._loader.prefetch_factor or 0))
 
     def _request(self, number: int) -> Request:
@@ -263,14 +259,14 @@ class Epoch:
                     raise
                 break
             engine.add(number, request.recipe, request.seeds, request.key)
-        if self._quota is not None:
-            self._quota.pending = engine.end - first
+        if self._lease is not None:
+            self._lease.pending = engine.end - first
         return has_first
 
     def _finish(self, batch: _core.Batch, context: Any) -> Any:
         """Turns the engine's batch into the consumer's, and notes its rows where use is watched."""
-        if self._files is not None and self._files.watch is not None:
-            self._files.watch.add(self._loader, batch)
+        if self._watch is not None:
+            self._watch.add(batch)
         finished = self._loader._finish(batch, context)
         if self._torchs._pin_memory:
             finished = pin_memory(finished, self._torchs._pin_memory_device)
@@ -361,20 +357,22 @@ class EngineLoader(KeyedLoader[Graph_co]):
         own = getattr(self.collate_fn, "__func__", None) is EngineLoader.collate_fn
         return own and isinstance(self.graph_sampler, GraphSampler)
 
-    def _pager(self) -> Pager | None:
-        return pager_of(self.graph_sampler.graph.contents)
+    def _keeper(self) -> Keeper | None:
+        return keeper_of(self.graph_sampler.graph.contents)
 
-    def _files(self) -> PagedFiles | None:
+    def _files(self) -> Residence | None:
         """The store's files by the memory plan for an epoch that begins now; None: in memory."""
-        pager = None if isinstance(self.data, tuple) else self._pager()
-        return None if pager is None else pager.files_for(self)
+        keeper = None if isinstance(self.data, tuple) else self._keeper()
+        return None if keeper is None else keeper.residence_for(self)
 
     def _current_plan(self) -> BatchPlan:
         """How a batch is put together with the columns in memory now, of whichever epoch."""
-        pager = self._pager()
-        return self._plan_by(None if pager is None else pager.files or pager.files_for(self))
+        keeper = self._keeper()
+        return self._plan_by(
+            None if keeper is None else keeper.current or keeper.residence_for(self)
+        )
 
-    def _plan_by(self, files: PagedFiles | None) -> BatchPlan:
+    def _plan_by(self, files: Residence | None) -> BatchPlan:
         made = _plans_in_memory if files is None else files.made
         plan, sampler = made.get(self), self.graph_sampler
         if plan is None or not plan.is_for(self.data, sampler.graph):
@@ -384,10 +382,10 @@ class EngineLoader(KeyedLoader[Graph_co]):
             )
         return plan
 
-    def _size_in(self, files: PagedFiles) -> float:
+    def _size_in(self, files: Residence) -> float:
         """How large a batch is, in batches that there is room for."""
-        pager = self._pager()
-        return 1.0 if pager is None or files.plan.is_whole else pager.relative_size(self)
+        keeper = self._keeper()
+        return 1.0 if keeper is None or files.plan.is_whole else keeper.relative_size(self)
 
     def epoch_length(self) -> int:
         """How many batches an epoch has."""

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.rates import Rates
 from pyg_graphzero.util.html import paragraph, table
 
 # A consumer that waits for less than this share of its time has nothing to gain from the loader.
@@ -20,6 +19,35 @@ _DERIVED = (
     *("batches_per_second", "edges_per_second", "hit_rate", "reads_per_batch"),
     *("read_bytes_per_batch", "train", "idle", "stall", "verdict"),
 )
+
+
+@dataclass(kw_only=True)
+class Rates:
+    """Counts of one epoch, predicted or measured."""
+
+    batches: int = 0
+    nodes: int = 0
+    edges: int = 0
+    rows: int = 0
+    hits: int = 0
+    reads: int = 0
+    read_bytes: int = 0
+    useful_bytes: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of ``rows`` that was found in memory; 1.0 where all columns are there whole."""
+        return self.hits / self.rows if self.rows else 1.0
+
+    @property
+    def reads_per_batch(self) -> float:
+        """Requests to the disk for each batch delivered."""
+        return self.reads / self.batches if self.batches else 0.0
+
+    @property
+    def read_bytes_per_batch(self) -> float:
+        """Bytes read for each batch delivered."""
+        return self.read_bytes / self.batches if self.batches else 0.0
 
 
 @dataclass
@@ -50,8 +78,7 @@ class LoaderStats(Rates):
         gather: Time of gathering rows, summed over threads.
         read: Time during which rows were read from disk, by a thread of its own.
         topology_read: Part of ``sample`` during which neighbours were read from disk.
-        reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``), from
-            when there was one.
+        reordered: Rows were read from a copy in the order of their use (``gz.open(order=)``).
         prepare: The consumer's time to choose seeds and ask for batches.
         wait: The consumer's time until batches were ready. Without workers: while it made them.
         finish: The consumer's time to make ``Data`` of arrays, and in transforms.
@@ -126,11 +153,13 @@ class LoaderStats(Rates):
     def stall(self) -> float:
         """Seconds the consumer waited for the disk.
 
-        The part of ``wait`` that the reader was busy for; 0 where each of the engine's threads was
-        busier than the reader, so that the consumer waited for these threads.
+        The part of ``wait`` that the busier one of the readers, of rows and of neighbours, was busy
+        for; 0 where each of the engine's threads computed for longer than that, so that the
+        consumer waited for these threads.
         """
-        made = (self.sample + self.gather) / max(1, self.num_workers)
-        return min(self.wait, self.read) if self.read > made else 0.0
+        computed = self.sample - self.topology_read + self.gather
+        disk = max(self.read, self.topology_read)
+        return min(self.wait, disk) if disk > computed / max(1, self.num_workers) else 0.0
 
     @property
     def verdict(self) -> str:
@@ -155,6 +184,10 @@ class LoaderStats(Rates):
             return f"{seconds:.3g} s ({100 * seconds / (self.elapsed or 1):.0f}%)"
 
         busy = "" if self.num_workers == 0 else f", idle {share(self.idle)}"
+        neighbours = (
+            f"\n  neighbours: read {share(self.topology_read)}, "
+            f"{self.topology_reads / max(1, self.batches):,.0f} reads a batch"
+        )
         disk = (
             f"\n  disk: read {share(self.read)}, the consumer stalled {share(self.stall)}; "
             f"{self.hit_rate:.1%} of {self.rows:,} rows in memory, {self.reads_per_batch:,.0f} "
@@ -170,7 +203,7 @@ class LoaderStats(Rates):
             f"gather {share(self.gather)}{busy}\n"
             f"  consumer: prepare {share(self.prepare)}, wait {share(self.wait)}, "
             f"finish {share(self.finish)}, train {share(self.train)}"
-            f"{disk if self.rows else ''})"
+            f"{neighbours if self.topology_rows else ''}{disk if self.rows else ''})"
         )
 
     def _repr_html_(self) -> str:

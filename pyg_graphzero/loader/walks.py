@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.paged import page_topologies
+from pyg_graphzero.memory.residence import page_topologies
 from pyg_graphzero.sampling.walks import Walker
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.schema import EdgeType

@@ -6,7 +6,10 @@ where that is said. A number of things is never less than the least named here.
 
 from __future__ import annotations
 
+from pyg_graphzero import _core
 from pyg_graphzero.util.disk import READER_BYTES
+
+_ENGINE = _core.costs()
 
 # Memory of the readers, half of it for neighbours. Where no neighbours are read, their half is
 # spared, up to this share of the bytes that are left: where few are left, memory that is not
@@ -35,17 +38,24 @@ WINDOWS_AHEAD = 2
 # Rows are read for at most this many batches at once: batches of a longer window hardly share more
 # rows.
 MAX_WINDOW = 64
-# The first window of an epoch is of one batch, each later one is at most this many times as long as
-# the last: equals kGrowth of csrc/pipeline/pipeline.cpp.
-WINDOW_GROWTH = 4
 # For each row of each batch of a window, while it is worked out what to read: its place; and for
 # each that is sorted, its key twice. Where rows are ranked, none is sorted but those that are read.
 WINDOW_PLACE = 4
-WINDOW_KEY = 16
-# Bytes of a frame beside its rows: RowCache::kFrameBytes of csrc/gather/row_cache.h.
-FRAME = 24
+WINDOW_KEY = _ENGINE["window_key"]
+# The first window of an epoch is of one batch, each later one is at most this many times as long as
+# the last.
+WINDOW_GROWTH = _ENGINE["window_growth"]
+# Bytes of a frame beside its rows.
+FRAME = _ENGINE["frame"]
 # Share of a window's rows that is read into frames, where recently used rows stay.
 CACHED_SHARE = 7 / 8
+# Share of the room that rows which are known to be used may take all together; where they are more,
+# those that are used most take HOT_SHARE, and what recently was used, if that is not known. See
+# "Memory" in benchmarks/NOTES.md.
+USED_SHARE = 0.9
+HOT_SHARE = 0.4
+# Share of a batch's rows that are neither resident nor another batch's of its window.
+NEW_SHARE = 0.3
 # Rows of at most this many bytes cost less to hold in memory than to read one by one; a file of
 # them is held if it takes no more than this share.
 SMALL_ROW = 64

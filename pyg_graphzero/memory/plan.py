@@ -1,99 +1,13 @@
-"""How a budget of memory is divided: files held whole, rows that stay resident, rows read ahead.
-
-Everything here is arithmetic over sizes; :mod:`pyg_graphzero.memory.pager` acts on it.
-"""
+"""``divide``: how a budget of memory is divided, from what a loader needs. Arithmetic alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.budget import Budget, how_many
-
-
-@dataclass(frozen=True)
-class FileSize:
-    """One file that loaders read from.
-
-    Attributes:
-        name: Name of the file.
-        num_rows: Number of its rows.
-        row_bytes: Bytes of a row as it is stored.
-        kind: ``"indptr"``, ``"node"``, ``"indices"`` or ``"edge"``: the order in which files are
-            held where rows are small.
-        is_ranked: Rows lie in the order of their use, so that the first ones are to be kept.
-            Unranked files keep recently used rows.
-        used_rows: How many first rows of a ranked file batches use; they hardly ever use others.
-            None where that is not known.
-        packed_bytes: Bytes of a table in this process's own memory that may stand for the file;
-            None where there is no such table.
-        processes: How many processes have the file mapped. They share the pages of a file that is
-            held.
-    """
-
-    name: str
-    num_rows: int
-    row_bytes: int
-    kind: str
-    processes: int = 1
-    is_ranked: bool = False
-    packed_bytes: int | None = None
-    used_rows: int | None = None
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of all rows."""
-        return self.num_rows * self.row_bytes
-
-    @property
-    def held_bytes(self) -> int:
-        """One process's share of the file, if it is held whole."""
-        return -(-self.num_bytes // self.processes)
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether the table is smaller than the file; it then stands for it, unless all fits."""
-        return self.packed_bytes is not None and self.packed_bytes < self.held_bytes
-
-    @property
-    def least_bytes(self) -> int:
-        """This process's bytes for the file if it is held, and not all files are."""
-        return self.packed_bytes or 0 if self.is_packed else self.held_bytes
-
-
-@dataclass(frozen=True)
-class BatchSize:
-    """Memory of one batch, in bytes unless said otherwise.
-
-    Attributes:
-        sampled: Its nodes and edges, while it waits for its rows.
-        whole: All of it with its rows, as the consumer gets it.
-        nodes: Number of its nodes of all types.
-        reading: All of it while the neighbours of its last hop are read.
-    """
-
-    sampled: int
-    whole: int
-    nodes: int = 0
-    reading: int = 0
-
-
-@dataclass(frozen=True)
-class Split:
-    """Division of the memory for large rows; the best one is found by simulation.
-
-    Attributes:
-        hot: Share of that memory for rows that stay; the rest goes to windows.
-        new: Share of a batch's rows that are neither hot nor another batch's of its window.
-    """
-
-    hot: float = 0.4
-    new: float = 0.3
-
-
-#: Where batches are too few to find out anything.
-DEFAULT_SPLIT = Split()
+from pyg_graphzero.memory.needs import BatchSize, Kind, Need, Needs
 
 
 @dataclass(frozen=True)
@@ -167,17 +81,21 @@ class MemoryPlan:
         return sum(self.parts.values())
 
 
-def least_memory(files: Sequence[FileSize], baseline: int, batch: BatchSize) -> int:
+def least_memory(needs: Needs, baseline: int) -> int:
     """Bytes below which no batch of this size can be made: nothing resident, one made at a time."""
-    must = sum(file.least_bytes for file in files if file.kind == "indptr")
-    least = baseline + must + costs.READER + costs.LEAST_READY * batch.whole
-    return least + batch.sampled + batch.reading + _window_of_one(files, batch)
+    batch = needs.batch
+    least = baseline + _tables(needs) + costs.READER + costs.LEAST_READY * batch.whole
+    return least + batch.sampled + batch.reading + _window_of_one(needs)
 
 
-def _window_of_one(files: Sequence[FileSize], batch: BatchSize) -> int:
+def _tables(needs: Needs) -> int:
+    return sum(file.least_bytes for file in needs.files if file.kind in _ALWAYS)
+
+
+def _window_of_one(needs: Needs) -> int:
     """Bytes of a window of one batch, which is read at any price, and of samples that wait."""
-    of_node = sum(file.row_bytes for file in files if file.kind == "node")
-    has_edges = any(file.kind == "edge" for file in files)
+    batch, of_node = needs.batch, sum(file.row_bytes for file in needs.of(Kind.ROWS))
+    has_edges = bool(needs.of(Kind.EDGES))
     rows = batch.whole if has_edges else min(batch.whole, batch.nodes * of_node)
     return rows + costs.WINDOWS_AHEAD * batch.sampled + _planning(batch, 1.0)
 
@@ -187,39 +105,42 @@ def _planning(batch: BatchSize, sorted_share: float) -> int:
     return int(batch.nodes * (costs.WINDOW_PLACE + costs.WINDOW_KEY * sorted_share))
 
 
-def is_ample(memory: int, files: Sequence[FileSize], baseline: int) -> bool:
+def is_ample(memory: int, files: Iterable[Need], baseline: int) -> bool:
     """Whether there is room for everything and some batches, whatever a batch takes."""
     return memory >= 2 * (baseline + sum(file.held_bytes for file in files))
 
 
-def neighbours_are_held(plan: MemoryPlan, files: Sequence[FileSize]) -> bool:
+def neighbours_are_held(plan: MemoryPlan, needs: Needs) -> bool:
     """Whether no batch has to wait for neighbours that are read."""
-    return all(file.name not in plan.hot for file in files if file.kind == "indices")
+    return all(file.name not in plan.hot for file in needs.of(Kind.NEIGHBOURS))
 
 
-def divide(
-    memory: int,
-    files: Sequence[FileSize],
-    baseline: int,
-    batch: BatchSize,
-    split: Split = DEFAULT_SPLIT,
-) -> MemoryPlan:
+def all_used_stay(plan: MemoryPlan, needs: Needs) -> bool:
+    """Whether all rows and neighbours stay that are known to be used, and they are known."""
+    return all(
+        file.name not in plan.hot or 0 < file.used_bytes <= plan.hot[file.name]
+        for file in needs.files
+    )
+
+
+def divide(memory: int, baseline: int, needs: Needs) -> MemoryPlan:
     """Divides a budget.
 
     Memory that every batch needs comes first. Then small rows are held whole (a read of 4 KiB for 8
     bytes is a bad bargain), then topologies; large rows share the rest with the windows they are
-    read in.
+    read in. Neighbours whose uses are known are held whole, too, unless only the used ones leave
+    room for all rows that are used. Where neither has room, rows and neighbours have it by uses a
+    byte.
 
     Args:
         memory: The budget, in bytes.
-        files: Files that loaders read from.
         baseline: Bytes that the process holds already.
-        batch: Size of one batch.
-        split: Division of the memory that is left for large rows.
+        needs: The needs of a loader.
 
     Raises:
         MemoryBudgetError: The budget is too small for one batch; names the least that works.
     """
+    batch, files = needs.batch, needs.files
     budget = Budget(memory, baseline)
     everything = sum(file.held_bytes for file in files)
     if budget.left >= everything + costs.LEAST_READY * batch.whole + batch.sampled:
@@ -228,57 +149,78 @@ def divide(
         held = {file.name: file.held_bytes for file in files}
         return MemoryPlan(memory, baseline, held, ready=ready, batches=ready * batch.whole)
     budget.check(
-        least_memory(files, 0, batch),
+        least_memory(needs, 0),
         "",
         f", and one batch {batch.whole / 1e6:,.0f} MB, {costs.LEAST_READY} at a time; smaller "
         "batches or fan-outs need less",
         max((file.processes for file in files), default=1),
     )
-    held = {file.name: file.least_bytes for file in files if file.kind == "indptr"}
+    plan = _divide_in_part(memory, baseline, needs, holds_ranked=True)
+    if all_used_stay(plan, needs) or all(f.uses is None for f in needs.of(Kind.NEIGHBOURS)):
+        return plan
+    ranked = _divide_in_part(memory, baseline, needs, holds_ranked=False)
+    is_held = neighbours_are_held(plan, needs)
+    return plan if is_held and not all_used_stay(ranked, needs) else ranked
+
+
+def _divide_in_part(memory: int, baseline: int, needs: Needs, holds_ranked: bool) -> MemoryPlan:
+    """A plan by which not all is held; ``holds_ranked``: neighbours may be whose uses are known."""
+    budget, batch = Budget(memory, baseline), needs.batch
+    held = {file.name: file.least_bytes for file in needs.files if file.kind in _ALWAYS}
     budget.spend(costs.READER + sum(held.values()))
     ready = budget.take(costs.READY_SHARE, batch.whole, costs.LEAST_READY, costs.MOST_READY)
     budget.spend(batch.sampled)
-    one = min(_window_of_one(files, batch), budget.left)
-    paged: list[FileSize] = []
-    for file in sorted((f for f in files if f.kind != "indptr"), key=_worth):
-        is_small = file.row_bytes <= costs.SMALL_ROW
-        most = min(costs.HELD_SHARE * budget.left, budget.left - one)
-        if is_small and file.least_bytes <= most:
-            held[file.name] = budget.spend(file.least_bytes)
+    one = min(_window_of_one(needs), budget.left)
+    paged: list[Need] = []
+    lists = needs.of(Kind.NEIGHBOURS)
+    for file in sorted((f for f in needs.files if f.kind not in _ALWAYS), key=_worth):
+        may_hold = file.row_bytes <= costs.SMALL_ROW and (holds_ranked or file.uses is None)
+        others = [each for each in lists if each is not file]  # they may have to be read
+        kept = one + (batch.reading if others else 0)
+        room = min(costs.HELD_SHARE * budget.left, budget.left - kept)
+        if may_hold and file.least_bytes <= room:
+            held[file.name], lists = budget.spend(file.least_bytes), others
         else:
             paged.append(file)
-    hot: dict[str, int] = {}
-    topology_window, topology_windows = 1, 0
-    topologies = [file for file in paged if file.kind == "indices"]
-    reading = costs.READER
-    if topologies:
+    topology_window, topology_windows, reading = 1, 0, costs.READER
+    rows = [file for file in paged if file.kind is not Kind.NEIGHBOURS]
+    if lists:
         each = max(1, batch.reading)
-        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, costs.MAX_TOGETHER)
+        most = min(costs.MAX_TOGETHER, (budget.left - one) // each)
+        topology_window = how_many(budget.left, costs.TOGETHER_SHARE, each, 1, most)
         topology_windows = budget.spend(min(topology_window * each, budget.left))
     else:
         spared = costs.SPARED_SHARE * max(0, budget.left)
         reading += budget.spend(-int(min(costs.READER / 2, spared)))
-    for file in topologies:
-        most = max(0, min(file.num_bytes, budget.left - one))
-        hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
-    rows = [file for file in paged if file.kind != "indices"]
+    # Rows whose uses are known stay all, if a window is left; else those that are used most.
+    ranked = [file for file in paged if file.uses is not None]
+    hot = _most_used(ranked, min(int(costs.USED_SHARE * budget.left), budget.left - one))
+    if sum(hot.values()) < sum(file.used_bytes for file in ranked):
+        share = costs.HOT_SHARE if rows and not lists else costs.HOT_SHARE + costs.TOPOLOGY_SHARE
+        hot = _most_used(ranked, min(int(share * budget.left), budget.left - one))
+    budget.spend(sum(hot.values()))
+    for file in lists:
+        if file.uses is None:
+            most = max(0, min(file.num_bytes, budget.left - one))
+            hot[file.name] = budget.take(costs.TOPOLOGY_SHARE, most=most)
     # Rows that are read for a window, and samples that wait for it, those of the next one too.
-    ahead = budget.take(1 - split.hot, least=min(one, budget.left))
-    planning = _planning(batch, split.new if all(file.is_ranked for file in rows) else 1.0)
-    new = int(split.new * batch.nodes * sum(file.row_bytes for file in rows))
+    unranked = [file for file in rows if file.uses is None]
+    ahead = budget.left
+    if unranked:
+        ahead = how_many(budget.left, 1 - costs.HOT_SHARE, least=min(one, max(0, budget.left)))
+    budget.spend(ahead)
+    planning = _planning(batch, 1.0 if unranked else costs.NEW_SHARE)
+    new = int(costs.NEW_SHARE * batch.nodes * sum(file.row_bytes for file in rows))
     waiting = costs.WINDOWS_AHEAD * batch.sampled
     window = how_many(ahead, 1.0, waiting + planning + new, 1, costs.MAX_WINDOW)
     sampled = min(window * waiting, ahead)
     plans = min(window * planning, ahead - sampled)
     windows = ahead - sampled - plans
-    all_rows = max(1, sum(file.num_bytes for file in rows))
-    cached = 0
-    for file in rows:
-        share = budget.left * file.num_bytes // all_rows
-        if not file.is_ranked:
-            part = int(costs.CACHED_SHARE * windows * file.num_bytes / all_rows)
-            share, cached = share + part, cached + part
-        hot[file.name] = min(file.num_bytes, share)
+    all_rows, cached = max(1, sum(file.num_bytes for file in unranked)), 0
+    for file in unranked:
+        part = int(costs.CACHED_SHARE * windows * file.num_bytes / all_rows)
+        hot[file.name] = min(file.num_bytes, budget.left * file.num_bytes // all_rows + part)
+        cached += part
     return MemoryPlan(
         memory=memory,
         baseline=baseline,
@@ -297,5 +239,22 @@ def divide(
     )
 
 
-def _worth(file: FileSize) -> tuple[int, int]:
-    return ("node", "indices", "edge").index(file.kind), file.num_bytes
+def _most_used(files: Sequence[Need], room: int) -> dict[str, int]:
+    """Bytes of the first rows of each file that are worth most in this room, by uses a byte."""
+    hot = {file.name: 0 for file in files}
+    steps = [
+        (uses / file.row_bytes, file, count) for file in files for uses, count in file.uses or ()
+    ]
+    for _, file, count in sorted(steps, key=lambda step: -step[0]):
+        num_bytes = max(0, min(count * file.row_bytes, room))
+        hot[file.name] += num_bytes
+        room -= num_bytes
+    return hot
+
+
+_ALWAYS = (Kind.BOUNDS, Kind.TABLE)
+_ORDER = (Kind.ROWS, Kind.NEIGHBOURS, Kind.EDGES)
+
+
+def _worth(file: Need) -> tuple[int, int]:
+    return _ORDER.index(file.kind), file.num_bytes

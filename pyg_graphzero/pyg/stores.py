@@ -60,9 +60,9 @@ def open(
             ``MemoryUseWarning``.
         order: ``"auto"``: where rows do not fit and reading them takes long, those that training
             uses are written once more in the order of their use, in the store's directory or the
-            user's cache, while the first epoch runs; later epochs and later runs with the same
-            seeds read them there. A size such as ``"20GB"`` limits what is written, ``"off"``
-            forbids it; ``graphzero clean`` removes it.
+            user's cache, before the first batch (or before the second epoch, where neighbours do
+            not fit either); later runs with the same seeds read them there. A size such as
+            ``"20GB"`` limits what is written, ``"off"`` forbids it; ``graphzero clean`` removes it.
 
     Raises:
         MemoryBudgetError: Not even the tables that are always in memory fit into ``memory``. That
@@ -213,8 +213,8 @@ class Store:
     @property
     def division(self) -> Any:
         """How the budget is divided (a ``MemoryPlan``); None before a loader begins."""
-        pager = self.contents.pager
-        return None if pager is None else pager.memory_plan
+        keeper = self.contents.keeper
+        return None if keeper is None or keeper.current is None else keeper.current.plan
 
     @property
     def is_hetero(self) -> bool:

@@ -72,7 +72,7 @@ class StoreContents(OpenedFiles):
         order_limit: Bytes of rows that may be written once more; None: the disk's free space.
         memory: The budget of this process in bytes.
         is_memory_given: It was named by the user.
-        pager: Keeps loaders within the budget, once one is needed; see :mod:`.memory.pager`.
+        keeper: Keeps loaders within the budget, once one is needed; see :mod:`.memory.keeper`.
 
     Raises:
         ValueError: ``memory`` is no size, or as :class:`~.opened.OpenedFiles`.
@@ -101,7 +101,7 @@ class StoreContents(OpenedFiles):
         self.order_limit: int | None = None
         if order != "auto":
             self.order_limit = 0 if order == "off" else parse_size(order, "order")
-        self.pager: Any = None
+        self.keeper: Any = None
         self._prints: dict[EdgeType | None, tuple[int, int]] = {}
         self._told: set[str] = set()
         self._positions: dict[EdgeType | None, Tensor] = {}

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
 import xxhash
@@ -32,49 +33,67 @@ FOLDER = "orders"
 DOCUMENT = "order.json"
 #: The kind of directory that is being written or removed, whose lock is held meanwhile.
 SCRATCH = "partial"
-_FORMAT = 1
+_FORMAT = 1  # of copies: a copy that says another one is made anew
 _KEY = re.compile("[0-9a-f]{32}")
 #: Permissions of a folder in a cache, and what a folder or file has at most of its origin's.
 PRIVATE, READABLE = 0o700, 0o755
 
 
 @dataclass(frozen=True)
-class CopiedType:
-    """The part of a copy that is of one node type.
+class CopiedPart:
+    """A part of a copy: rows of one node type, or groups of one edge type's neighbours.
 
     Attributes:
-        name: The type; None in a homogeneous store.
-        rows: How many rows.
-        is_whole: No others are used by the batches that it was made for.
+        document: The copy's document.
+        name: The node type; None in a homogeneous store, and of neighbours.
+        lists: The topology whose neighbours these are; None: they are rows.
+        rows: How many rows or groups.
+        uses: How often each of the first ones is used, and how many these are, again and again.
         files: The store's files that the rows are of.
         places: The copy's files: the numbers of the rows, then for each of ``files`` the rows.
     """
 
+    document: Path
     name: str | None
+    lists: str | None
     rows: int
-    is_whole: bool
+    uses: tuple[tuple[float, int], ...]
     files: tuple[str, ...]
     places: tuple[str, ...]
 
     @classmethod
     def at(
-        cls, number: int, name: str | None, rows: int, is_whole: bool, files: tuple[str, ...]
-    ) -> CopiedType:
-        """The type that is so far down in the document."""
-        places = ["rows.gd", *(f"{each}.gd" for each in range(len(files)))]
-        return cls(name, rows, is_whole, files, tuple(f"{number}/{place}" for place in places))
+        cls,
+        number: int,
+        document: Path,
+        name: str | None,
+        lists: str | None,
+        rows: int,
+        uses: tuple[tuple[float, int], ...],
+        files: tuple[str, ...],
+    ) -> CopiedPart:
+        """The part that is so far down in the document."""
+        names = ["rows.gd", *(f"{each}.gd" for each in range(len(files)))]
+        places = tuple(f"{number}/{place}" for place in names)
+        return cls(document, name, lists, rows, uses, files, places)
 
 
-def write_types(copy: Path, types: list[CopiedType]) -> None:
+def write_parts(copy: Path, parts: list[CopiedPart]) -> None:
     """Writes the document of a copy."""
     records = [
-        {"name": t.name, "rows": t.rows, "is_whole": t.is_whole, "files": list(t.files)}
-        for t in types
+        {
+            "name": part.name,
+            "lists": part.lists,
+            "rows": part.rows,
+            "uses": [list(each) for each in part.uses],
+            "files": list(part.files),
+        }
+        for part in parts
     ]
-    write_document({"format": _FORMAT, "node_types": records}, copy / DOCUMENT)
+    write_document({"format": _FORMAT, "parts": records}, copy / DOCUMENT)
 
 
-def read_types(copy: Path, trust: Trust) -> list[CopiedType]:
+def read_parts(copy: Path, trust: Trust) -> list[CopiedPart]:
     """Reads the document of a copy.
 
     Raises:
@@ -86,21 +105,34 @@ def read_types(copy: Path, trust: Trust) -> list[CopiedType]:
     if read.take(body, "format", int, "") != _FORMAT:
         raise read.fail("format", body["format"], str(_FORMAT))
     check_whole(body, document)
-    found: list[CopiedType] = []
-    for number, entry in enumerate(read.take(body, "node_types", list, "")):
-        where = f"node_types[{number}]"
+    found: list[CopiedPart] = []
+    for number, entry in enumerate(read.take(body, "parts", list, "")):
+        where = f"parts[{number}]"
         name = read.take(entry, "name", str, where, optional=True)
-        files = [
+        lists = read.take(entry, "lists", str, where, optional=True)
+        files = tuple(
             check_name(file, document, f"{where}.files[{each}]")
             for each, file in enumerate(read.take(entry, "files", list, where))
-        ]
-        if name in [t.name for t in found] or len(set(files)) != len(files):
-            raise read.fail(where, "a type or a file again", "each of them once")
+        )
+        if (name, lists) in [(p.name, p.lists) for p in found] or len(set(files)) != len(files):
+            raise read.fail(where, "a part or a file again", "each of them once")
+        if not files or (lists is not None and files != (lists,)):
+            raise read.fail(f"{where}.files", list(files), "the files that rows are of")
         rows = read.take(entry, "rows", int, where)
-        is_whole = read.take(entry, "is_whole", bool, where)
-        found.append(CopiedType.at(number, name, rows, is_whole, tuple(files)))
-    if not all(t.files for t in found) or not found:
-        raise read.fail("node_types", "none, or one without files", "rows of some files")
+        uses = read.take(entry, "uses", list, where)
+        is_pairs = all(
+            isinstance(each, list)
+            and [type(n) for n in each] in ([float, int], [int, int])
+            and 0 <= each[0] < inf
+            and each[1] > 0
+            for each in uses
+        )
+        if not is_pairs or sum(count for _, count in uses) != rows:
+            raise read.fail(f"{where}.uses", uses, f"[uses, rows] pairs, of {rows} rows together")
+        steps = tuple((float(each), count) for each, count in uses)
+        found.append(CopiedPart.at(number, document, name, lists, rows, steps, files))
+    if not found:
+        raise read.fail("parts", "none", "rows of some files")
     return found
 
 

@@ -14,7 +14,7 @@ from pyg_graphzero.errors import FormatError, StoreInUseError
 from pyg_graphzero.store import leftovers, schema
 from pyg_graphzero.store.adopted import adopted_path, open_adopted
 from pyg_graphzero.store.columns import edge_prints
-from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_types, usable_folders
+from pyg_graphzero.store.copies import DOCUMENT, FOLDER, read_parts, usable_folders
 from pyg_graphzero.store.schema import EdgeTypeSchema, StoreSchema
 from pyg_graphzero.util.locks import StoreLock
 from pyg_graphzero.util.names import locate
@@ -159,7 +159,7 @@ def _copied_files(store: Path) -> tuple[list[_File], list[str]]:
         for copy in filter(None, map(folder.find, folder.copies())):
             document = _File(copy / DOCUMENT, 0, lambda: None, copy)
             try:
-                places = [p for t in read_types(copy, folder.trust) for p in t.places]
+                places = [p for t in read_parts(copy, folder.trust) for p in t.places]
             except (FormatError, FileNotFoundError) as error:
                 faults += document.fault(error)
                 continue

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyg_graphzero.memory.plan import FileSize, MemoryPlan
+from pyg_graphzero.memory.needs import Kind, Need
+from pyg_graphzero.memory.plan import MemoryPlan
 from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS, Forecast
 from pyg_graphzero.util.disk import DiskSpeed
 from pyg_graphzero.util.html import paragraph, table
@@ -54,7 +55,7 @@ class Diagnosis:
     machine: dict[str, Any]
     free_memory: int
     disk: DiskSpeed
-    files: list[FileSize]
+    files: list[Need]
     seeds: str
     num_seeds: int
     num_neighbors: Any
@@ -80,6 +81,8 @@ class Diagnosis:
         """All of it as JSON has it."""
         value = asdict(self)
         value |= {"path": str(self.path), "fits": self.fits, "verdict": self.verdict}
+        for file in value["files"]:
+            file["kind"] = file["kind"].name.lower()
         value["disk"] |= {"merge_gap": self.disk.merge_gap, "doubt": self.disk.doubt}
         value["epoch"] |= _rates(self.epoch)
         for line, advice in zip(value["advice"], self.advice, strict=True):
@@ -130,7 +133,7 @@ def _store_lines(found: Diagnosis) -> list[str]:
     division, total = found.division, sum(file.num_bytes for file in found.files)
     lines = [f"store: {found.path}, loaders read from {format_bytes(total)}"]
     for file in sorted(found.files, key=lambda each: -each.num_bytes):
-        if file.kind == "indptr":
+        if file.kind in (Kind.BOUNDS, Kind.TABLE):
             continue
         if file.name in division.held:
             place = "in memory"
@@ -152,7 +155,7 @@ def _memory_lines(found: Diagnosis) -> list[str]:
     width = max(len(name) for name in uses)
     lines = [f"memory: {format_bytes(division.memory)}"]
     if not division.is_whole:
-        paged = {file.name for file in found.files if file.kind != "indices"}
+        paged = {file.name for file in found.files if file.kind is not Kind.NEIGHBOURS}
         rows = sum(size for name, size in division.hot.items() if name in paged)
         rows += division.windows - division.cached
         lines[0] += (

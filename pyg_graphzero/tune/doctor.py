@@ -12,26 +12,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from pyg_graphzero import _core
 from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.dictionaries import Dictionaries
-from pyg_graphzero.memory.files import bytes_of_batches, files_of
-from pyg_graphzero.memory.own_order import LEAST_SECONDS, candidates, find_copy, with_copy
-from pyg_graphzero.memory.plan import FileSize
-from pyg_graphzero.memory.planner import choose_plan
-from pyg_graphzero.memory.profile import SECONDS, profile
-from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_rows
-from pyg_graphzero.memory.row_copy import ranks_of
-from pyg_graphzero.memory.simulate import Case, Ranks, simulate
-from pyg_graphzero.memory.tuning import Task
+from pyg_graphzero.memory.making import (
+    Usage,
+    candidates,
+    copies_of,
+    copy_key,
+    find_copy,
+    is_worth_copying,
+)
+from pyg_graphzero.memory.needs import Kind, Need, Needs, files_of, needs_of
+from pyg_graphzero.memory.plan import MemoryPlan, divide
+from pyg_graphzero.memory.tables import Tables
 from pyg_graphzero.pyg.stores import Store
+from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
-from pyg_graphzero.tune.forecast import forecast
+from pyg_graphzero.tune.forecast import Forecast, forecast
 from pyg_graphzero.tune.optimize import choose_seeds
+from pyg_graphzero.tune.rehearsal import Ranks, Sampled, ranks_of, rehearse
 from pyg_graphzero.util.disk import DiskSpeed, probe
 from pyg_graphzero.util.machine import machine
 from pyg_graphzero.util.sizes import format_bytes
@@ -118,63 +120,54 @@ class _Examination:
         self.contents = contents
         self.loader = loader
         self.seconds = seconds
+        self.disk = disk
         self.free = free_memory()
-        self.files = files_of(loader)
-        baseline = private_rss()
-        found = profile(
+        self.baseline = private_rss()
+        files = files_of(loader)
+        self.sampled = Sampled.of(
             loader,
-            seconds=min(SECONDS, seconds / 2),
-            keep=_WINDOWS * costs.MAX_WINDOW,
-            keep_seconds=seconds / 2,
-            keep_bytes=max(64 << 20, int(_KEPT_SHARE * self.free)),
-            keeps_edges=any(file.kind == "edge" for file in self.files),
-            num_threads=torch.get_num_threads(),
+            _WINDOWS * costs.MAX_WINDOW,
+            seconds,
+            max(64 << 20, int(_KEPT_SHARE * self.free)),
+            keeps_edges=any(file.kind is Kind.EDGES for file in files),
         )
-        self.case = Case(
-            contents,
-            loader.graph_sampler.graph,
-            found,
-            found.accesses.batch_size(*bytes_of_batches(loader)),
-            baseline,
-            disk,
-        )
+        self.needs = replace(needs_of(loader), batch=self.sampled.size)
         self.ranks: Ranks | None = None  # where rows lie that were copied in the order of their use
-        if not self.case.divide(contents.memory, self.files).is_whole:
-            self.files = Dictionaries().sizes(contents, self.files)
-            self._use_copy()
+        if not self._plan(contents.memory, self.needs).is_whole:
+            self.needs = Tables().sizes(contents, self.needs)
+            key = None if contents.order_limit == 0 else copy_key(contents, self.needs)
+            found = find_copy(contents, key)
+            if found is not None:
+                self.needs = found.applied_to(self.needs)
+                self.ranks = ranks_of(found.types, loader.graph_sampler.graph)
 
-    def _use_copy(self) -> None:
-        """Reads from the copy of rows that loaders would find."""
-        graph = self.case.graph
-        first = profile(self.loader, most=0, counts=False, keep=1)
-        if self.contents.order_limit == 0 or not first.batches:
-            return
-        found = find_copy(self.contents, graph, first, self.files)
-        if found is not None:
-            self.files, self.ranks = found.files(self.files), ranks_of(found.types, graph)
+    def _plan(self, memory: int, needs: Needs) -> MemoryPlan:
+        return divide(memory, self.baseline, needs)
+
+    def _epoch(self, plan: MemoryPlan, needs: Needs, ranks: Ranks | None) -> Forecast:
+        windows = rehearse(self.sampled, plan, needs.files, self.disk, ranks)
+        return forecast(self.sampled, windows, self.disk)
 
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""
         memory = self.contents.memory
-        division = choose_plan(self.case, memory, self.files, self.ranks)
-        simulation = simulate(self.case, division, self.files, self.ranks, is_epoch=True)
-        epoch = forecast(self.case, simulation)
-        profile = self.case.profile
+        division = self._plan(memory, self.needs)
+        epoch = self._epoch(division, self.needs, self.ranks)
         found = Diagnosis(
             path=self.contents.path,
             machine=machine(),
             free_memory=self.free,
-            disk=self.case.disk,
-            files=self.files,
+            disk=self.disk,
+            files=list(self.needs.files),
             seeds=seeds,
             num_seeds=len(self.loader.dataset),
             num_neighbors=list(num_neighbors)
             if isinstance(num_neighbors, tuple)
             else num_neighbors,
             batch_size=self.loader.batch_size,
-            batch_bytes=self.case.batch.whole,
-            sampled_batches=len(profile.batches),
-            division=simulation.plan,
+            batch_bytes=self.needs.batch.whole,
+            sampled_batches=len(self.sampled.batches),
+            division=division,
             epoch=epoch,
         )
         found.notes = self._notes(found)
@@ -183,43 +176,36 @@ class _Examination:
         return found
 
     def _notes(self, found: Diagnosis) -> list[str]:
-        notes = []
-        division, profile = found.division, self.case.profile
-        window = division.window_of(profile.epoch)
-        topologies = [f for f in self.files if f.kind == "indices" and f.name in division.hot]
-        for file in topologies:
+        notes, division, sampled = [], found.division, self.sampled
+        window = division.window_of(sampled.epoch)
+        for file in self.needs.of(Kind.NEIGHBOURS):
+            if file.name in division.hot:
+                notes.append(
+                    f"{file.name} does not fit: {format_bytes(division.hot[file.name])} of "
+                    f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads "
+                    "of it is not in these figures"
+                )
+        if not division.is_whole and len(sampled.batches) < min(window, sampled.epoch):
             notes.append(
-                f"{file.name} does not fit: {format_bytes(division.hot[file.name])} of "
-                f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads of it "
-                "is not in these figures"
-            )
-        if not division.is_whole and len(profile.batches) < min(window, profile.epoch):
-            notes.append(
-                f"{len(profile.batches)} batches were sampled in time, fewer than the {window} of "
+                f"{len(sampled.batches)} batches were sampled in time, fewer than the {window} of "
                 "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
             )
-        if self._orders_itself(found):
+        if self._is_copied(division):
             notes.append(
-                "rows that are used are copied in the order of their use during the first epoch "
+                "rows that are used are copied in the order of their use before the first epoch, "
+                "or behind it where neighbours are read "
                 '(gz.open(order="auto")): later ones are as after graphzero optimize'
             )
         if not division.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
         return notes
 
-    def _orders_itself(self, found: Diagnosis) -> bool:
+    def _is_copied(self, division: MemoryPlan) -> bool:
         """Whether a loader would have rows copied, if the disk has room for them."""
-        is_wanted = (
-            found.epoch.disk_seconds > LEAST_SECONDS
-            and self.contents.order_limit != 0
-            and bool(candidates(self.files))
-        )
-        if not is_wanted:
+        if self.ranks is not None or self.contents.order_limit == 0 or not self.needs.trial:
             return False
-        memory = found.division.memory
-        task = Task(self.loader, None, self.case, memory, self.files, None)
-        least, making = task.making_bytes(task.plan())
-        return least <= making
+        graph = self.loader.graph_sampler.graph
+        return is_worth_copying(self.needs, graph, division, self.disk)
 
     def _advise(self, memory: int, now: float) -> list[Advice]:
         """The epoch after each change that could help; ``now`` is its disk time without."""
@@ -228,39 +214,49 @@ class _Examination:
         def try_out(
             change: str,
             memory: int = memory,
-            files: Sequence[FileSize] = self.files,
-            order: Ranks | None = self.ranks,
+            files: Sequence[Need] = self.needs.files,
+            ranks: Ranks | None = self.ranks,
         ) -> None:
-            division = choose_plan(self.case, memory, files, order)
-            simulation = simulate(self.case, division, files, order, is_epoch=True)
-            after = forecast(self.case, simulation)
+            needs = self.needs.with_files(list(files))
+            after = self._epoch(self._plan(memory, needs), needs, ranks)
             if now >= _WORTH * after.disk_seconds:
                 advice.append(Advice(change, after, after.disk_seconds / now))
 
+        files = self.needs.files
         for encoding in (Encoding.float16, Encoding.int8):
-            smaller = [_encoded(self.contents, file, encoding.item_bytes) for file in self.files]
+            smaller = tuple(_encoded(self.contents, file, encoding.item_bytes) for file in files)
             name = encoding.name
-            if smaller != self.files:
+            if smaller != files:
                 try_out(f"{name} rows (convert --features {name})", files=smaller)
-        without = [file for file in self.files if not _is_edge_id(self.contents, file)]
-        if without != self.files:
+        without = tuple(file for file in files if not _is_edge_id(self.contents, file))
+        if without != files:
             try_out("edge_ids=False in the loader, if e_id is not used", files=without)
-        if self.ranks is None and candidates(self.files):
-            counted = count_accesses(self.loader, epochs=EPOCHS, seconds=self.seconds / 4)
-            ranked = rank_rows(self.loader, counted)
-            orders = {name: rows.order for name, rows in ranked.items()}
-            files, ranks = with_copy(self.case.graph, self.files, orders)
-            try_out("graphzero optimize", files=files, order=ranks)
+        if self.ranks is None and candidates(self.needs):
+            copied, ranks = self._copied()
+            try_out("graphzero optimize", files=copied, ranks=ranks)
         for factor in _MORE:
             try_out(
                 f"memory={factor * memory / 1e9:.3g}GB (x{factor})", memory=int(factor * memory)
             )
         return sorted(advice, key=lambda each: each.disk_time)
 
+    def _copied(self) -> tuple[list[Need], Ranks]:
+        """The files, were rows copied in the order of their use, and where rows would lie."""
+        graph = self.loader.graph_sampler.graph
+        usage = Usage.sampled(self.loader, None, lists=False, seconds=self.seconds / 4)
+        parts = copies_of(self.contents, graph, self.needs, usage, lists=False)
+        orders = {
+            part.name: _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
+            for part in parts
+        }
+        uses = {file: part.uses for part in parts for file in part.sources}
+        files = [replace(file, uses=uses.get(file.name)) for file in self.needs.files]
+        return files, ranks_of(orders, graph)
 
-def _encoded(contents: StoreContents, file: FileSize, item: int) -> FileSize:
+
+def _encoded(contents: StoreContents, file: Need, item: int) -> Need:
     """A file of node attributes, were its numbers stored in ``item`` bytes each."""
-    if file.kind != "node":
+    if file.kind is not Kind.ROWS:
         return file
     column = contents.column(file.name)
     now = _FLOATS.get(column.dtype)
@@ -269,7 +265,7 @@ def _encoded(contents: StoreContents, file: FileSize, item: int) -> FileSize:
     return replace(file, row_bytes=file.row_bytes // now * item)
 
 
-def _is_edge_id(contents: StoreContents, file: FileSize) -> bool:
+def _is_edge_id(contents: StoreContents, file: Need) -> bool:
     return any(file.name == t.edge_id for t in contents.schema.edge_types)
 
 

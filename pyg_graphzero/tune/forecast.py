@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
-from pyg_graphzero.memory.rates import Rates
-from pyg_graphzero.memory.simulate import Case, Simulation
+from pyg_graphzero.loader.stats import Rates
+from pyg_graphzero.tune.rehearsal import Sampled, Window
+from pyg_graphzero.util.disk import DiskSpeed
 
 #: Resources that may bind an epoch.
 RANDOM_READS = "disk (random reads)"
@@ -29,27 +31,26 @@ class Forecast(Rates):
     binds: str = SAMPLING
 
 
-def forecast(case: Case, simulation: Simulation) -> Forecast:
+def forecast(sampled: Sampled, windows: Sequence[Window], disk: DiskSpeed) -> Forecast:
     """One epoch, once everything that stays in memory is there."""
-    profile, disk = case.profile, case.disk
-    scale = profile.epoch / max(1, len(profile.batches))
+    scale = sampled.epoch / max(1, len(sampled.batches))
     found = Forecast(
-        batches=profile.epoch,
-        nodes=round(profile.nodes * scale),
-        edges=round(profile.edges * scale),
+        batches=sampled.epoch,
+        nodes=round(sampled.nodes * scale),
+        edges=round(sampled.edges * scale),
     )
-    batches = sum(window.count for window in simulation.windows)
-    if batches == 0 or profile.epoch == 0:
+    batches = sum(window.count for window in windows)
+    if batches == 0 or sampled.epoch == 0:
         return found
 
     def count(name: str) -> int:
-        total = sum(getattr(window.read, name) for window in simulation.windows)
-        return round(total * profile.epoch / batches)
+        total = sum(getattr(window.read, name) for window in windows)
+        return round(total * sampled.epoch / batches)
 
     found.rows, found.hits, found.reads = count("rows"), count("hits"), count("reads")
     found.read_bytes, found.useful_bytes = count("bytes"), count("useful_bytes")
     found.disk_seconds = disk.seconds(found.reads, found.read_bytes)
-    if found.disk_seconds > profile.sample * scale / torch.get_num_threads():
+    if found.disk_seconds > sampled.seconds * scale / torch.get_num_threads():
         streaming = found.read_bytes / disk.bytes_per_second
         found.binds = RANDOM_READS if found.disk_seconds >= 2 * streaming else BANDWIDTH
     return found

@@ -1,7 +1,7 @@
 """``gz.optimize``: the rows that training uses are copied in the order of their use, before it.
 
-This copy is the one that a loader makes by itself while its first epoch runs (`memory.own_order`),
-beside the store, and found by loaders that sample in the same way. docs/out-of-core.md says what is
+This copy is the one that a loader makes by itself before its first epoch (`memory.making`), beside
+the store, and found by loaders that sample in the same way. docs/out-of-core.md says what is
 gained by it, and when.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,19 +22,19 @@ from torch import Tensor
 from pyg_graphzero.loader.inputs import check_input_nodes
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
-from pyg_graphzero.memory.files import files_of
-from pyg_graphzero.memory.own_order import (
+from pyg_graphzero.memory.making import (
     CopyTarget,
-    Ranked,
+    Usage,
     candidates,
     copies_of,
     copy_key,
     make_copy,
 )
+from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.memory.prefetch import prefetch_all
-from pyg_graphzero.memory.profile import AccessCounts, profile
-from pyg_graphzero.memory.ranking import EPOCHS, count_accesses, rank_bytes, rank_rows
-from pyg_graphzero.memory.row_copy import WITH_SLAB, room_on_disk
+from pyg_graphzero.memory.ranking import rank_bytes
+from pyg_graphzero.memory.usage import AccessCounts
+from pyg_graphzero.memory.used_copy import room_on_disk
 from pyg_graphzero.pyg.data import (
     DiskData,
     DiskHeteroData,
@@ -51,8 +49,6 @@ from pyg_graphzero.util.sizes import format_bytes
 from pyg_graphzero.util.system import free_memory, rss
 from pyg_graphzero.util.workspace import Workspace
 
-# Bytes of a row's count while rows are ranked, and of its place while they are copied.
-_COUNT_BYTES, _PLACE_BYTES = 4, 4
 # Rows that wait for their order, in memory: more is hardly faster.
 _MOST_SLAB = 1 << 30
 # Rows that are looked at by one call where all are.
@@ -119,7 +115,7 @@ def optimize(
 ) -> OptimizeSummary:
     """Copies the rows that training uses, in the order of their use, for loaders to read.
 
-    Training makes this copy by itself while its first epoch runs; ``optimize`` makes it before.
+    Training makes this copy by itself before its first epoch; ``optimize`` makes it now.
     The store stays as it is. Loaders with these seeds, fan-out, batch size and options find the
     copy in the store's directory (or the user's cache, where that cannot be written to); others
     read the store. A kill at any instant leaves the copy that was there, or the new one, or none.
@@ -167,17 +163,16 @@ def optimize(
         edge_ids=False,
         **options,
     )
-    files, graph = candidates(files_of(loader)), loader.graph_sampler.graph
-    if not files:
+    graph, needs = loader.graph_sampler.graph, needs_of(loader)
+    if not candidates(needs):
         raise ValueError(
             f"{contents.path}: found no attribute of nodes with rows of more than "
             f"{costs.SMALL_ROW} bytes, expected one: smaller rows are not copied"
         )
-    first = profile(loader, most=0, counts=False, keep=1)
-    key, bars = copy_key(contents, graph, first, files), Progress(progress)
+    key, bars = copy_key(contents, needs), Progress(progress)
+    assert key is not None  # there are seeds, and rows
     with Workspace(contents.path, memory) as space:
-        tables = [n * _COUNT_BYTES + rank_bytes(n) for n in graph.node_types.values()]
-        space.left(sum(tables))
+        space.left(sum(2 * n + rank_bytes(n) for n in graph.node_types.values()))
         _warm(contents)
         with bars.step("sampling", None, "batches") as bar:
 
@@ -186,27 +181,27 @@ def optimize(
                 if rss() > space.memory:
                     _forget(contents)
 
-            counted = count_accesses(loader, epochs=EPOCHS, each=each)
-            ranked = rank_rows(loader, counted, each=each)
+            usage = Usage.sampled(loader, None, lists=False, each=each)
         _forget(contents)
+        parts = copies_of(contents, graph, needs, usage, lists=False)
         target = _target(contents.path, key)
-        orders = {name: rows.order for name, rows in ranked.items()}
+        counted = usage.counted
+        orders = {name: rows.order for name, rows in usage.ranked.items()}
         summary = OptimizeSummary(
             target.path,
             chosen.name,
             _plain(num_neighbors),
             batch_size,
             counted.num_batches,
-            {name or "": mean for name, mean in counted.nodes_per_batch.items()},
+            {
+                name or "": count / max(1, counted.num_batches)
+                for name, count in counted.num_nodes.items()
+            },
             {name or "": rows.numel() for name, rows in orders.items()},
             {name or "": _shares(counted, name, rows) for name, rows in orders.items()},
+            sum(part.num_bytes for part in parts),
         )
-        del counted, data, loader
-        parts = copies_of(contents, graph, files, orders, sys.maxsize)
-        summary.num_bytes = sum(
-            part.order.numel() * sum(column.row_bytes for column in part.columns.values())
-            for part in parts
-        )
+        del usage, counted, orders, data, loader
         if not parts:
             raise ValueError(
                 f"{contents.path}: found no node with such rows in any batch, expected some"
@@ -215,10 +210,9 @@ def optimize(
         if found < needed:
             what = f"No space for a copy: found {found} bytes to spare, expected {needed}"
             raise OSError(errno.ENOSPC, what, str(target.path))
-        places = sum(_PLACE_BYTES * part.order.numel() for part in parts)
-        slab = min(int(space.left(places) / WITH_SLAB), _MOST_SLAB)
+        room = space.left(sum(part.order.nbytes for part in parts))
         with bars.step("copying", summary.num_bytes) as bar:
-            make_copy(target, Ranked(parts, 0.0, slab, 0.0), threading.Event(), bar.update)
+            make_copy(target, parts, room, bar.update, _MOST_SLAB)
     summary.seconds = time.perf_counter() - begin
     return summary
 

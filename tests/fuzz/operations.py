@@ -82,7 +82,8 @@ class Subject:
         found: Found = {}
         edges = Edges(self.path)
         ahead = {"prefetch_factor": 3} if self.num_workers else {}
-        with paged(self.is_paged):
+        may_read = options.get("method") != "labor"
+        with paged(self.is_paged and may_read):
             loader = make(data, *args, num_workers=self.num_workers, **ahead, **options)
             for i, batch in enumerate(loader):
                 check_batch(batch, data)
@@ -341,7 +342,7 @@ def optimize(s: Subject) -> Found:
     kind = "paper" if s.is_hetero else None
     sampled: dict[str, Any] = {"num_neighbors": [3, 3], "batch_size": 16}
     s.open().close()
-    with patch.object(costs, "SMALL_ROW", 4):
+    with patch.object(costs, "SMALL_ROW", 8):
         gz.optimize(s.path, seeds=seeds, input_type=kind, progress=False, **sampled)
         data = gz.open(s.path).data()
         nodes = (kind, data[kind][seeds]) if kind else data[seeds]

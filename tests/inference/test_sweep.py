@@ -20,7 +20,7 @@ from pyg_graphzero import _core
 from pyg_graphzero.inference import sweep as sweep_module
 from pyg_graphzero.inference.blocks import SweepPlan, plan_sweep
 from pyg_graphzero.inference.sweep import SweepLoader, sweep_bounds
-from pyg_graphzero.memory.plan import FileSize
+from pyg_graphzero.memory.needs import Kind, Need
 from pyg_graphzero.store.columns import engine_array, row_table, write_column
 
 # What blocks do -------------------------------------------------------------------------------
@@ -231,11 +231,11 @@ def test_a_sweep_that_is_given_up_leaves_no_thread(stores, room):
 
 MB = 10**6
 FILES = [
-    FileSize("indptr", 10**6, 8, "indptr"),
-    FileSize("topology", 10**7, 4, "indices"),
-    FileSize("weights", 10**7, 4, "edge"),
-    FileSize("small", 10**4, 128, "node"),
-    FileSize("x", 10**6, 512, "node"),
+    Need("indptr", 10**6, 8, Kind.BOUNDS),
+    Need("topology", 10**7, 4, Kind.NEIGHBOURS),
+    Need("weights", 10**7, 4, Kind.EDGES),
+    Need("small", 10**4, 128, Kind.ROWS),
+    Need("x", 10**6, 512, Kind.ROWS),
 ]
 
 

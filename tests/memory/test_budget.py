@@ -1,12 +1,12 @@
-"""How budgets are divided, and loaders that keep to one: the same batches, from disk."""
+"""Loaders that keep to a budget: the same batches, from disk."""
 
 import logging
 import mmap
 import pickle
 import re
+import shutil
 import threading
 from dataclasses import replace
-from math import ceil
 from pathlib import Path
 
 import pytest
@@ -18,111 +18,15 @@ from interrupting import struck_often
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
-from pyg_graphzero.memory.paged import PagedFiles
-from pyg_graphzero.memory.pager import pager_of
-from pyg_graphzero.memory.plan import (
-    BatchSize,
-    FileSize,
-    Split,
-    divide,
-    least_memory,
-)
-from pyg_graphzero.memory.profile import profile
+from pyg_graphzero.memory import making
+from pyg_graphzero.memory.keeper import keeper_of
+from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import free_memory, private_rss
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
 ROOM = 55 * MB
-
-
-@st.composite
-def needs(draw):
-    kinds = st.sampled_from(["indptr", "node", "indices", "edge"])
-    count = draw(st.integers(1, 6))
-    files = [
-        FileSize(f"f{i}", draw(st.integers(0, 10**8)), draw(st.integers(1, 4096)), draw(kinds))
-        for i in range(count)
-    ]
-    sampled = draw(st.integers(1, 10**8))
-    return files, draw(st.integers(0, 10**9)), BatchSize(sampled, sampled * draw(st.integers(2, 9)))
-
-
-@settings(max_examples=300)
-@given(needs(), st.integers(0, 10**12), st.integers(1, 8))
-def test_a_division_is_within_its_budget(need, extra, processes):
-    files, baseline, batch = need
-    files = [replace(file, processes=processes) for file in files]
-    least = least_memory(files, baseline, batch)
-    plan = divide(least + extra, files, baseline, batch)
-    assert plan.total <= plan.memory
-    assert plan.window >= 1
-    assert plan.ready >= 2  # one that is made while a loop has its last one
-    assert plan.batches >= 2 * batch.whole
-    names = {file.name for file in files}
-    assert set(plan.held) | set(plan.hot) == names
-    assert not set(plan.held) & set(plan.hot)
-    # Of all processes together: pages of held files are in memory once.
-    own = plan.total - sum(plan.held.values())
-    held = sum(file.num_bytes for file in files if file.name in plan.held)
-    assert processes * own + held <= processes * plan.memory
-    for file in files:
-        if file.kind == "indptr":
-            assert file.name in plan.held
-        assert plan.hot.get(file.name, 0) <= file.num_bytes
-
-
-@given(st.integers(1, 10**9), st.integers(1, 8))
-def test_a_table_of_ones_own_stands_for_a_file_that_takes_more(packed, processes):
-    bounds = FileSize("bounds", 10**7, 8, "indptr", processes, packed_bytes=packed)
-    files, batch = [bounds, FileSize("x", 10**7, 512, "node")], BatchSize(10**6, 10**7)
-    mapped = -(-8 * 10**7 // processes)
-    assert divide(10**9, files, 0, batch).held["bounds"] == min(packed, mapped)
-    # Who holds all has no such table.
-    assert divide(10**11, files, 0, batch).held["bounds"] == mapped
-
-
-def test_rows_that_are_ranked_take_less_to_plan_and_have_more_of_windows():
-    file = FileSize("x", 10**7, 512, "node")
-    batch = BatchSize(10**6, 10**8, 10**5)
-    found, ranked = (
-        divide(10**9, [each], 0, batch, Split(new=0.5))
-        for each in (file, replace(file, is_ranked=True))
-    )
-    assert found.plans == found.window * 20 * batch.nodes
-    assert ranked.plans == ranked.window * 12 * batch.nodes
-    assert ranked.windows > found.windows - found.cached
-    assert max(found.total, ranked.total) <= 10**9
-
-
-def test_who_reads_no_neighbours_needs_less_for_reading():
-    batch = BatchSize(10**6, 10**7, 10**4, 10**6)
-    files = [FileSize("n", 10**7, 4, "indices"), FileSize("x", 10**7, 512, "node")]
-    read, held = (divide(memory, files, 0, batch) for memory in (7 * 10**7, 10**9))
-    assert "n" in read.hot
-    assert "n" in held.held
-    assert held.reading < read.reading == READER_BYTES
-    assert held.parts["reading"] == held.reading
-
-
-@given(needs())
-def test_less_than_the_least_is_an_error_that_names_it(need):
-    files, baseline, batch = need
-    least = least_memory(files, baseline, batch)
-    everything = sum(file.num_bytes for file in files)
-    if baseline + everything + 2 * batch.whole + batch.sampled < least:
-        return  # all of it fits into less than what reading takes
-    with pytest.raises(gz.MemoryBudgetError, match=f"expected {ceil(least / 1e6):,} MB or more"):
-        divide(least - 1, files, baseline, batch)
-
-
-@given(needs())
-def test_everything_is_held_where_it_fits(need):
-    files, baseline, batch = need
-    everything = sum(file.num_bytes for file in files)
-    plan = divide(baseline + everything + 4 * batch.whole, files, baseline, batch)
-    assert plan.is_whole
-    assert set(plan.held) == {file.name for file in files}
 
 
 def skewed(num_nodes, num_edges, seed=0):
@@ -264,23 +168,6 @@ def test_node_types_that_are_in_memory_only(hetero):
     assert torch.equal(batch["b"].x, gz.open(hetero).data()["b"].x[batch["b"].n_id])
 
 
-def test_topologies_are_packed_where_not_all_fits(homogeneous, hetero):
-    for path, seeds in ((homogeneous, SEEDS), (hetero, ("b", SEEDS))):
-        found, loader, store = batches(path, budget_beside(50 * MB), seeds=seeds)
-        files, topologies = pager_of(store.contents).files, store.contents.schema.edge_types
-        assert not files.plan.is_whole
-        assert set(files.packed) == {t.name for t in topologies}
-        held = files.plan.held
-        for i, t in enumerate(topologies):
-            assert held[f"indptr {i}"] < 0.3 * 8 * store.contents.topology(t.name).num_dst
-            assert held[t.topology] < 0.6 * 4 * t.num_edges  # 17 or 18 bits, not 32
-            assert files.packed[t.name].packed is not None
-        assert files.reading(loader.graph_sampler) is not None
-        expected, _, whole = batches(path, "4GB", seeds=seeds)
-        assert not pager_of(whole.contents).files.packed
-        assert_same(found, expected)
-
-
 def test_edge_ids_can_be_left_out(homogeneous):
     expected, _, _ = batches(homogeneous, None, seeds=SEEDS)
     found, _, _ = batches(homogeneous, budget_beside(ROOM), 0, SEEDS, edge_ids=False)
@@ -315,17 +202,19 @@ def test_too_little_is_an_error_with_the_least_that_works(homogeneous):
     assert len(found) == 1
 
 
-def keep_the_least_budget(rank, path, num_workers):
+def keep_the_least_budget(rank, path, num_workers, is_copied):
     """Of a process of its own: memory that tests have freed is none of its."""
+    making.LEAST_SECONDS = making.WORTH = 0.0
 
     def epochs(memory):
-        data = gz.open(path, memory=memory).data()
+        data = gz.open(path, memory=memory, order="auto" if is_copied else "off").data()
         loader = gz.loader.NeighborLoader(
             data, [10, 5], input_nodes=SEEDS, batch_size=1000, num_workers=num_workers
         )
         for _ in range(2):
             for _ in loader:
                 pass
+            assert loader.stats().reordered == is_copied
 
     memory = budget_beside(READER_BYTES + 9 * MB)
     for _ in range(3):  # what is said to be enough is, but for what the process took meanwhile
@@ -341,11 +230,13 @@ def keep_the_least_budget(rank, path, num_workers):
     assert peak <= memory, f"{peak / MB:.0f} of {memory / MB:.0f} MB"
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize(("num_workers", "is_copied"), [(0, False), (2, False), (2, True)])
 @pytest.mark.long
-def test_the_least_budget_is_kept(homogeneous, num_workers, monkeypatch):
+def test_the_least_budget_is_kept(homogeneous, num_workers, is_copied, tmp_path, monkeypatch):
+    """Also while a copy is made."""
     monkeypatch.setenv(*EXACT_MALLOC)
-    spawn(keep_the_least_budget, (homogeneous, num_workers), 1)
+    path = shutil.copytree(homogeneous, tmp_path / "store")
+    spawn(keep_the_least_budget, (path, num_workers, is_copied), 1)
 
 
 def test_what_is_decided_by_default_is_said_aloud(homogeneous, monkeypatch, caplog):
@@ -378,13 +269,12 @@ def test_loaders_of_a_store_share_its_budget(homogeneous):
     for loader in loaders:
         torch.manual_seed(5)
         iterators.append(iter(loader))
-    pager = pager_of(store.contents)
-    quotas = pager.files.quotas
-    assert len(quotas) == 3
+    leases = keeper_of(store.contents).current.leases
+    assert len(leases) == 3
     for group in zip(*iterators, expected, strict=True):
         for batch in group[:-1]:
             assert_same([batch], [group[-1]])
-    assert len(quotas) == 0
+    assert len(leases) == 0
 
 
 def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
@@ -392,7 +282,7 @@ def test_an_abandoned_epoch_gives_back_what_it_had(homogeneous):
     loader = gz.loader.NeighborLoader(store.data(), [5, 4], input_nodes=SEEDS, batch_size=200)
     for _ in range(4):
         next(iter(loader))
-    assert len(pager_of(store.contents).files.quotas) == 0
+    assert len(keeper_of(store.contents).current.leases) == 0
 
 
 @pytest.mark.parametrize("between_epochs", [False, True])
@@ -441,23 +331,10 @@ def test_processes_share_a_budget_and_what_they_hold(homogeneous, monkeypatch):
         next(iter(loader))
 
 
-def test_a_topology_is_held_by_processes_that_could_not_each_have_their_own():
-    files = [
-        FileSize("indptr", 1000, 8, "indptr", 4),
-        FileSize("topology", 25 * MB, 4, "indices", 4),
-        FileSize("x", MB, 512, "node", 4),
-    ]
-    memory = READER_BYTES + 70 * MB
-    batch = BatchSize(MB // 10, MB)
-    assert "topology" in divide(memory, files, MB, batch).held
-    alone = [replace(file, processes=1) for file in files]
-    assert "topology" in divide(memory, alone, MB, batch).hot
-
-
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers):
-    options = {"num_neighbors": [9, 7], "edge_ids": False}
-    seeds = torch.arange(0, 30_000, 8)
+    options = {"num_neighbors": [9, 7], "edge_ids": False, "batch_size": 50}
+    seeds = torch.arange(0, 30_000, 16)
     expected, _, _ = batches(wide, None, 0, seeds, **options)
     found, loader, store = batches(wide, budget_beside(60 * MB), num_workers, seeds, **options)
     assert "edge/topology.gl" in store.division.hot
@@ -468,7 +345,7 @@ def test_batches_are_the_same_where_the_topology_does_not_fit(wide, num_workers)
     # The next loader of the store finds it settled.
     torch.manual_seed(5)
     again = gz.loader.NeighborLoader(
-        store.data(), [9, 7], input_nodes=seeds, batch_size=200, shuffle=True, edge_ids=False
+        store.data(), [9, 7], input_nodes=seeds, batch_size=50, shuffle=True, edge_ids=False
     )
     assert_same(list(again), expected)
     assert again.stats().topology_reads > 0
@@ -497,8 +374,6 @@ def test_labor_needs_the_topology_in_memory(wide):
 
 
 def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
-    import shutil
-
     path = tmp_path / "store"
     shutil.copytree(homogeneous, path)
     store = gz.open(path, memory=budget_beside(ROOM))
@@ -520,19 +395,6 @@ def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
     assert "row 85000, 1024 bytes at offset" in outcomes[1]
     # The other two may have drawn such a node as a neighbour.
     assert 10 in outcomes or 20 in outcomes
-
-
-def test_measuring_leaves_the_generator_alone(homogeneous):
-    loader = gz.loader.NeighborLoader(
-        gz.open(homogeneous).data(), [3], input_nodes=SEEDS, batch_size=500, shuffle=True
-    )
-    torch.manual_seed(3)
-    before = torch.get_rng_state()
-    accesses = profile(loader).accesses
-    assert torch.equal(torch.get_rng_state(), before)
-    assert accesses.num_batches == 6
-    assert int(accesses.counts[None].max()) <= 6
-    assert int(accesses.counts[None][:3000].sum()) > 0
 
 
 def map_a_file(rank, path):
@@ -579,13 +441,13 @@ def test_no_setting_deadlocks(homogeneous, extra, batch_size, num_workers, stop,
         store.data(), [4, 3], input_nodes=SEEDS, batch_size=batch_size, num_workers=num_workers,
         shuffle=True,
     )  # fmt: skip
-    pager = pager_of(store.contents)
+    keeper = keeper_of(store.contents)
     try:
-        files = pager.files_for(loader)
+        files = keeper.residence_for(loader)
     except gz.MemoryBudgetError:
         return
     plan = replace(files.plan, window=window)  # more than there is room for, or less
-    pager.use(PagedFiles(store.contents, plan, files.kept, files.merge_gap))
+    keeper.current = Residence(store.contents, plan, files.needs, files.merge_gap)
     seen = []
     for number, batch in enumerate(loader):
         seen.append(batch.n_id[: batch.batch_size])

@@ -12,7 +12,7 @@ from read_neighbours import in_pages
 import pyg_graphzero as gz
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, ShaDowKHopSampler
-from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.keeper import keeper_of
 from pyg_graphzero.sampling.graph import Unmapped
 
 
@@ -145,7 +145,7 @@ def test_windows_hold_a_batch_or_more(homo_path):
 def test_pages_of_another_topology_are_refused(homo_path, hetero_path):
     graph = in_pages(NeighborLoader(gz.open(homo_path).data(), [5])).graph_sampler.graph
     other = NeighborLoader(gz.open(hetero_path).data(), [5], input_nodes="paper").graph_sampler
-    neighbours = pager_of(graph.contents).files.topologies[None]
+    neighbours = keeper_of(graph.contents).current.topologies[None]
     unmapped = dict.fromkeys(other.graph.edge_types, Unmapped(neighbours))
     with pytest.raises(ValueError, match=r"paged: found 1 columns of 3000 rows, 4 bytes each"):
         other.reading(unmapped, (3, 1 << 20))

@@ -16,8 +16,8 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from fuzz.paging import paged
-from pyg_graphzero.memory.files import bytes_of_batches
-from pyg_graphzero.memory.profile import profile
+from pyg_graphzero.memory.needs import batch_size, bytes_of_batches
+from pyg_graphzero.memory.usage import count_accesses
 from pyg_graphzero.sampling.ahead import InnerRows
 from pyg_graphzero.sampling.hops import SampledEdgeIndex
 
@@ -86,8 +86,7 @@ def test_budgets_count_what_is_delivered():
     sizes = []
     for ahead in (None, "mean"):
         batches = loader(ahead=ahead, **options)
-        found = profile(batches, most=8).accesses.batch_size(*bytes_of_batches(batches))
-        sizes.append(found.whole)
+        sizes.append(batch_size(count_accesses(batches), *bytes_of_batches(batches)).whole)
     plain, fast = pairs(1, **options)[0]
     ids = [plain.edge_index, plain.n_id, plain.e_id]
     delivered = [[plain.x, *ids], [fast.x.rows, *fast.x.sums.values(), *ids]]

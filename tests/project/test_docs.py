@@ -202,7 +202,7 @@ def test_files_that_a_page_names_exist(page):
         "loader.shadow",
         "inference.sweep",
         "tune.optimize",
-        "memory.ranking",
+        "memory.usage",
         "sampling.neighbor",
         "convert",
     ],

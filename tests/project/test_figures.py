@@ -29,6 +29,7 @@ from pyg_graphzero.bench.settings import PRESETS
 from pyg_graphzero.inference.summary import InferenceSummary, LayerSummary
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.loader.stats import LoaderStats
+from pyg_graphzero.memory.needs import Kind
 from pyg_graphzero.store import column_writer
 from pyg_graphzero.util import progress
 from pyg_graphzero.util.sizes import format_bytes
@@ -280,7 +281,7 @@ def test_what_the_doctor_says(tmp_path):
             assert re.search(rf"\n  {name} +{format_bytes(size)}\n", shown), name
     assert sum(tight.parts.values()) == tight.total
     for file in found.files:
-        if file.kind != "indptr":
+        if file.kind is not Kind.BOUNDS:
             assert f"{file.name}: {file.num_rows:,} rows of {file.row_bytes:,} bytes" in text
 
 

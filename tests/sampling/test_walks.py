@@ -195,7 +195,7 @@ def test_walks_do_not_depend_on_threads_or_on_where_edges_are(store, p, q):
 def test_a_budget_that_does_not_fit_reads(tmp_path, monkeypatch):
     data = graphs.homogeneous(2000, 60_000)
     store = kept(data, tmp_path / "s", both_directions=True)
-    from pyg_graphzero.memory import paged as module
+    from pyg_graphzero.memory import residence as module
 
     start = torch.arange(2000)
     whole = gz.sampler.random_walk(store, start, 5, generator=torch.Generator().manual_seed(1))

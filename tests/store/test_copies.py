@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,25 +14,33 @@ from click.testing import CliRunner
 import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory.row_copy import CopyOf, OwnOrder, write_copy
+from pyg_graphzero.memory.used_copy import CopyOf, Rows, UsedCopy, write_copy
 from pyg_graphzero.store import verify as verifying
 from pyg_graphzero.store.contents import StoreContents
 from pyg_graphzero.store.copies import copy_folders
 from pyg_graphzero_cli import main
 
 KEY = "0123456789abcdef" * 2
+LISTS = "edge/topology.gl"
+FILES = ["0/rows.gd", "0/0.gd", "1/rows.gd", "1/0.gd"]
 
 
 @pytest.fixture
 def copied(tmp_path: Path, built_once: Callable[..., Path]) -> Path:
-    """A store that has a copy of 1,000 of its 5,000 rows, of more than one block."""
+    """A store that has a copy of 1,000 of its 5,000 rows, of more than one block, and of lists."""
 
     def build(path: Path) -> None:
         write_store(power_law(5_000, 10_000, 300), path)
         contents, folder = StoreContents(path), copy_folders(path)[0]
         order = torch.randperm(5_000)[:1_000].to(torch.int32)
-        part = CopyOf(None, 5_000, order, {"node/x.gd": contents.column("node/x.gd")})
-        write_copy(folder.make() / KEY, [part], 1 << 20, threading.Event())
+        rows = {"node/x.gd": Rows.of_column(contents.column("node/x.gd"))}
+        lists = {LISTS: Rows.of_neighbours(contents.topology(None))}
+        groups = torch.arange(0, lists[LISTS].count, 3, dtype=torch.int32)
+        parts = [
+            CopyOf(None, order, ((2.0, 1_000),), rows),
+            CopyOf(None, groups, ((1.0, len(groups)),), lists, LISTS),
+        ]
+        write_copy(folder.make() / KEY, parts, 1 << 20)
 
     return Path(shutil.copytree(built_once("with_a_copy", build), tmp_path / "store"))
 
@@ -53,19 +60,18 @@ def verified(store: Path) -> tuple[int, str]:
 def test_verify_reads_copies_too(copied: Path) -> None:
     seen: list[tuple[int, int]] = []
     report = gz.open(copied).verify(lambda done, total: seen.append((done, total)))
-    copy = copied / "orders" / KEY / "0"
-    size = sum((copy / name).stat().st_size for name in ("rows.gd", "0.gd"))
+    size = sum((copied / "orders" / KEY / name).stat().st_size for name in FILES)
     shutil.rmtree(copied / "orders")
     plain = gz.verify(copied)
     assert report.ok
-    assert (report.files, report.bytes) == (plain.files + 2, plain.bytes + size)
+    assert (report.files, report.bytes) == (plain.files + len(FILES), plain.bytes + size)
     assert seen[-1] == (report.bytes, report.bytes)
     assert seen == sorted(seen)
 
 
-@pytest.mark.parametrize("name", ["rows.gd", "0.gd"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_flipped_bit_anywhere_in_a_copy_is_found(copied: Path, name: str) -> None:
-    file = copied / "orders" / KEY / "0" / name
+    file = copied / "orders" / KEY / name
     size, whole = file.stat().st_size, file.read_bytes()
     ends = [0, 63, 64, 4095, 4096, size - 4096, size - 1]
     for offset in sorted({*ends, *range(0, size, size // 40)}):
@@ -78,7 +84,7 @@ def test_a_flipped_bit_anywhere_in_a_copy_is_found(copied: Path, name: str) -> N
     assert verified(copied)[0] == 0
 
 
-@pytest.mark.parametrize("name", ["order.json", "0/rows.gd", "0/0.gd"])
+@pytest.mark.parametrize("name", ["order.json", *FILES])
 @pytest.mark.parametrize("damage", ["gone", "cut", "link"])
 def test_files_of_a_copy_that_are_not_there(copied: Path, name: str, damage: str) -> None:
     file = copied / "orders" / KEY / name
@@ -99,14 +105,14 @@ def test_files_of_a_copy_that_are_not_there(copied: Path, name: str, damage: str
 def test_a_copy_that_is_removed_meanwhile_is_not_damaged(
     copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read_types = verifying.read_types
+    read_parts = verifying.read_parts
 
     def removed(copy: Path, trust: object) -> object:
-        found = read_types(copy, trust)  # type: ignore[arg-type]
+        found = read_parts(copy, trust)  # type: ignore[arg-type]
         shutil.rmtree(copy)
         return found
 
-    monkeypatch.setattr(verifying, "read_types", removed)
+    monkeypatch.setattr(verifying, "read_parts", removed)
     assert gz.verify(copied).ok
 
 
@@ -115,7 +121,7 @@ def test_a_copy_of_an_attribute_that_is_no_more_is_not_damaged(copied: Path) -> 
         opened.feature_store.remove_tensor(None, "x", None)
     assert gz.verify(copied).ok
     with pytest.raises(gz.FormatError, match=r"order.json: files: found .* expected the store's"):
-        OwnOrder.open(copied / "orders" / KEY, StoreContents(copied))
+        UsedCopy.open(copied / "orders" / KEY, StoreContents(copied))
 
 
 def test_a_writer_that_dies_while_it_removes_a_copy_leaves_none(

@@ -14,7 +14,6 @@ import pytest
 import torch
 from store_files import COLUMN_FIELDS, make_store
 from torch import Tensor
-from tuned import tuned
 from xxhash import xxh64_intdigest
 
 import pyg_graphzero as gz
@@ -181,7 +180,6 @@ class TestSparse50GB:
             n_id = batch["paper"].n_id
             assert batch["paper"].x.shape == (n_id.numel(), 128)
             assert int(n_id.max()) > SPARSE_ROWS // 2
-        tuned(loader)  # which counts rows, in two bytes each
         assert anonymous_memory() - before < 64 * MB
 
     def test_checksums_of_some_blocks(self, sparse: Path) -> None:

@@ -18,17 +18,16 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data, HeteroData
-from tuned import tuned
 
 import pyg_graphzero as gz
 from graphs import write_store
 from pyg_graphzero import _core
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
 from pyg_graphzero.loader.stats import LoaderStats
-from pyg_graphzero.memory.planner import choose_plan
-from pyg_graphzero.memory.profile import AccessCounts, profile
+from pyg_graphzero.memory.plan import divide
 from pyg_graphzero.store.columns import write_column
 from pyg_graphzero.tune.forecast import BANDWIDTH, RANDOM_READS
+from pyg_graphzero.tune.rehearsal import top_rows
 from pyg_graphzero.util.disk import READER_BYTES, DiskSpeed
 from pyg_graphzero_cli import main
 
@@ -50,13 +49,7 @@ def skewed(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def steady(monkeypatch):
-    """What the process holds does not change while a budget is divided, whatever is freed.
-
-    And a busy machine has as much time to sample as an idle one.
-    """
-    monkeypatch.setattr("pyg_graphzero.memory.tuning.profile", partial(profile, seconds=1000.0))
-    monkeypatch.setattr("pyg_graphzero.memory.tuning._KEEP_SECONDS", 1000.0)
-    monkeypatch.setattr("pyg_graphzero.memory.planner.SECONDS", 1000.0)
+    """What the process holds does not change while a budget is divided, whatever is freed."""
     as_it_is = LoaderStats.add_read
 
     def counting(self, read):
@@ -65,20 +58,17 @@ def steady(monkeypatch):
 
     monkeypatch.setattr(LoaderStats, "add_read", counting)
     held = budget_beside(0)
-    for module in ("store.contents", "tune.doctor", "memory.pager"):
+    for module in ("store.contents", "tune.doctor", "memory.keeper"):
         monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "private_rss", lambda: held)
     monkeypatch.setattr(budgets, "private_rss", lambda: held)
 
 
 def second_epoch(path, memory, **options):
     """Stats of an epoch that finds in memory what the first one has left there."""
-    store = gz.open(path, memory=memory, order="off")
-    data = store.data()
+    data = gz.open(path, memory=memory, order="off").data()
     loader = gz.loader.NeighborLoader(
         data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED, **options
     )
-    next(iter(loader))
-    tuned(loader)  # by another division, which begins anew
     for _ in range(2):
         for _ in loader:
             pass
@@ -94,13 +84,13 @@ def number_of_windows(batches, most):
     return count
 
 
-def plan_of_window(window, *args):
-    return replace(choose_plan(*args), window=window)
+def divided(window, *args):
+    return replace(divide(*args), window=window)
 
 
 @pytest.mark.parametrize("edge_ids", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_prediction_and_fact(skewed, edge_ids, monkeypatch):
-    for module in ("tune.doctor", "memory.pager"):
+    for module in ("tune.doctor", "memory.keeper"):
         monkeypatch.setattr(f"pyg_graphzero.{module}.probe", lambda *args, **options: SLOW_DISK)
 
     def examined():
@@ -119,9 +109,8 @@ def test_prediction_and_fact(skewed, edge_ids, monkeypatch):
         # makes windows smaller for it. Its reads are predicted for these.
         while fact.windows > number_of_windows(fact.batches, window):
             window -= 1
-        choose = partial(plan_of_window, window)
         with monkeypatch.context() as patch:
-            patch.setattr("pyg_graphzero.tune.doctor.choose_plan", choose)
+            patch.setattr("pyg_graphzero.tune.doctor.divide", partial(divided, window))
             predicted = examined().epoch
     assert predicted.batches == fact.batches
     for name in COUNTS:
@@ -298,6 +287,7 @@ def test_command(skewed):
     assert report["fits"] is True
     assert report["epoch"]["hit_rate"] == 1.0
     assert report["disk"]["merge_gap"] > 0
+    assert {"bounds", "neighbours", "rows"} == {file["kind"] for file in report["files"]}
     wrong = CliRunner().invoke(main, [*arguments, "--seeds", "valid"])
     assert (wrong.exit_code, "seeds='valid': found no" in wrong.output) == (2, True)
     nowhere = CliRunner().invoke(main, ["doctor", str(skewed) + "-none"])
@@ -405,17 +395,10 @@ def test_small_columns_of_nodes_are_kept_by_the_page(tmp_path):
 
 
 @settings(max_examples=50)
-@given(
-    counts=st.lists(st.integers(0, 5), min_size=1, max_size=40),
-    count=st.integers(0, 50),
-    group_bits=st.integers(0, 3),
-)
-def test_hottest_groups(counts, count, group_bits):
-    accesses = AccessCounts({None: torch.tensor(counts, dtype=torch.int16)})
-    size = 1 << group_bits
-    sums = [sum(counts[i : i + size]) for i in range(0, len(counts), size)]
-    chosen = accesses.hottest(None, count, group_bits).tolist()
+@given(counts=st.lists(st.integers(0, 5), min_size=1, max_size=40), size=st.integers(0, 50))
+def test_top_rows(counts, size):
+    chosen = top_rows(torch.tensor(counts, dtype=torch.int16), size).tolist()
     assert chosen == sorted(set(chosen))
-    assert len(chosen) == min(count, sum(s > 0 for s in sums))
-    left = [s for i, s in enumerate(sums) if i not in chosen]
-    assert all(sums[i] > 0 and sums[i] >= max(left, default=0) for i in chosen)
+    assert len(chosen) == min(size, sum(count > 0 for count in counts))
+    left = [count for row, count in enumerate(counts) if row not in chosen]
+    assert all(counts[row] > 0 and counts[row] >= max(left, default=0) for row in chosen)

@@ -27,8 +27,8 @@ import pyg_graphzero as gz
 from fuzz.paging import paged
 from graphs import heterogeneous, homogeneous, write_store
 from pyg_graphzero.bench.synthetic import power_law
-from pyg_graphzero.memory import own_order
-from pyg_graphzero.memory.profile import profile
+from pyg_graphzero.memory import making
+from pyg_graphzero.memory.needs import needs_of
 from pyg_graphzero.tune.optimize import choose_seeds
 from pyg_graphzero.util.system import rss
 from pyg_graphzero.util.workspace import MIN_ROOM
@@ -157,7 +157,7 @@ def test_other_edges_have_another(store: Path) -> None:
     def first_batch() -> torch.Tensor:
         data = gz.open(store).data()
         loader = gz.loader.NeighborLoader(data, [5], data.train_idx, batch_size=16)
-        return profile(loader, most=0, counts=False, keep=1).batches[0][0]
+        return needs_of(loader).trial[0]
 
     first = first_batch()
     gz.optimize(store, **OPTIMIZE | {"num_neighbors": [5]})
@@ -206,7 +206,7 @@ def in_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The store cannot be written to."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     outside = lambda folder: tmp_path / "store" not in folder.parents  # noqa: E731
-    monkeypatch.setattr(own_order, "is_writable", outside)
+    monkeypatch.setattr(making, "is_writable", outside)
     return tmp_path / "cache"
 
 
@@ -221,7 +221,7 @@ def test_the_copy_of_a_store_that_cannot_be_written_to(store: Path, in_cache: Pa
 
 
 def test_nowhere_to_write_to(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_order, "is_writable", lambda folder: False)
+    monkeypatch.setattr(making, "is_writable", lambda folder: False)
     with pytest.raises(PermissionError, match="Neither the store nor a cache can be written"):
         gz.optimize(store, **OPTIMIZE)
 
@@ -230,12 +230,12 @@ def full(*_: Any) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-@pytest.mark.parametrize(("name", "value"), [("_FREE_SHARE", 1.0), ("write_types", full)])
+@pytest.mark.parametrize(("name", "value"), [("_FREE_SHARE", 1.0), ("write_parts", full)])
 def test_no_room_on_disk(
     store: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
 ) -> None:
     """Found out before, or when all but the document is written."""
-    monkeypatch.setattr(f"pyg_graphzero.memory.row_copy.{name}", value)
+    monkeypatch.setattr(f"pyg_graphzero.memory.used_copy.{name}", value)
     with pytest.raises(OSError, match="No space") as caught:
         gz.optimize(store, **OPTIMIZE)
     assert caught.value.errno == errno.ENOSPC

@@ -1,4 +1,4 @@
-"""Quotas: the share of a store's budget that each of the epochs under way may use.
+"""``Lease``: the share of a store's budget that each of the epochs under way may use.
 
 One epoch has all that the budget leaves for windows and batches ahead. When a second one begins,
 the first forgets rows that it has read and not gathered, and from then on each has half. An epoch
@@ -18,7 +18,7 @@ from pyg_graphzero.memory.plan import MemoryPlan
 _SPARE = 4
 
 
-class EpochQuota:
+class Lease:
     """The share of one epoch. Give it back when the epoch is over.
 
     Attributes:
@@ -31,7 +31,7 @@ class EpochQuota:
     """
 
     def __init__(
-        self, quotas: EpochQuotas, threads: int, ready: int, ready_bytes: int, size: float
+        self, leases: Leases, threads: int, ready: int, ready_bytes: int, size: float
     ) -> None:
         self.threads = threads
         self.ready = ready
@@ -39,12 +39,12 @@ class EpochQuota:
         self.size = size
         self.pending = 0
         self.engine: _core.Epoch | None = None
-        self._quotas = quotas
+        self._leases = leases
 
     @property
     def ahead(self) -> int:
         """Batches that it may have asked for now, those that are ready included."""
-        return self._quotas.ahead(self)
+        return self._leases.ahead(self)
 
     @property
     def sampled(self) -> int:
@@ -53,11 +53,11 @@ class EpochQuota:
 
     def give_back(self) -> None:
         """Ends it; a second time does nothing."""
-        self._quotas.end(self)
+        self._leases.end(self)
 
 
-class EpochQuotas:
-    """The quotas of one store's epochs.
+class Leases:
+    """The leases of one store's epochs.
 
     Args:
         plan: The memory plan of the store, by which not all is in memory.
@@ -68,41 +68,41 @@ class EpochQuotas:
 
     def __init__(self, plan: MemoryPlan) -> None:
         self._plan = plan
-        # Weakly: an epoch that failed to begin, or was dropped, does not give its quota back.
-        self._under_way: WeakSet[EpochQuota] = WeakSet()
+        # Weakly: an epoch that failed to begin, or was dropped, does not give its lease back.
+        self._under_way: WeakSet[Lease] = WeakSet()
         self._shares = 1
         self.windows = _core.WindowRoom(plan.window, plan.windows - plan.cached)
 
     def __len__(self) -> int:
         return len(self._under_way)
 
-    def begin(self, num_workers: int, size: float = 1.0) -> EpochQuota:
-        """A quota for an epoch that begins now; ``size`` is that of its batches, as in a quota."""
+    def begin(self, num_workers: int, size: float = 1.0) -> Lease:
+        """A lease for an epoch that begins now; ``size`` is that of its batches, as in a lease."""
         plan, others = self._plan, list(self._under_way)
         share = max(1, round(plan.ready / (len(others) + 1) / size))
         room = int(share * plan.batches // plan.ready * size)
-        quota = EpochQuota(self, max(1, num_workers), max(1, share - 1), room, size)
-        self._under_way.add(quota)
+        lease = Lease(self, max(1, num_workers), max(1, share - 1), room, size)
+        self._under_way.add(lease)
         self._divide()
         for other in others:
             if other.engine is not None:
                 other.engine.give_up_windows()
-        return quota
+        return lease
 
-    def ahead(self, quota: EpochQuota) -> int:
+    def ahead(self, lease: Lease) -> int:
         """How far one may be ahead now."""
         self._divide()
         window, number = self._plan.window, len(self)
         total = costs.WINDOWS_AHEAD * window
         most = total // number if number > 1 else total - window // _SPARE
-        others = (other for other in self._under_way if other is not quota)
+        others = (other for other in self._under_way if other is not lease)
         left = total - sum(other.sampled * other.size for other in others)
-        return max(1, int(min(most, left) / quota.size)) + quota.ready
+        return max(1, int(min(most, left) / lease.size)) + lease.ready
 
-    def end(self, quota: EpochQuota) -> None:
-        """Leaves a quota's share to the others."""
-        if quota in self._under_way:
-            self._under_way.discard(quota)
+    def end(self, lease: Lease) -> None:
+        """Leaves a lease's share to the others."""
+        if lease in self._under_way:
+            self._under_way.discard(lease)
             self._divide()
 
     def _divide(self) -> None:

@@ -45,7 +45,7 @@ def test_bounds_of_neighbourhoods_are_read_though_neighbours_do_not_fit(tmp_path
     drop([file])
     if resident_bytes([file]) > file.stat().st_size // 2:
         return  # a filesystem that has nothing but memory
-    for module in ("store.contents", "memory.pager"):
+    for module in ("store.contents", "memory.keeper"):
         monkeypatch.setattr(sys.modules[f"pyg_graphzero.{module}"], "private_rss", lambda: 0)
     store = gz.open(tmp_path / "store", memory=READER_BYTES + 12_000_000)
     next(iter(gz.loader.NeighborLoader(store.data(), [2], input_nodes=torch.arange(9))))

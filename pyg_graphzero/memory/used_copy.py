@@ -1,26 +1,25 @@
-"""A copy of rows in another order than the store's: it is written and opened."""
+"""A copy of what training uses, in the order of its use: rows, and lists of neighbours.
+
+It is written and opened here; :mod:`.making` says what it has.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from io import FileIO
 from pathlib import Path
-from time import perf_counter
 
 import torch
 from torch import Tensor
 
 from pyg_graphzero import _core
 from pyg_graphzero.errors import FormatError
-from pyg_graphzero.memory.plan import FileSize
-from pyg_graphzero.memory.simulate import Ranks
-from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.memory.needs import Kind, Need, Needs
+from pyg_graphzero.memory.ranking import GROUP_BITS
 from pyg_graphzero.store.columns import (
     engine_array,
     in_memory,
@@ -34,10 +33,10 @@ from pyg_graphzero.store.copies import (
     PRIVATE,
     READABLE,
     SCRATCH,
-    CopiedType,
-    read_types,
+    CopiedPart,
+    read_parts,
     trust_of,
-    write_types,
+    write_parts,
 )
 from pyg_graphzero.store.rows import FileRows
 from pyg_graphzero.util.locks import LOCK_FILE, make_scratch
@@ -55,26 +54,58 @@ _INDEX_BYTES = 32
 _FREE_SHARE = 0.05
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a file, as they lie there.
+
+    Attributes:
+        path: The file.
+        offset: Where in it they begin, in bytes.
+        count: How many rows.
+        stride: Bytes from one to the next.
+        width: Bytes of each.
+    """
+
+    path: str
+    offset: int
+    count: int
+    stride: int
+    width: int
+
+    @classmethod
+    def of_column(cls, column: _core.Column) -> Rows:
+        """The rows of a column."""
+        sizes = column.shape[0], column.row_stride, column.row_bytes
+        return cls(column.path, column.data_offset, *sizes)
+
+    @classmethod
+    def of_neighbours(cls, topology: _core.Topology) -> Rows:
+        """The whole groups of neighbours of a topology."""
+        width = topology.index_bytes << GROUP_BITS
+        count = topology.num_edges >> GROUP_BITS
+        return cls(topology.path, topology.indices_offset, count, width, width)
+
+
 @dataclass
-class OwnOrder:
-    """A copy of rows in the order of their use, opened.
+class UsedCopy:
+    """A copy, opened.
 
     Attributes:
         path: Its directory.
-        columns: The copied rows by the store's file, as bytes.
-        orders: Numbers of the copied rows, by the store's file.
+        columns: The copied rows, by the store's file, as bytes.
+        orders: Numbers of the copied rows or groups, by the store's file.
         types: Numbers of the copied rows, by node type.
-        used_rows: By the store's file, how many rows batches use, where the copy has all of them.
+        uses: See :class:`~pyg_graphzero.memory.needs.Need`; by the store's file.
     """
 
     path: Path
-    columns: dict[str, _core.Column]
-    orders: dict[str, _core.RowOrder]
-    types: dict[str | None, _core.RowOrder]
-    used_rows: dict[str, int] = field(default_factory=dict)
+    columns: dict[str, _core.Column] = field(default_factory=dict)
+    orders: dict[str, _core.RowOrder] = field(default_factory=dict)
+    types: dict[str | None, _core.RowOrder] = field(default_factory=dict)
+    uses: dict[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path, contents: StoreContents) -> OwnOrder:
+    def open(cls, path: Path, contents: StoreContents) -> UsedCopy:
         """Opens what :func:`write_copy` wrote.
 
         Raises:
@@ -86,123 +117,118 @@ class OwnOrder:
         def open_file(name: str) -> _core.Column:
             return _core.Column.open(str(locate(path, name, trust=trust)))
 
-        found = cls(path, {}, {}, {})
-        for copied in read_types(path, trust):
-            record = contents.schema.node_type(copied.name)
-            attrs = set() if record is None else set(record.attrs.values())
-            if record is None or not attrs.issuperset(copied.files):
-                found_here = f"{copied.files} of {copied.name!r}"
-                raise FormatError.of(path / DOCUMENT, "files", found_here[:60], "the store's")
-            places, *files = copied.places
-            order = _read_order(open_file(places), copied.rows, record.num_nodes)
-            found.types[copied.name] = order
-            for file, place in zip(copied.files, files, strict=True):
-                column = open_file(place)
-                expected = [copied.rows, contents.column(file).row_bytes]
+        found = cls(path)
+        for part in read_parts(path, trust):
+            sources, num_rows, bits = _sources(contents, part)
+            places, *files = part.places
+            order = _read_order(open_file(places), part.rows, num_rows, bits)
+            if part.lists is None:
+                found.types[part.name] = order
+            for file, place in zip(part.files, files, strict=True):
+                column, expected = open_file(place), [part.rows, sources[file].width]
                 if list(column.shape) != expected:
                     raise FormatError.of(column.path, "shape", list(column.shape), expected)
                 found.columns[file], found.orders[file] = column, order
-                if copied.is_whole:
-                    found.used_rows[file] = copied.rows
+                found.uses[file] = tuple((uses, rows << bits) for uses, rows in part.uses)
         return found
 
-    def files(self, files: Sequence[FileSize]) -> list[FileSize]:
-        """Files that loaders read from with it: its tables, and files whose rows it has."""
-        return [places_file(name, order) for name, order in self.types.items()] + [
-            replace(f, is_ranked=True, used_rows=self.used_rows.get(f.name))
-            if f.name in self.columns
-            else f
-            for f in files
+    def applied_to(self, needs: Needs) -> Needs:
+        """The needs of a loader that reads from it: its tables, and files that it has rows of."""
+        bits = {file.name: GROUP_BITS for file in needs.of(Kind.NEIGHBOURS)}
+        tables = {id(order): (order, bits.get(file, 0)) for file, order in self.orders.items()}
+        places = [
+            Need(
+                f"places {number}",
+                _core.RowOrder.num_bytes(order.num_rows, order.num_again >> each, each),
+                1,
+                Kind.TABLE,
+            )
+            for number, (order, each) in enumerate(tables.values())
         ]
+        files = [
+            replace(file, uses=self.uses[file.name]) if file.name in self.uses else file
+            for file in needs.files
+        ]
+        return needs.with_files(places + files)
+
+    def file_of(self, file: str, item_bytes: int) -> _core.ColumnFile:
+        """The copied rows of a store's file, as items of ``item_bytes`` each."""
+        rows = Rows.of_column(self.columns[file])
+        if rows.width == item_bytes:
+            return _core.ColumnFile.of(self.columns[file])
+        count = rows.count * rows.width // item_bytes
+        return _core.ColumnFile.open(rows.path, rows.offset, count, item_bytes, item_bytes)
 
 
-def _read_order(numbers: _core.Column, num_rows: int, num_nodes: int) -> _core.RowOrder:
-    """The rows that a copy has. All of the file is read, so all of it is checked."""
-    found, expected = (numbers.dtype, list(numbers.shape)), ("int32", [num_rows])
+def _sources(contents: StoreContents, part: CopiedPart) -> tuple[dict[str, Rows], int, int]:
+    """The sources of a part: rows by file, how many there are, and bits of their groups."""
+    if part.lists is not None:
+        for t in contents.schema.edge_types:
+            if part.files == (t.topology,):
+                topology = contents.topology(t.name)
+                return {t.topology: Rows.of_neighbours(topology)}, topology.num_edges, GROUP_BITS
+    record = None if part.lists is not None else contents.schema.node_type(part.name)
+    attrs = set() if record is None else set(record.attrs.values())
+    if record is None or not attrs.issuperset(part.files):
+        found_here = f"{list(part.files)} of {part.name!r}"
+        raise FormatError.of(part.document, "files", found_here[:60], "the store's")
+    columns = {file: Rows.of_column(contents.column(file)) for file in part.files}
+    return columns, record.num_nodes, 0
+
+
+def _read_order(
+    numbers: _core.Column, count: int, num_rows: int, group_bits: int
+) -> _core.RowOrder:
+    """The rows or groups that a copy has. All of the file is read, so all of it is checked."""
+    found, expected = (numbers.dtype, list(numbers.shape)), ("int32", [count])
     if found != expected:
         raise FormatError.of(numbers.path, "dtype, shape", found, expected)
-    count, _ = _core.count_blocks(numbers.path)
-    for bad in _core.verify_blocks(numbers.path, 0, count):
+    blocks, _ = _core.count_blocks(numbers.path)
+    for bad in _core.verify_blocks(numbers.path, 0, blocks):
         raise FormatError(f"{numbers.path}: block {bad.block}: {bad.detail}", numbers.path, "rows")
     try:
-        return _core.RowOrder(engine_array(in_memory(view_column(numbers))), num_nodes)
+        again = engine_array(in_memory(view_column(numbers)))
+        return _core.RowOrder(again, num_rows, group_bits)
     except ValueError as error:
         raise FormatError.of(numbers.path, "rows", str(error), "rows") from None
 
 
-def places_file(name: str | None, order: _core.RowOrder) -> FileSize:
-    """The table in memory with the order of a node type's rows, as a file that loaders read."""
-    num_bytes = order.num_bytes(order.num_rows, order.num_again)
-    return FileSize(f"places {name}", num_bytes, 1, "indptr")
-
-
-def ranks_of(orders: Mapping[str | None, _core.RowOrder], graph: SampledGraph) -> Ranks:
-    """By node type, where rows would lie if those that are not copied followed the others."""
-
-    def ranks(name: str | None, rows: Tensor) -> Tensor:
-        return orders[name].ranks(engine_array(rows)) if name in orders else rows
-
-    return {name: partial(ranks, name) for name in graph.node_types}
-
-
 @dataclass
 class CopyOf:
-    """Rows of a node type that are written once more.
+    """Rows that are written once more: of a node type, or groups of an edge type's neighbours.
 
     Attributes:
-        name: The type.
-        num_nodes: Its nodes.
+        name: The node type.
         order: The rows, ``int32``.
-        columns: By file, where they are from.
-        is_whole: These are all rows that batches were seen to use; else there was no room for all.
+        uses: How often they are used, see :func:`~pyg_graphzero.memory.ranking.uses_of`.
+        sources: By file, where they are from.
+        lists: The topology's file, where these are groups of its neighbours.
     """
 
     name: str | None
-    num_nodes: int
     order: Tensor
-    columns: Mapping[str, _core.Column]
-    is_whole: bool = False
+    uses: tuple[tuple[float, int], ...]
+    sources: Mapping[str, Rows]
+    lists: str | None = None
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that are written."""
+        return self.order.numel() * sum(rows.width for rows in self.sources.values())
 
-class Stopped(Exception):
-    """Nobody wants the copy any more."""
-
-
-class _Turns:
-    """Leaves the disk to others, for ``rest`` times as long as it was used."""
-
-    def __init__(self, stop: threading.Event, rest: float) -> None:
-        self._stop, self._rest = stop, rest
-        self._begun = perf_counter()
-
-    def take(self) -> None:
-        """Waits, in proportion to how long the last turn took."""
-        if self._stop.wait(self._rest * (perf_counter() - self._begun)):
-            raise Stopped
-        self._begun = perf_counter()
-
-
-class _RowsInTurns(FileRows):
-    """Rows of a column's file, which leave the page cache as it was."""
-
-    def __init__(self, column: _core.Column, turns: _Turns) -> None:
-        shape = (column.shape[0], column.row_stride)
-        super().__init__(Path(column.path), column.data_offset, shape, torch.uint8)
-        self._turns = turns
-
-    def read(self, begin: int, end: int) -> Tensor:
-        self._turns.take()
-        rows = super().read(begin, end)
-        drop_pages(self.path, self.offset + begin * self.row_bytes, rows.numel())
-        return rows
+    def first(self, count: int) -> CopyOf:
+        """Only its first rows."""
+        uses, left = [], count
+        for each, rows in self.uses:
+            uses.append((each, min(rows, left)))
+            left -= uses[-1][1]
+        return replace(self, order=self.order[:count], uses=tuple(u for u in uses if u[1] > 0))
 
 
 def write_copy(
     target: Path,
     parts: Sequence[CopyOf],
     slab: int,
-    stop: threading.Event,
-    rest: float = 1.0,
     each: Callable[[int], object] = lambda num_bytes: None,
 ) -> None:
     """Writes rows once more, complete or not at all.
@@ -212,8 +238,6 @@ def write_copy(
         parts: The rows.
         slab: Bytes of rows that wait for their order in memory; the others wait in a file. All of
             this takes :data:`WITH_SLAB` times as much.
-        stop: Ends it early.
-        rest: For how long the disk is left to others, as a share of the time that it is used.
         each: Told how many bytes were written.
 
     Raises:
@@ -221,23 +245,25 @@ def write_copy(
     """
     mode = target.parent.stat().st_mode & READABLE
     scratch, lock = make_scratch(target, SCRATCH, PRIVATE)
-    turns, types = _Turns(stop, rest), []
+    records = []
     try:
         for number, part in enumerate(parts):
-            copied = CopiedType.at(
-                number, part.name, part.order.numel(), part.is_whole, tuple(part.columns)
-            )
-            types.append(copied)
+            copied = CopiedPart.at(
+                number, target / DOCUMENT, part.name, part.lists, part.order.numel(),
+                part.uses, tuple(part.sources),
+            )  # fmt: skip
+            records.append(copied)
             places, *files = (scratch / place for place in copied.places)
             places.parent.mkdir(mode)
             write_column(places, part.order)
-            order = _core.RowOrder(engine_array(part.order), part.num_nodes)
+            count = next(iter(part.sources.values())).count
+            order = _core.RowOrder(engine_array(part.order), count)
             with Workspace(places.parent / "rows") as space:
-                for file, column in zip(files, part.columns.values(), strict=True):
-                    _copy_rows(file, column, part.order, order, slab, turns, space, each)
+                for file, source in zip(files, part.sources.values(), strict=True):
+                    _copy_rows(file, source, part.order, order, slab, space, each)
             _core.sync_directory(str(places.parent))
-        write_types(scratch, types)
-        _share(scratch, [column.path for part in parts for column in part.columns.values()])
+        write_parts(scratch, records)
+        _share(scratch, {rows.path for part in parts for rows in part.sources.values()})
         try:
             _core.publish_directory(str(scratch), str(target), False)
         except OSError:
@@ -250,7 +276,7 @@ def write_copy(
         del lock
 
 
-def _share(copy: Path, sources: Iterable[str]) -> None:
+def _share(copy: Path, sources: set[str]) -> None:
     """Lets read a copy whoever may read all its sources, by bits and groups of permissions.
 
     Until then it is its writer's alone. Writing to it stays its writer's.
@@ -268,31 +294,27 @@ def _share(copy: Path, sources: Iterable[str]) -> None:
 
 def _copy_rows(
     path: Path,
-    column: _core.Column,
+    source: Rows,
     rows: Tensor,
     order: _core.RowOrder,
     slab: int,
-    turns: _Turns,
     space: Workspace,
     each: Callable[[int], object],
 ) -> None:
     def ranks(begin: int, end: int) -> Tensor:
         return order.ranks(engine_array(torch.arange(begin, end)))
 
-    raw, width = _RowsInTurns(column, turns), column.row_bytes
-    most = max(1, slab // (width + _INDEX_BYTES))
-    writer = _core.ColumnWriter(str(path), "uint8", [rows.numel(), width])
-    step = max(1, slab // _STEPS // (column.row_stride + _INDEX_BYTES))
-    for piece in _through_file(raw, width, rows, ranks, most, step, space):
+    most = max(1, slab // (source.width + _INDEX_BYTES))
+    writer = _core.ColumnWriter(str(path), "uint8", [rows.numel(), source.width])
+    step = max(1, slab // _STEPS // (source.stride + _INDEX_BYTES))
+    for piece in _through_file(source, rows, ranks, most, step, space):
         writer.append(engine_array(piece.view(-1)))
         each(piece.numel())
-        turns.take()
     writer.finish()
 
 
 def _through_file(
-    raw: FileRows,
-    width: int,
+    source: Rows,
     order: Tensor,
     ranks: Callable[[int, int], Tensor],
     most: int,
@@ -304,8 +326,7 @@ def _through_file(
     Within their range they lie as they did before.
 
     Args:
-        raw: All rows as they lie.
-        width: Bytes of each that are kept.
+        source: All rows as they lie.
         order: The row of every copied one, ``int32 [n]``.
         ranks: Finds the copied rows of a range of rows: ``int64``, ``n`` or more where there is
             none.
@@ -313,13 +334,18 @@ def _through_file(
         step: Rows that are read at once.
         space: Where they wait.
     """
-    num_rows = order.numel()
+    num_rows, width = order.numel(), source.width
+    shape = source.count, source.stride
+    raw = FileRows(Path(source.path), source.offset, shape, torch.uint8)
     path = space.file("rows")
     try:
         with open(path, "xb", buffering=0) as file:
             ends = [begin * width for begin in range(0, num_rows, most)]
             for begin in range(0, len(raw), step):
-                slab = raw.read(begin, min(begin + step, len(raw)))[:, :width]
+                whole = raw.read(begin, min(begin + step, len(raw)))
+                # They leave the page cache as it was.
+                drop_pages(raw.path, raw.offset + begin * raw.row_bytes, whole.numel())
+                slab = whole[:, :width]
                 rank = ranks(begin, begin + len(slab))
                 bucket = (rank // most).masked_fill_(rank >= num_rows, len(ends))
                 kept = len(slab) - int((rank >= num_rows).sum())
@@ -329,7 +355,7 @@ def _through_file(
                 for number, part in enumerate(rows.split(counts)):
                     _write_all(file, part.reshape(-1), ends[number])
                     ends[number] += part.numel()
-                del slab, rows, part  # they would be there while the next ones are read
+                del whole, slab, rows, part  # they would be there while the next ones are read
         waiting = FileRows(path, 0, (num_rows, width), torch.uint8)
         for begin in range(0, num_rows, most):
             wanted = order[begin : begin + most]

@@ -1,4 +1,4 @@
-"""A store's files as one memory plan has them: in memory whole, or in part and read for windows."""
+"""``Residence``: a store's files as one memory plan has them, in memory whole or read in part."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pyg_graphzero import _core
-from pyg_graphzero.memory.files import file_of
-from pyg_graphzero.memory.hot_rows import group_bits_of
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.lease import Leases
+from pyg_graphzero.memory.needs import Need, Needs, file_of
 from pyg_graphzero.memory.plan import MemoryPlan
-from pyg_graphzero.memory.quota import EpochQuotas
-from pyg_graphzero.memory.row_copy import OwnOrder
-from pyg_graphzero.memory.watch import Watch
+from pyg_graphzero.memory.ranking import GROUP_BITS
+from pyg_graphzero.memory.usage import Watch
+from pyg_graphzero.memory.used_copy import UsedCopy
 from pyg_graphzero.sampling.base import GraphSampler, Reading
 from pyg_graphzero.sampling.graph import Unmapped
 from pyg_graphzero.store.contents import StoreContents
@@ -26,6 +27,12 @@ from pyg_graphzero.store.schema import EdgeType
 from pyg_graphzero.util.disk import READER_BYTES, probe
 from pyg_graphzero.util.system import private_rss
 
+# Items of a few bytes are kept by groups of this many bytes: the neighbours of a few nodes, one of
+# which may be in many batches. A page of 4 KiB has those of 35 nodes, so that all pages are alike.
+_GROUP_BYTES = 256
+_ITEM_BYTES = 8
+# A frame of csrc/gather/row_cache.h has the number of its group in this many bits.
+_GROUP_BITS = 31
 # Bounds of the bytes of neighbours that walks read at once.
 _LEAST_WALKED = 4 << 20
 _MOST_WALKED = 256 << 20
@@ -34,29 +41,28 @@ _MOST_WALKED = 256 << 20
 _PAUSE = 0.001
 
 
-class PagedFiles:
+class Residence:
     """A store's files by one memory plan: rows in memory, and readers of the others.
 
-    Never changes: another plan has its own. An epoch asks the store's pager for the current one
-    when it begins, and ends with it.
+    Never changes: another plan has its own. An epoch leases it from the store's keeper when it
+    begins, and ends with it.
 
     Args:
         contents: The store's files.
         plan: The memory plan.
-        kept: How many rows of each file stay in memory, see :func:`~.hot_rows.groups_kept`: the
-            first ones, where they lie in the order of their use, else recently used ones.
-            Neighbours of edge types whose topology is not among these files are packed or mapped.
+        needs: The needs that it was made for. Neighbours of edge types whose topology is not among
+            their files are packed or mapped.
         merge_gap: Bytes between two rows that cost the disk less to read than to skip.
-        order: Rows that lie once more in the order of their use, if there are such.
+        copy: Rows that lie once more in the order of their use, if there are such.
         packed: Packed topologies, or bounds of them, that replace files which the plan holds.
         dictionaries: Dictionaries that replace files which the plan holds.
+        watch: Counts the batches of an epoch.
 
     Attributes:
         made: Batch plans that loaders have made by these files, by loader. No other place keeps
             them, so that rows in memory go when this object goes.
         topologies: Neighbours that are read.
-        quotas: Quotas of the epochs under way; None if all is in memory.
-        watch: Where batches that are delivered are to be noted, or None.
+        leases: Leases of the epochs under way; None if all is in memory.
     """
 
     is_loaded = False  # rows are read for windows of batches
@@ -65,37 +71,37 @@ class PagedFiles:
         self,
         contents: StoreContents,
         plan: MemoryPlan,
-        kept: Mapping[str, int],
-        merge_gap: int,
-        order: OwnOrder | None = None,
+        needs: Needs,
+        merge_gap: int = 0,
+        copy: UsedCopy | None = None,
         packed: Mapping[EdgeType | None, Unmapped] | None = None,
         dictionaries: Mapping[str, _core.Dictionary] | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self._contents = weakref.ref(contents)
         self.plan = plan
+        self.needs = needs
         self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self.topologies: dict[EdgeType | None, _core.PagedRows] = {}
-        self.quotas = None if plan.is_whole else EpochQuotas(plan)
-        self.watch: Watch | None = None
-        self.kept = kept
+        self.leases = None if plan.is_whole else Leases(plan)
+        self.watch = watch
         self.merge_gap = merge_gap
-        self.order = order
+        self.copy = copy
         self.packed = packed or {}
         self._dictionaries = dictionaries or {}
+        self._files = {file.name: file for file in needs.files}
         self._rows: dict[str, _core.PagedRows] = {}
         self._process = os.getpid()
         for t in contents.schema.edge_types:
-            if t.topology in kept:
+            if t.topology in plan.hot:
                 topology = contents.topology(t.name)
                 topology.forget_pages()  # pages that sampling from the map has touched
                 indices = _core.ColumnFile.of_indices(topology)
-                sizes = t.num_edges, topology.index_bytes
-                paged = self._page(t.topology, indices, *sizes, self._neighbour_reader)
-                self.topologies[t.name] = paged
+                self.topologies[t.name] = self._page(t.topology, indices, self._neighbour_reader)
 
     @property
     def contents(self) -> StoreContents:
-        """The store's files, see :attr:`.pager.Pager.contents`."""
+        """The store's files, which keep the keeper and are not kept by it."""
         contents = self._contents()
         assert contents is not None
         return contents
@@ -119,13 +125,8 @@ class PagedFiles:
         if self.plan.is_whole or file in self.plan.held:
             return None
         if file not in self._rows:
-            column = self.contents.column(file)
-            if self.order is not None and file in self.order.columns:
-                self._rows[file] = self._page_ordered(file, column, self.order)
-            else:
-                sizes = column.shape[0], column.row_bytes
-                rows = _core.ColumnFile.of(column)
-                self._rows[file] = self._page(file, rows, *sizes, self._row_reader)
+            column = _core.ColumnFile.of(self.contents.column(file))
+            self._rows[file] = self._page(file, column, self._row_reader)
         return self._rows[file]
 
     def reading(self, sampler: GraphSampler, size: float = 1.0) -> Reading | None:
@@ -150,19 +151,6 @@ class PagedFiles:
             target=_preload, args=(weakref.ref(self),), daemon=True, name="graphzero-preload"
         ).start()
 
-    def _page_ordered(self, file: str, column: _core.Column, own: OwnOrder) -> _core.PagedRows:
-        again, kept = own.columns[file], self.kept.get(file, 0)
-        first = min(kept, again.shape[0])
-        return _core.PagedRows.ordered(
-            own.orders[file],
-            [_core.ColumnFile.of(column)],
-            [_core.ColumnFile.of(again)],
-            self._row_reader,
-            first,
-            self.merge_gap,
-            num_frames=kept - first,
-        )
-
     # Reads of neighbours and reads of rows do not wait for each other.
     @cached_property
     def _neighbour_reader(self) -> _core.DiskGather:
@@ -172,22 +160,40 @@ class PagedFiles:
     def _row_reader(self) -> _core.DiskGather:
         return _reader()
 
-    def _page(
-        self,
-        name: str,
-        file: _core.ColumnFile,
-        num_rows: int,
-        row_bytes: int,
-        reader: _core.DiskGather,
-    ) -> _core.PagedRows:
+    def _page(self, name: str, file: _core.ColumnFile, reader: _core.DiskGather) -> _core.PagedRows:
+        need, copy = self._files[name], self.copy
+        kept = groups_kept(need, self.plan)
+        if copy is not None and name in copy.orders:
+            again = copy.file_of(name, need.row_bytes)
+            return _core.PagedRows.ordered(
+                copy.orders[name], [file], [again], reader, kept, self.merge_gap
+            )
         return _core.PagedRows(
-            num_rows,
+            need.num_rows,
             [file],
             reader,
-            group_bits=group_bits_of(row_bytes, num_rows),
+            group_bits=group_bits_of(need.row_bytes, need.num_rows),
             merge_gap=self.merge_gap,
-            num_frames=self.kept.get(name, 0),
+            num_frames=kept,
         )
+
+
+def groups_kept(file: Need, plan: MemoryPlan) -> int:
+    """How many rows of a file stay in memory, or groups of small ones.
+
+    They are its first ones, where rows lie in the order of their use, else recently used ones.
+    """
+    each = file.row_bytes << group_bits_of(file.row_bytes, file.num_rows)
+    if file.uses is not None:
+        each = file.row_bytes << (GROUP_BITS if file.row_bytes <= _ITEM_BYTES else 0)
+        return plan.hot.get(file.name, 0) // each
+    return plan.hot.get(file.name, 0) // (each + costs.FRAME)
+
+
+def group_bits_of(row_bytes: int, num_rows: int) -> int:
+    """How many rows are kept or not together: several where they are items of a few bytes."""
+    few = (_GROUP_BYTES // max(1, row_bytes)).bit_length() - 1 if row_bytes <= _ITEM_BYTES else 0
+    return max(few, num_rows.bit_length() - _GROUP_BITS, 0)
 
 
 def _reader() -> _core.DiskGather:
@@ -195,7 +201,7 @@ def _reader() -> _core.DiskGather:
     return _core.DiskGather(num_threads=1, buffer_bytes=READER_BYTES // 2)
 
 
-def _preload(files: weakref.ref[PagedFiles]) -> None:
+def _preload(files: weakref.ref[Residence]) -> None:
     """Reads neighbours that stay in memory, as long as another reference to the files lives."""
     now = files()
     names = [] if now is None else list(now.topologies)

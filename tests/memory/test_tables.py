@@ -1,4 +1,4 @@
-"""Labels and masks that memory holds as dictionaries: the same batches, and more room."""
+"""Tables that stand for files, packed topologies and dictionaries: the same batches, more room."""
 
 import shutil
 from dataclasses import replace
@@ -7,13 +7,12 @@ import pytest
 import torch
 from budgets import budget_beside
 from torch_geometric.data import Data
-from tuned import tuned
+from tuned import residence_of
 
 import pyg_graphzero as gz
 from pyg_graphzero import _core
-from pyg_graphzero.memory.dictionaries import Dictionaries
-from pyg_graphzero.memory.files import files_of
-from pyg_graphzero.memory.pager import pager_of
+from pyg_graphzero.memory.needs import Needs, files_of
+from pyg_graphzero.memory.tables import Tables
 from pyg_graphzero.store.columns import row_table
 
 NUM_NODES = 300_000
@@ -46,10 +45,6 @@ def loader_over(path, budget=40 * MB):
     return gz.loader.NeighborLoader(data, [4], torch.arange(3000), batch_size=100)
 
 
-def plan_of(loader):
-    return pager_of(loader.graph_sampler.graph.contents).memory_plan
-
-
 def test_batches_are_those_of_the_graph(graph, path):
     loader = loader_over(path)
     for batch in loader:
@@ -57,8 +52,12 @@ def test_batches_are_those_of_the_graph(graph, path):
             expected = graph[key][batch.n_id]
             assert batch[key].dtype == expected.dtype
             assert torch.equal(batch[key].nan_to_num(-7), expected.nan_to_num(-7)), key
-    held = plan_of(loader).held
-    sizes = {name.rpartition("/")[2]: size for name, size in held.items()}
+    files = residence_of(loader)
+    sizes = {name.rpartition("/")[2]: size for name, size in files.plan.held.items()}
+    assert sizes["indptr 0"] < 0.3 * 8 * NUM_NODES
+    assert sizes["topology.gl"] < 0.65 * 4 * NUM_NODES  # 19 or 20 bits, not 32
+    assert files.packed[None].packed is not None
+    assert files.packed[None].bounds is not None
     assert sizes["y.gd"] == NUM_NODES + 8
     assert sizes["score.gd"] == NUM_NODES + 8
     assert sizes["year.gd"] == 8 * NUM_NODES  # more than 256 of them
@@ -76,8 +75,25 @@ def test_what_is_written_to_a_column_is_seen(path):
 def test_nothing_is_made_where_all_fits(path):
     loader = loader_over(path, 2000 * MB)
     next(iter(loader))
-    assert plan_of(loader).is_whole
-    assert pager_of(loader.graph_sampler.graph.contents).dictionaries.made == {}
+    assert residence_of(loader).plan.is_whole
+    assert residence_of(loader).packed == {}
+    assert loader.graph_sampler.graph.contents.keeper.tables.dictionaries == {}
+
+
+def test_tables_are_made_once(path):
+    loader = loader_over(path)
+    next(iter(loader))
+    tables = loader.graph_sampler.graph.contents.keeper.tables
+    packed, dictionaries = dict(tables.packed), dict(tables.dictionaries)
+    first = residence_of(loader)
+    loader = gz.loader.NeighborLoader(loader.data, [4], torch.arange(9000), batch_size=100)
+    next(iter(loader))
+    later = residence_of(loader)
+    assert later is not first
+    assert later.packed[None] == packed[None]
+    assert all(tables.dictionaries[name] is made for name, made in dictionaries.items())
+    graph = loader.graph_sampler.graph
+    assert tables.pack(graph, later.needs, {}) == tables.packed == {}  # none is held: given up
 
 
 def test_a_column_cut_short_is_an_error_that_names_it(path, tmp_path):
@@ -99,7 +115,8 @@ def test_what_takes_more_than_the_column_is_not_kept(tmp_path):
     data = Data(x=torch.zeros(2 << 20, 1), b=bytes_, edge_index=torch.zeros(2, 1).long())
     gz.convert(data, tmp_path / "store", progress=False)
     loader = loader_over(tmp_path / "store")
-    sized = Dictionaries().sizes(loader.graph_sampler.graph.contents, files_of(loader))
+    needs = Needs(tuple(files_of(loader)))
+    sized = Tables().sizes(loader.graph_sampler.graph.contents, needs).files
     assert {f.name.rpartition("/")[2]: f.is_packed for f in sized}["b.gd"] is False
 
 
@@ -108,19 +125,14 @@ def test_pages_that_many_processes_share_are_less(path):
     (y,) = (file for file in files_of(loader) if file.name.endswith("y.gd"))
     contents = loader.graph_sampler.graph.contents
     for processes, is_packed in ((1, True), (7, True), (8, False)):  # 2.4 MB, or 0.3
-        (sized,) = Dictionaries().sizes(contents, [replace(y, processes=processes)])
+        (sized,) = Tables().sizes(contents, Needs((replace(y, processes=processes),))).files
         assert sized.is_packed == is_packed
 
 
 def test_doctor_counts_them(path):
-    loader = loader_over(path)
-    next(iter(loader))
-    tuned(loader)
-    next(iter(loader))
     memory = budget_beside(40 * MB)
     found = gz.doctor(path, num_neighbors=[4], batch_size=100, memory=memory, seconds=0.2)
-    held = {name: size for name, size in plan_of(loader).held.items() if ".gd" in name}
-    assert {name: found.division.held[name] for name in held} == held
+    assert found.division.held["node/y.gd"] == NUM_NODES + 8
 
 
 def test_dictionaries_are_no_ids_and_no_sums():

@@ -1,0 +1,387 @@
+"""Which rows and neighbour lists of a store are copied in the order of their use, and when.
+
+Where rows do not fit into memory, their places decide how often the disk is asked. A copy has the
+rows that training uses: those that it uses most first, and rows together that it uses together.
+Where rows and neighbours compete for memory it has the neighbours that batches draw from, too.
+``optimize`` makes it; else a loader does, before the first batch that would be slow without.
+Batches do not change.
+
+A copy is a directory named by all that it depends on: the files that it is of, and a batch of fixed
+seeds. So only later runs that sample in this way find it again. It appears complete or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+from pathlib import Path
+from time import perf_counter
+
+import xxhash
+
+from pyg_graphzero import _core
+from pyg_graphzero.errors import FormatError
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.needs import Kind, Need, Needs
+from pyg_graphzero.memory.plan import MemoryPlan
+from pyg_graphzero.memory.ranking import (
+    GROUP_BITS,
+    RankedRows,
+    hot_above,
+    rank_bytes,
+    rank_lists,
+    uses_of,
+)
+from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.memory.usage import (
+    EPOCHS,
+    AccessCounts,
+    Watch,
+    count_accesses,
+    epochs_of,
+    number_by_first_touch,
+)
+from pyg_graphzero.memory.used_copy import (
+    WITH_SLAB,
+    CopyOf,
+    Rows,
+    UsedCopy,
+    is_writable,
+    room_on_disk,
+    write_copy,
+)
+from pyg_graphzero.sampling.base import Reading
+from pyg_graphzero.sampling.graph import SampledGraph
+from pyg_graphzero.store.contents import StoreContents
+from pyg_graphzero.store.copies import CopyFolder, usable_folders
+from pyg_graphzero.util.disk import DiskSpeed
+
+log = logging.getLogger("pyg_graphzero")
+
+# A copy is worth its making where an epoch reads for longer than LEAST_SECONDS, and WORTH times as
+# long as its files take to read and write once.
+LEAST_SECONDS = 5.0
+WORTH = 4.0
+# Counting may take this share of the disk's time for an epoch, or some seconds; numbering rows by
+# first touch takes about as long again.
+_RANK_SHARE, _LEAST_RANKING = 0.1, 5.0
+# Rows that wait for their order.
+_LEAST_SLAB, _MOST_SLAB = 1 << 20, 64 << 20
+# Share of the nodes that are used, for the memory that ranking takes before that is known.
+_LEAST_USED = 0.25
+# The copy of larger files is told of at a level that users see.
+_TOLD = 1 << 30
+# Places are numbers of 32 bits, of rows that were copied and of all.
+_MOST_ROWS = 1 << 30
+# Copies that a store may have.
+_MOST_COPIES = 4
+
+
+@dataclass(frozen=True)
+class CopyTarget:
+    """Where a copy is to be.
+
+    Attributes:
+        folder: The directory of all copies of the store.
+        key: Its name in there.
+    """
+
+    folder: CopyFolder
+    key: str
+
+    @classmethod
+    def new(cls, store: Path, key: str) -> CopyTarget | None:
+        """A copy in the first folder that can be written to; None where there is none."""
+        for folder in usable_folders(store):
+            # A file or folder of this name that find() did not open could not be removed.
+            if is_writable(folder.path) and not os.path.lexists(folder.path / key):
+                return cls(folder, key)
+        return None
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self.folder.path / self.key
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a living process writes one."""
+        return self.key in self.folder.sweep()
+
+
+def copy_key(contents: StoreContents, needs: Needs) -> str | None:
+    """A copy's name, from the files that batches read and how they are sampled.
+
+    None where there are no seeds, or no rows to copy.
+    """
+    names = [file.name for file in candidates(needs)]
+    if not names or not needs.trial:
+        return None
+    key = xxhash.xxh3_128()
+    for name in names + [t.topology for t in contents.schema.edge_types]:
+        record = contents.schema.files.get(name) or contents.schema.adopted.get(name)
+        key.update(f"{name} {record!r}\n".encode())
+    for rows in needs.trial:
+        key.update(rows.numpy().data)
+    key.update(str(needs.seeds).encode())
+    return key.hexdigest()
+
+
+def candidates(needs: Needs) -> list[Need]:
+    """Files whose rows may be copied."""
+    return [
+        file
+        for file in needs.of(Kind.ROWS)
+        if file.row_bytes > costs.SMALL_ROW and file.num_rows < _MOST_ROWS
+    ]
+
+
+def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
+    """The copy of this name, opened; None where there is none."""
+    for folder in [] if key is None else usable_folders(contents.path):
+        folder.sweep()
+        path = folder.find(str(key))
+        if path is None:
+            continue
+        try:
+            return UsedCopy.open(path, contents)
+        except (FormatError, OSError) as error:
+            log.warning("%s: not used, and made anew: %s", path, error)
+            with suppress(FormatError, OSError):
+                folder.remove(str(key))
+    return None
+
+
+def seconds_of_epoch(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: DiskSpeed) -> float:
+    """Seconds of the disk for the rows of an epoch: each alone, or a file whole a window."""
+    owners = _owners(graph)
+    types = dict(zip(graph.node_types, needs.trial, strict=True))
+    windows = needs.epoch / plan.window_of(needs.epoch)
+    seconds = 0.0
+    for file in candidates(needs):
+        if file.name in plan.hot:
+            missing = 1 - min(1.0, plan.hot[file.name] / max(1, file.num_bytes))
+            reads = missing * types[owners[file.name]].numel() * needs.epoch
+            whole = windows * file.num_bytes / disk.bytes_per_second
+            seconds += min(disk.seconds(reads, reads * file.row_bytes), whole)
+    return seconds
+
+
+def is_worth_copying(needs: Needs, graph: SampledGraph, plan: MemoryPlan, disk: DiskSpeed) -> bool:
+    """Whether an epoch gains more by a copy than its making may take."""
+    seconds = seconds_of_epoch(needs, graph, plan, disk)
+    making = 2 * sum(file.num_bytes for file in candidates(needs)) / disk.bytes_per_second
+    return seconds >= max(LEAST_SECONDS, WORTH * making)
+
+
+def rank_seconds(epoch: float) -> float:
+    """Seconds that counting uses may take, by those that the disk takes for an epoch."""
+    return max(_LEAST_RANKING, _RANK_SHARE * epoch)
+
+
+@dataclass
+class Usage:
+    """How batches use rows.
+
+    Attributes:
+        counted: How many batches have each row, and draw neighbours of each node.
+        ranked: The rows of each node type as they were met, or in order.
+        epochs: How many epochs were counted.
+    """
+
+    counted: AccessCounts
+    ranked: Mapping[str | None, RankedRows]
+    epochs: float
+
+    @classmethod
+    def of_epoch(cls, watch: Watch) -> Usage:
+        """By an epoch's own batches."""
+        return cls(watch.counted, watch.ranked, 1.0)
+
+    @classmethod
+    def sampled(
+        cls,
+        source: BatchSource,
+        reading: Reading | None,
+        *,
+        lists: bool,
+        seconds: float | None = None,
+        each: Callable[[], object] = lambda: None,
+    ) -> Usage:
+        """By batches that are sampled for it, of two epochs, or for ``seconds``."""
+        counted = count_accesses(
+            source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
+        )
+        epochs = epochs_of(source, counted)
+        share = min(1.0, epochs)
+        ranked = number_by_first_touch(source, share=share, reading=reading, each=each)
+        return cls(counted, ranked, epochs)
+
+
+def making_bytes(graph: SampledGraph, lists: bool) -> int:
+    """Memory that a copy's making takes: the least that is worth a try."""
+    total = int(WITH_SLAB * _LEAST_SLAB)
+    for num_nodes in graph.node_types.values():
+        used = int(_LEAST_USED * num_nodes)
+        places = _core.RowOrder.num_bytes(num_nodes, used)
+        total += (4 if lists else 2) * num_nodes + rank_bytes(num_nodes, used, 0) + places
+    return total
+
+
+def takes(contents: StoreContents, num_bytes: int) -> str:
+    """Says that a copy's making takes so large a budget of this process."""
+    return f"that takes memory={ceil(contents.processes * num_bytes / 1e6)}MB or more"
+
+
+def copies_of(
+    contents: StoreContents, graph: SampledGraph, needs: Needs, usage: Usage, lists: bool
+) -> list[CopyOf]:
+    """Rows and groups of neighbours to copy, in the order of their use."""
+    hot, parts = hot_above(usage.epochs), []
+    owners, files = _owners(graph), [file.name for file in candidates(needs)]
+    for name, rows in usage.ranked.items():
+        counts, columns = usage.counted.counts[name], [f for f in files if owners[f] == name]
+        if rows.num_rows > 0:
+            rows.rank(counts, hot)
+        if columns and rows.used > 0:
+            sources = {file: Rows.of_column(contents.column(file)) for file in columns}
+            parts.append(CopyOf(name, rows.order, uses_of(counts, rows.order, hot), sources))
+    for edge_type in filter(graph.on_disk, graph.edge_types if lists else ()):
+        topology = contents.topology(edge_type)
+        if not 0 < topology.num_edges >> GROUP_BITS < _MOST_ROWS:
+            continue
+        expanded = usage.counted.expanded[graph.ends(edge_type)[1]]
+        order, uses = rank_lists(partial(contents.bounds, edge_type), expanded, topology.num_edges)
+        file = contents.edge_type(edge_type).topology
+        if order.numel() > 0:
+            parts.append(CopyOf(None, order, uses, {file: Rows.of_neighbours(topology)}, file))
+    return parts
+
+
+def within(parts: list[CopyOf], room: int) -> list[CopyOf]:
+    """The first rows of each part, in ``room`` bytes of disk with those that wait meanwhile."""
+    found = []
+    for part in parts:
+        each = 2 * part.num_bytes // part.order.numel()
+        part = part.first(room // each)
+        if part.order.numel() > 0:
+            room -= 2 * part.num_bytes
+            found.append(part)
+    return found
+
+
+def make_copy(
+    target: CopyTarget,
+    parts: list[CopyOf],
+    room: int,
+    each: Callable[[int], object] = lambda num_bytes: None,
+    most_slab: int = _MOST_SLAB,
+) -> None:
+    """Writes a copy; ``each`` is told how many bytes were written, ``room`` is of memory.
+
+    Raises:
+        FormatError: The folder of copies is reached by a link by now, or is another user's.
+        OSError: The disk is full, or cannot be read.
+    """
+    target.folder.make()
+    target.folder.remove_oldest(_MOST_COPIES - 1)
+    slab = min(max(int(room / WITH_SLAB), _LEAST_SLAB), most_slab)
+    write_copy(target.path, parts, slab, each)
+    target.folder.sweep()
+
+
+class Maker:
+    """Makes a store's copies for loaders, each once, and says why it makes none.
+
+    Args:
+        contents: The store.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tried: set[str] = set()
+        self._awaited: CopyTarget | None = None  # another process writes it
+
+    @property
+    def is_left(self) -> bool:
+        """Whether another process that was making a copy has ended."""
+        return self._awaited is not None and not self._awaited.is_begun
+
+    def is_due(self, key: str | None) -> bool:
+        """Whether this copy was not tried yet."""
+        return key is not None and key not in self._tried
+
+    def give_up(self, key: str, why: str, level: int = logging.WARNING) -> None:
+        """Says why no copy is made, once."""
+        if key not in self._tried:
+            log.log(level, "%s: rows are not copied in the order of their use: %s", self._path, why)
+        self._tried.add(key)
+
+    def make(
+        self,
+        contents: StoreContents,
+        graph: SampledGraph,
+        needs: Needs,
+        key: str,
+        usage: Callable[[], Usage],
+        room: int,
+        lists: bool,
+    ) -> UsedCopy | None:
+        """Makes a copy; None where that fails, or another process makes it.
+
+        Args:
+            contents: The store.
+            graph: The graph that is sampled.
+            needs: Needs of the loader.
+            key: Name of the copy.
+            usage: Finds out how batches use rows.
+            room: Bytes of memory that this may take.
+            lists: Copy neighbours, too.
+        """
+        try:
+            target = CopyTarget.new(contents.path, key)
+            if target is None:
+                self.give_up(key, "found nowhere to write, in the store or in a cache")
+                return None
+            self._awaited = target if target.is_begun else None
+            if self._awaited is not None:
+                log.info("%s: another process makes it", target.path)
+                return None  # a later epoch finds it
+            least = making_bytes(graph, lists)
+            if room < least:
+                self.give_up(key, takes(contents, contents.memory + least - room))
+                return None
+            begun, num_bytes = perf_counter(), sum(file.num_bytes for file in candidates(needs))
+            log.log(
+                logging.WARNING if num_bytes >= _TOLD else logging.INFO,
+                "%s: what training uses of %.1f GB is found and copied in the order of its use, "
+                'once; batches wait meanwhile (gz.open(order="off") stops this)',
+                target.path, num_bytes / 1e9,
+            )  # fmt: skip
+            found = usage()
+            parts = copies_of(contents, graph, needs, found, lists)
+            del found
+            room -= sum(part.order.nbytes for part in parts)
+            left = room_on_disk(target.folder.path, contents.order_limit)
+            parts = within(parts, left)
+            if not parts:
+                self.give_up(key, "the disk is full")
+                return None
+            make_copy(target, parts, room)
+            num_bytes, seconds = sum(part.num_bytes for part in parts), perf_counter() - begun
+            log.info("%s: %.1f GB, made in %.0f s", target.path, num_bytes / 1e9, seconds)
+            return UsedCopy.open(target.path, contents)
+        except (FormatError, OSError) as error:
+            self.give_up(key, str(error))
+        return None
+
+
+def _owners(graph: SampledGraph) -> dict[str, str | None]:
+    """The node type that each file has attributes of."""
+    assert graph.contents is not None
+    return {file: t.name for t in graph.contents.schema.node_types for file in t.attrs.values()}

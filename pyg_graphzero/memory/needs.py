@@ -1,0 +1,279 @@
+"""``Needs``: the files of a store that a loader reads from, and how large its batches are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field, replace
+from enum import Enum, auto
+from math import prod
+from typing import Any
+
+from torch import Tensor
+
+from pyg_graphzero import _core
+from pyg_graphzero.memory import costs
+from pyg_graphzero.memory.source import BatchSource
+from pyg_graphzero.memory.usage import AccessCounts, shuffled_batches
+from pyg_graphzero.pyg.data import edge_storages, node_storages
+from pyg_graphzero.pyg.lazy import OnDemand, raw_items
+from pyg_graphzero.sampling.base import Reading
+from pyg_graphzero.store.columns import EncodedRows
+from pyg_graphzero.store.contents import StoreContents
+
+
+class Kind(Enum):
+    """The kinds of rows that files have; files whose rows are small are held in this order."""
+
+    BOUNDS = auto()  # of neighbourhoods: in memory at any price
+    TABLE = auto()  # of a copy's order: in memory at any price
+    ROWS = auto()  # attributes of nodes
+    NEIGHBOURS = auto()
+    EDGES = auto()  # attributes and ids of edges
+
+
+@dataclass(frozen=True)
+class Need:
+    """One file that loaders read from.
+
+    Attributes:
+        name: Name of the file.
+        num_rows: Number of its rows.
+        row_bytes: Bytes of a row as it is stored.
+        kind: The kind of its rows.
+        processes: How many processes have the file mapped. They share the pages of a file that is
+            held.
+        packed_bytes: Bytes of a table in this process's own memory that may stand for the file;
+            None where there is no such table.
+        uses: Where rows lie in the order of their use: how often each of the first ones is used,
+            and how many these are, again and again; rows that are not among them are hardly used.
+            None: rows lie as they were converted, and recently used ones are kept.
+    """
+
+    name: str
+    num_rows: int
+    row_bytes: int
+    kind: Kind
+    processes: int = 1
+    packed_bytes: int | None = None
+    uses: tuple[tuple[float, int], ...] | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all rows."""
+        return self.num_rows * self.row_bytes
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of the rows that are known to be used; 0 where that is not known."""
+        return self.row_bytes * sum(count for _, count in self.uses or ())
+
+    @property
+    def held_bytes(self) -> int:
+        """One process's share of the file, if it is held whole."""
+        return -(-self.num_bytes // self.processes)
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the table is smaller than the file; it then stands for it, unless all fits."""
+        return self.packed_bytes is not None and self.packed_bytes < self.held_bytes
+
+    @property
+    def least_bytes(self) -> int:
+        """This process's bytes for the file if it is held, and not all files are."""
+        return self.packed_bytes or 0 if self.is_packed else self.held_bytes
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """Memory of one batch, in bytes unless said otherwise.
+
+    Attributes:
+        sampled: Its nodes and edges, while it waits for its rows.
+        whole: All of it with its rows, as the consumer gets it.
+        nodes: Number of its nodes of all types.
+        reading: All of it while the neighbours of its last hop are read.
+        sampling: Its nodes and edges until its ids are narrowed.
+    """
+
+    sampled: int = 0
+    whole: int = 0
+    nodes: int = 0
+    reading: int = 0
+    sampling: int = 0
+
+    def larger(self, other: BatchSize) -> BatchSize:
+        """One that is as large as both in every respect."""
+        return BatchSize(*map(max, astuple(self), astuple(other)))
+
+    def over(self, other: BatchSize) -> float:
+        """How much larger it is than another, as a factor."""
+        return max(
+            self.sampled / max(1, other.sampled),
+            self.whole / max(1, other.whole),
+        )
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The needs of a loader.
+
+    Attributes:
+        files: The files that it reads from.
+        batch: Size of its largest batch, with some slack.
+        epoch: How many batches an epoch has.
+        seeds: How many seeds an epoch has.
+        trial: The rows of one batch, by node type; empty where there are no seeds. Two loaders that
+            sample in the same way around the same seeds have equal ones.
+    """
+
+    files: tuple[Need, ...]
+    batch: BatchSize = BatchSize()
+    epoch: int = 0
+    seeds: int = 0
+    trial: list[Tensor] = field(default_factory=list)
+
+    def of(self, kind: Kind) -> list[Need]:
+        """The files of a kind."""
+        return [file for file in self.files if file.kind is kind]
+
+    def with_files(self, files: Iterator[Need] | list[Need]) -> Needs:
+        """These needs, of other files."""
+        return replace(self, files=tuple(files))
+
+
+def needs_of(loader: BatchSource, reading: Reading | None = None) -> Needs:
+    """The needs of a loader, by one batch that is sampled as it would sample; no row is read.
+
+    Args:
+        loader: The loader. torch's generator is left as it is.
+        reading: Where it finds neighbours, see ``GraphSampler.recipe``.
+    """
+    graph = loader.graph_sampler.graph
+    found, trial = AccessCounts.of(graph, None), []
+    for batch in shuffled_batches(loader, 1, reading):
+        found.add(batch)
+        trial = list(batch.nodes)
+    size = batch_size(found, *bytes_of_batches(loader))
+    files, seeds = tuple(files_of(loader)), len(loader.dataset)
+    return Needs(files, size, loader.epoch_length(), seeds, trial)
+
+
+def batch_size(
+    found: AccessCounts,
+    row_bytes: dict[str | None, int],
+    inner_bytes: dict[str | None, int],
+    keeps_slots: bool = True,
+) -> BatchSize:
+    """Size of the largest batch that was counted, with some slack.
+
+    Args:
+        found: The counts.
+        row_bytes: Bytes of a node's attributes.
+        inner_bytes: Further bytes of a node before the last hop.
+        keeps_slots: The batch has the slots of its edges, also while it waits.
+    """
+    whole = found.sampling_bytes + sum(
+        row_bytes[name] * count for name, count in found.max_nodes.items()
+    )
+    whole += sum(inner_bytes[name] * count for name, count in found.max_inner.items())
+    waits = found.max_waiting + keeps_slots * found.max_slots
+    reading = costs.READ_EDGE * found.max_edges + costs.READ_NODE * sum(found.max_inner.values())
+    sizes = waits, whole, reading, found.sampling_bytes
+    waits, whole, reading, sampling = (int(costs.SLACK * size) for size in sizes)
+    return BatchSize(waits, whole, sum(found.max_nodes.values()), reading, sampling)
+
+
+def files_of(loader: BatchSource) -> list[Need]:
+    """Files of a store that a loader reads from."""
+    graph = loader.graph_sampler.graph
+    contents: StoreContents = graph.contents
+    sharers = contents.processes
+
+    def column(file: str, kind: Kind) -> Need:
+        found = contents.column(file)
+        return Need(file, found.shape[0], found.row_bytes, kind, sharers)
+
+    files: list[Need] = []
+    for i, name in enumerate(graph.edge_types):
+        if not graph.on_disk(name):
+            continue
+        topology, record = contents.topology(name), contents.edge_type(name)
+        num_edges = topology.num_edges
+        packed = _core.PackedBounds.num_bytes(topology.num_dst, num_edges)
+        sizes = topology.num_dst + 1, 8
+        files.append(Need(bounds_of(i), *sizes, Kind.BOUNDS, sharers, packed))
+        packed = _core.PackedSources.num_bytes(topology.num_src, num_edges)
+        sizes = num_edges, topology.index_bytes
+        files.append(Need(record.topology, *sizes, Kind.NEIGHBOURS, sharers, packed))
+        if record.edge_id is not None and loader.edge_ids:
+            files.append(column(record.edge_id, Kind.EDGES))
+    edge_files = {f for t in contents.schema.edge_types for f in t.attrs.values()}
+    for file in _attributes(contents, loader.data):
+        files.append(column(file, Kind.EDGES if file in edge_files else Kind.ROWS))
+    return files
+
+
+def bounds_of(edge_type: int) -> str:
+    """Name of the bounds of an edge type's neighbourhoods, which are a part of its topology."""
+    return f"indptr {edge_type}"
+
+
+def _attributes(contents: StoreContents, data: Any) -> Iterator[str]:
+    """Files of node and edge attributes that are in ``data`` still."""
+    for store in data.stores:
+        for _, value in raw_items(store):
+            file = file_of(contents, value)
+            if file is not None:
+                yield file
+
+
+def file_of(contents: StoreContents, value: Any) -> str | None:
+    """The file that an attribute's rows are in; None where they are not, or were changed."""
+    if isinstance(value, OnDemand):
+        value = None if value.is_built else value.rows
+    stored = value.stored if isinstance(value, EncodedRows) else value
+    if not isinstance(stored, Tensor) or stored.dim() == 0:
+        return None
+    return contents.file_of(stored)
+
+
+def bytes_of_rows(data: Any, *, but: str | None = None) -> dict[str | None, int]:
+    """Bytes of one node's attributes and id in a batch, by node type.
+
+    Args:
+        data: The graph.
+        but: An attribute that does not count.
+    """
+    found: dict[str | None, int] = {}
+    for name, store in node_storages(data).items():
+        found[name] = costs.NODE
+        for key, value in raw_items(store):
+            is_rows = isinstance(value, Tensor | EncodedRows | OnDemand)
+            if is_rows and key != but and store.is_node_attr(key):
+                found[name] += prod(value.shape[1:]) * value.dtype.itemsize
+    return found
+
+
+def bytes_of_batches(
+    loader: BatchSource,
+) -> tuple[dict[str | None, int], dict[str | None, int], bool]:
+    """Bytes of a node in a loader's batches, and bytes more of a node before the last hop.
+
+    With ``ahead`` only nodes before the last hop have features, and a sum for each edge type that
+    leads to them.
+
+    Returns:
+        Both by node type, and whether batches have slots of edges: for edge ids, or attributes.
+    """
+    every = bytes_of_rows(loader.data)
+    has_slots = loader.edge_ids or any(
+        key == "adj_t" or (key != "edge_index" and store.is_edge_attr(key))
+        for store in edge_storages(loader.data).values()
+        for key, _ in raw_items(store)
+    )
+    if loader.ahead is None:
+        return every, dict.fromkeys(every, 0), has_slots
+    others = bytes_of_rows(loader.data, but="x")
+    ends = [name if name is None else name[2] for name in loader.graph_sampler.graph.edge_types]
+    inner = {name: (every[name] - others[name]) * (1 + ends.count(name)) for name in every}
+    return others, inner, has_slots

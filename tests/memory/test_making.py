@@ -1,0 +1,363 @@
+"""Copies of what training uses: when they are made, and the same batches with fewer reads."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from contextlib import contextmanager, suppress
+from itertools import islice
+
+import pytest
+import torch
+from budgets import budget_beside
+from click.testing import CliRunner
+from interrupting import At, Struck
+from torch_geometric.data import HeteroData
+from tuned import ROOM, SAMPLED, assert_same, epoch, goes_on, residence_of, training
+
+import pyg_graphzero as gz
+from graphs import random_edges
+from pyg_graphzero.memory import costs, keeper, making
+from pyg_graphzero.store.copies import remove_copies
+from pyg_graphzero.util.disk import READER_BYTES
+from pyg_graphzero.util.locks import make_scratch
+from pyg_graphzero_cli import main
+
+X, TOPOLOGY = "node/x.gd", "edge/topology.gl"
+MB = 10**6
+pytestmark = pytest.mark.usefixtures("eager")
+
+
+def copies(store):
+    return list((store / "orders").glob("[0-9a-f]*"))
+
+
+def partials(store):
+    return list((store / "orders").glob(".*"))
+
+
+def test_the_same_batches_by_a_copy_and_without(store):
+    expected = goes_on(training(store, order="off"), is_copied=False)
+    assert not (store / "orders").exists()
+    loader = training(store, order="off")
+    epoch(loader)
+    _, plain = epoch(loader)
+    del loader  # which would leave the next one more memory than it was given
+    loader = training(store)
+    first, made = epoch(loader)
+    assert made.reordered
+    assert "in the order of their use" in repr(made)
+    (copy,) = copies(store)
+    begun = os.stat(copy).st_ino
+    del loader
+    again = training(store)
+    later, found = epoch(again)
+    assert found.reordered  # of a later run
+    assert [os.stat(each).st_ino for each in copies(store)] == [begun]
+    for batches in (first, later):
+        assert_same(batches, expected)
+    assert found.rows == plain.rows
+    assert epoch(again)[1].read_bytes < 0.9 * plain.read_bytes
+    assert gz.verify(store).ok
+
+
+def test_loaders_made_anew_in_each_epoch_have_one_copy(store):
+    data = gz.open(store, memory=budget_beside(ROOM)).data()
+    seeds, made = data.train_mask.nonzero().view(-1), set()
+    for number in range(3):
+        torch.manual_seed(number)
+        loader = gz.loader.NeighborLoader(
+            data, input_nodes=seeds[torch.randperm(len(seeds))], shuffle=True, **SAMPLED
+        )
+        made.add(residence_of(loader))
+        assert epoch(loader)[1].reordered
+        assert len(copies(store)) == 1
+    assert len(made - {None}) == 1
+
+
+def test_rows_that_all_stay_are_read_once(store):
+    data = gz.open(store, memory=budget_beside(ROOM)).data()
+    loader = gz.loader.NeighborLoader(data, [-1], torch.arange(0, 60_000, 120), batch_size=128)
+    expected, first = epoch(loader)
+    assert first.reads > 0
+    found, stats = epoch(loader)
+    assert stats.reads == 0
+    assert_same(found, expected)
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Two types of which rows are wide, and one that has none; no file fits."""
+    generator, data = torch.Generator().manual_seed(0), HeteroData()
+    data["a"].x = torch.randn(40_000, 200, generator=generator)
+    data["b"].x = torch.randn(30_000, 100, generator=generator)
+    data["b"].z = torch.randn(30_000, 90, generator=generator)
+    data["c"].num_nodes = 10
+    data["a", "to", "b"].edge_index = random_edges(40_000, 30_000, 300_000, 1)
+    data["b", "to", "a"].edge_index = random_edges(30_000, 40_000, 300_000, 2)
+    data["b", "in", "c"].edge_index = random_edges(30_000, 10, 300, 3)
+    gz.convert(data, tmp_path / "several", progress=False)
+    return tmp_path / "several"
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_rows_and_neighbours_of_several_types(several, read, monkeypatch):
+    if read:
+        monkeypatch.setattr(costs, "HELD_SHARE", 0.0)
+        monkeypatch.setattr(keeper, "making_bytes", lambda graph, lists: 1 << 40)
+
+    def loader_of(**options):
+        data = gz.open(several, memory=budget_beside(55 * MB), **options).data()
+        return gz.loader.NeighborLoader(
+            data, [5, 5], ("b", torch.arange(0, 9000, 3)), batch_size=100, edge_ids=False
+        )
+
+    def batches_of(loader):
+        torch.manual_seed(3)
+        return [[each[key] for each in b.stores for key in ("n_id", "x", "z", "edge_index")
+                 if key in each] for b in loader]  # fmt: skip
+
+    expected, loader = batches_of(loader_of(order="off")), loader_of()
+    for epochs in range(2):
+        assert_same(batches_of(loader), expected)
+        assert loader.stats().reordered == (epochs > 0 or not read)
+    copied = {"node-a/x.gd", "node-b/x.gd", "node-b/z.gd"}
+    topologies = {t.topology for t in loader.graph_sampler.graph.contents.schema.edge_types[:2]}
+    columns = residence_of(loader).copy.columns
+    assert columns.keys() == copied | (topologies if read else set())
+    assert gz.verify(several).ok
+
+
+def test_off(store):
+    with pytest.raises(ValueError, match="order"):
+        gz.open(store, order="sometimes")
+    goes_on(training(store))
+    loader = training(store, order="off")
+    assert not epoch(loader)[1].reordered  # though there is a copy
+
+
+@pytest.mark.parametrize("limit", ["auto", 2_000_000])
+def test_a_limit_takes_the_hottest_rows(store, limit):
+    loader = training(store, order=limit)
+    goes_on(loader)
+    copy = residence_of(loader).copy
+    rows = copy.columns[X].shape[0]
+    assert sum(count for _, count in copy.uses[X]) == rows
+    assert limit == "auto" or rows == limit // 1024
+
+
+@pytest.mark.parametrize("name", ["LEAST_SECONDS", "WORTH"])
+def test_nothing_where_it_is_not_worth_it(store, monkeypatch, info, name):
+    with monkeypatch.context() as patch:
+        patch.setattr(making, name, 1e6)
+        loader = training(store)
+        goes_on(loader, is_copied=False)
+    assert not (store / "orders").exists()
+    assert info.text.count("not copied in the order of their use: an epoch reads for") == 1
+    assert not epoch(loader)[1].reordered  # it was tried
+
+
+def test_a_short_epoch_does_not_speak_for_a_long_one(store, monkeypatch):
+    data = gz.open(store, memory=budget_beside(ROOM)).data()
+    seeds = data.train_mask.nonzero().view(-1)
+    short, long = (
+        gz.loader.NeighborLoader(data, input_nodes=nodes, shuffle=True, num_workers=1, **SAMPLED)
+        for nodes in (seeds[:500], seeds)
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(making, "LEAST_SECONDS", 1e6)
+        epoch(short)
+    assert not (store / "orders").exists()
+    goes_on(long)
+
+
+# Neighbours are read ##############################################################################
+
+
+def test_the_first_epoch_is_counted_where_neighbours_are_read(store, neighbours_are_read):
+    loader = training(store)
+    expected = [epoch(loader, seed)[0] for seed in range(2)]
+    assert residence_of(loader).copy.columns.keys() == {X, TOPOLOGY}
+    assert loader.stats().topology_rows > 0
+    del loader
+    loader = training(store)  # of another run, which finds it
+    for seed in range(2):
+        found, stats = epoch(loader, seed)
+        assert_same(found, expected[seed])
+        assert stats.reordered
+        assert stats.topology_rows > 0
+    assert len(copies(store)) == 1
+    del loader
+    plain = training(store, order="off")
+    for seed in range(2):
+        found, without = epoch(plain, seed)
+        assert_same(found, expected[seed])
+    assert stats.read_bytes < 0.9 * without.read_bytes
+
+
+def test_epochs_that_are_broken_off_are_counted_until_they_are_one(store, neighbours_are_read):
+    loader = training(store)
+    other = gz.loader.NeighborLoader(loader.data, input_nodes=torch.arange(600), **SAMPLED)
+    few, batches = len(loader) // 3, []
+    for number in (few, few, few, len(loader) - 3 * few):
+        assert not copies(store)
+        for batch in islice(loader, number):
+            batches.append(batch.n_id)
+        assert not loader.stats().reordered
+        list(other)  # says nothing of the loader
+    assert epoch(loader)[1].reordered
+    used = torch.cat(batches).unique()
+    rows = residence_of(loader).copy.types[None].ranks(used.numpy())
+    assert sorted(rows.tolist()) == list(range(len(used)))  # these and no others were copied
+
+
+def test_the_longer_loader_is_the_one_that_is_counted(store, neighbours_are_read):
+    loader = training(store)
+    short = gz.loader.NeighborLoader(loader.data, input_nodes=torch.arange(600), **SAMPLED)
+    next(iter(short))
+    goes_on(loader)
+
+
+def test_neighbours_that_take_much_of_the_memory_are_copied_too(wide):
+    """All are held while they are counted; then they make room for rows."""
+
+    def loader_of(**options):
+        data = gz.open(wide, memory=budget_beside(97 * MB), **options).data()
+        return gz.loader.NeighborLoader(data, [8], torch.arange(0, 30_000, 10), batch_size=64)
+
+    def batches_of(loader):
+        return [(batch.n_id, batch.x, batch.edge_index) for batch in loader]
+
+    torch.manual_seed(0)
+    plain = loader_of(order="off")
+    expected, held = batches_of(plain), residence_of(plain).plan
+    assert TOPOLOGY in held.held
+    del plain
+    torch.manual_seed(0)
+    loader = loader_of()
+    assert_same(batches_of(loader), expected)
+    files = residence_of(loader)
+    assert files.copy.columns.keys() == {X, TOPOLOGY}
+    assert files.plan.hot[X] > 1.5 * held.hot[X]
+    assert files.plan.hot[TOPOLOGY] < 15 * MB
+    remove_copies(wide)
+
+
+# No room ##########################################################################################
+
+
+@contextmanager
+def files_of_at_most(num_bytes):
+    """Writing more into a file of this process fails, as on a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("num_bytes", [10_000, 1_000_000, 10_000_000])
+def test_a_disk_that_is_full_meanwhile(store, info, num_bytes):
+    loader = training(store)
+    with files_of_at_most(num_bytes):
+        goes_on(loader, is_copied=False)
+    assert info.text.count("not copied in the order of their use: ") == 1
+    assert "File too large" in info.text
+    assert list(store.glob("orders/*")) == []
+
+
+@pytest.mark.parametrize(("name", "value", "why"), [
+    ("room_on_disk", lambda folder, limit: 0, "the disk is full"),
+    ("is_writable", lambda folder: False, "found nowhere to write"),
+])  # fmt: skip
+def test_no_room_on_disk(store, monkeypatch, info, name, value, why):
+    monkeypatch.setattr(making, name, value)
+    goes_on(training(store), is_copied=False)
+    assert info.text.count(f"rows are not copied in the order of their use: {why}") == 1
+    assert list(store.glob("orders/*")) == []
+
+
+def test_a_store_that_cannot_be_written_to(store, monkeypatch):
+    monkeypatch.setattr(making, "is_writable", lambda folder: store not in folder.parents)
+    goes_on(training(store))
+    assert not (store / "orders").exists()
+    assert epoch(training(store))[1].reordered
+
+
+def test_a_file_in_place_of_the_folder(store):
+    (store / "orders").write_text("a file of another program")
+    goes_on(training(store))  # to the user's cache
+    assert CliRunner().invoke(main, ["clean", str(store)]).output.startswith(f"{store}: 1 removed")
+    assert (store / "orders").read_text() == "a file of another program"
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_no_memory_to_make_it_in(store, caplog, read, request):
+    if read:
+        request.getfixturevalue("neighbours_are_read")
+
+    def loader_in(memory):
+        data = gz.open(store, memory=memory).data()
+        return gz.loader.NeighborLoader(data, [3], torch.arange(512), batch_size=4)
+
+    goes_on(loader_in(budget_beside(READER_BYTES + MB)), is_copied=False)
+    (least,) = re.findall(r"order of their use: that takes (memory=\d+MB) or more", caplog.text)
+    memory = int(least[7:-2]) * MB
+    budget = max(memory, budget_beside(0)) + 3 * MB  # this process may take more by now
+    goes_on(loader_in(budget))
+
+
+# Other processes, and interrupts ##################################################################
+
+
+def test_another_process_makes_it(store):
+    loader = training(store)
+    expected, _ = epoch(loader)
+    (copy,) = copies(store)
+    aside = copy.rename(store / "aside")
+    held = make_scratch(copy, "partial")
+    waiting = training(store)
+    for _ in range(2):
+        found, stats = epoch(waiting)
+        assert_same(found, expected)
+        assert not stats.reordered
+    aside.rename(copy)
+    found, stats = epoch(waiting)
+    assert_same(found, expected)
+    assert stats.reordered
+    del held
+
+
+def test_a_process_that_makes_it_is_killed(store):
+    loader = training(store)
+    expected, _ = epoch(loader)
+    (copy,) = copies(store)
+    copy.rename(store / "aside")
+    held, waiting = make_scratch(copy, "partial"), training(store)
+    assert not epoch(waiting)[1].reordered
+    assert partials(store)
+    del held  # the lock ends with the process that has it
+    found, stats = epoch(waiting)
+    assert_same(found, expected)
+    assert stats.reordered
+    assert not partials(store)
+
+
+# One may strike in a finalizer, from which it cannot be caught.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("moment", [0, 300, 1500, 3000, 4500, 6000, 6500, 6800, 7000, 7200])
+def test_an_interrupt_while_an_epoch_begins(store, moment):
+    """Among 7,300 moments, at most of which batches are counted, or rows are copied."""
+    seeds = torch.arange(0, 60_000, 60)
+    expected, _ = epoch(training(store, seeds, order="off"))
+    loader, at = training(store, seeds), At(moment, "residence_for")
+    with suppress(Struck), at:
+        iter(loader)
+    assert at.left < 0
+    found, stats = epoch(loader)
+    assert_same(found, expected)
+    assert stats.reordered
+    assert not partials(store)
+    assert len(copies(store)) == 1

@@ -1,0 +1,203 @@
+"""How budgets are divided: arithmetic alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import pyg_graphzero as gz
+from pyg_graphzero.memory.needs import BatchSize, Kind, Need, Needs
+from pyg_graphzero.memory.plan import all_used_stay, divide, least_memory, neighbours_are_held
+from pyg_graphzero.util.disk import READER_BYTES
+
+MB = 10**6
+
+
+@st.composite
+def uses_of(draw, num_rows):
+    """Uses of some of the rows, the most used ones first; or None."""
+    if draw(st.booleans()):
+        return None
+    counts = draw(st.lists(st.integers(0, num_rows // 4), max_size=4))
+    each = sorted(draw(st.lists(st.floats(0.1, 1e4), min_size=4, max_size=4)), reverse=True)
+    return tuple((uses, count) for uses, count in zip(each, counts, strict=False) if count) or None
+
+
+@st.composite
+def a_need(draw, name="x", kinds=tuple(Kind)):
+    kind, num_rows = draw(st.sampled_from(kinds)), draw(st.integers(0, 10**8))
+    row_bytes = 4 if kind is Kind.NEIGHBOURS else draw(st.integers(1, 4096))
+    uses = draw(uses_of(num_rows)) if kind in (Kind.ROWS, Kind.NEIGHBOURS) else None
+    return Need(name, num_rows, row_bytes, kind, uses=uses)
+
+
+@st.composite
+def some_needs(draw, kinds=tuple(Kind)):
+    files = tuple(draw(a_need(f"f{i}", kinds)) for i in range(draw(st.integers(1, 6))))
+    sampled = draw(st.integers(1, 10**8))
+    whole, reading = (sampled * draw(st.integers(2, 9)) for _ in range(2))
+    batch = BatchSize(sampled, whole, draw(st.integers(1, sampled)), reading)
+    return Needs(files, batch), draw(st.integers(0, 10**9))
+
+
+def window_of_one(needs, baseline):
+    """Bytes of a window of one batch, which is read at any price."""
+    tables = sum(file.least_bytes for k in (Kind.BOUNDS, Kind.TABLE) for file in needs.of(k))
+    batch, least = needs.batch, least_memory(needs, baseline)
+    others = READER_BYTES + 2 * batch.whole + batch.sampled + batch.reading
+    return least - baseline - tables - others
+
+
+@settings(max_examples=300)
+@given(some_needs(), st.integers(0, 10**12) | st.integers(0, 10**9), st.integers(1, 8))
+def test_a_plan_is_within_its_budget(need, extra, processes):
+    needs, baseline = need
+    needs = needs.with_files([replace(file, processes=processes) for file in needs.files])
+    batch, least = needs.batch, least_memory(needs, baseline)
+    plan = divide(least + extra, baseline, needs)
+    assert plan.total <= plan.memory
+    assert plan.window >= 1
+    assert plan.ready >= 2  # one that is made while a loop has its last one
+    assert plan.batches >= 2 * batch.whole
+    assert set(plan.held) | set(plan.hot) == {file.name for file in needs.files}
+    assert not set(plan.held) & set(plan.hot)
+    assert plan.cached <= plan.windows
+    if not plan.is_whole:
+        waiting = plan.sampled - batch.sampled
+        assert plan.windows + plan.plans + waiting >= window_of_one(needs, baseline)
+        assert plan.topology_windows >= batch.reading * (not neighbours_are_held(plan, needs))
+    # Of all processes together: pages of held files are in memory once.
+    own = plan.total - sum(plan.held.values())
+    held = sum(file.num_bytes for file in needs.files if file.name in plan.held)
+    assert processes * own + held <= processes * plan.memory
+    for file in needs.files:
+        if file.kind in (Kind.BOUNDS, Kind.TABLE):
+            assert file.name in plan.held
+        most = file.num_bytes if file.uses is None else file.used_bytes
+        assert plan.hot.get(file.name, 0) <= most
+
+
+@given(some_needs())
+def test_less_than_the_least_is_an_error_that_names_it(need):
+    needs, baseline = need
+    batch, least = needs.batch, least_memory(needs, baseline)
+    everything = sum(file.num_bytes for file in needs.files)
+    if baseline + everything + 2 * batch.whole + batch.sampled < least:
+        return  # all of it fits into less than what reading takes
+    with pytest.raises(gz.MemoryBudgetError, match=f"expected {ceil(least / 1e6):,} MB or more"):
+        divide(least - 1, baseline, needs)
+
+
+@given(some_needs())
+def test_everything_is_held_where_it_fits(need):
+    needs, baseline = need
+    everything = sum(file.num_bytes for file in needs.files)
+    plan = divide(baseline + everything + 4 * needs.batch.whole, baseline, needs)
+    assert plan.is_whole
+    assert set(plan.held) == {file.name for file in needs.files}
+
+
+def uses_a_byte(plan, needs):
+    """Of the last used rows of each file that are resident, and of the first that are not."""
+    inside, outside = [], []
+    for file in needs.files:
+        left = plan.hot.get(file.name)
+        for uses, count in (file.uses or ()) if left is not None else ():
+            part = min(left, count * file.row_bytes)
+            left -= part
+            inside += [uses / file.row_bytes] * (part > 0)
+            outside += [uses / file.row_bytes] * (part < count * file.row_bytes)
+    return inside, outside
+
+
+@settings(max_examples=300)
+@given(some_needs((Kind.ROWS, Kind.NEIGHBOURS)), st.integers(0, 10**10))
+def test_rows_and_neighbours_are_resident_by_their_uses_a_byte(need, extra):
+    needs, baseline = need
+    plan = divide(least_memory(needs, baseline) + extra, baseline, needs)
+    inside, outside = uses_a_byte(plan, needs)
+    assert not inside or not outside or min(inside) >= max(outside)
+
+
+@settings(max_examples=300)
+@given(some_needs(), st.integers(0, 10**10), st.integers(0, 10**9))
+def test_more_memory_leaves_no_fewer_ranked_rows_resident(need, extra, more):
+    needs, baseline = need
+    least = least_memory(needs, baseline)
+    less, plan = (divide(least + each, baseline, needs) for each in (extra, extra + more))
+    kinds = [(p.held.keys(), p.ready, p.topology_window) for p in (less, plan)]
+    if kinds[0] == kinds[1]:  # else a batch more may be ready
+        for file in needs.files:
+            if file.uses is not None and file.name in plan.hot:
+                assert plan.hot[file.name] >= less.hot[file.name]
+
+
+@given(
+    st.lists(st.tuples(st.floats(0.1, 99), st.integers(1, 1000)), min_size=1, max_size=4),
+    st.lists(st.tuples(st.floats(0.1, 99), st.integers(1, 10**5)), max_size=4),
+    st.integers(2, 50),
+)
+@example([(9.0, 1000)] * 4, [(5.0, 10**5)], 24)
+def test_all_that_is_used_stays_where_it_fits(rows, groups, times):
+    """Also where neighbours must be read for that, which all would fit."""
+    files = [Need("x", 10**7, 1024, Kind.ROWS, uses=tuple(rows))]
+    size = max(1, times * sum(count for _, count in groups))
+    files.append(Need("topology", size, 4, Kind.NEIGHBOURS, uses=tuple(groups) or None))
+    needs = Needs(tuple(files), BatchSize(MB // 10, MB, 1000, MB // 5))
+    used = sum(file.used_bytes for file in files)
+    held = 0 if groups else 2 * 4 * size
+    plan = divide(least_memory(needs, 0) + int(1.5 * used) + held + 5 * MB, 0, needs)
+    assert all_used_stay(plan, needs)
+
+
+@given(st.integers(1, 10**9), st.integers(1, 8))
+def test_a_table_of_ones_own_stands_for_a_file_that_takes_more(packed, processes):
+    bounds = Need("bounds", 10**7, 8, Kind.BOUNDS, processes, packed_bytes=packed)
+    needs = Needs((bounds, Need("x", 10**7, 512, Kind.ROWS)), BatchSize(10**6, 10**7))
+    mapped = -(-8 * 10**7 // processes)
+    assert divide(10**9, 0, needs).held["bounds"] == min(packed, mapped)
+    assert divide(10**11, 0, needs).held["bounds"] == mapped  # all is held: no table
+
+
+def test_rows_whose_uses_are_known_take_less_to_plan_and_have_more_of_windows():
+    file, batch = Need("x", 10**7, 512, Kind.ROWS), BatchSize(10**6, 10**8, 10**5)
+    found, ranked = (
+        divide(10**9, 0, Needs((each,), batch))
+        for each in (file, replace(file, uses=((3.0, 10**6),)))
+    )
+    assert found.plans == found.window * 20 * batch.nodes
+    assert ranked.plans < ranked.window * 12 * batch.nodes
+    assert ranked.windows > found.windows - found.cached
+
+
+def test_neighbours_that_are_held_need_less_for_reading():
+    files = Need("n", 10**7, 4, Kind.NEIGHBOURS), Need("x", 10**7, 512, Kind.ROWS)
+    needs = Needs(files, BatchSize(10**6, 10**7, 10**4, 10**6))
+    read, held = (divide(memory, 0, needs) for memory in (7 * 10**7, 10**9))
+    assert not neighbours_are_held(read, needs)
+    assert neighbours_are_held(held, needs)
+    assert held.reading < read.reading == READER_BYTES
+    assert held.parts["reading"] == held.reading
+
+
+def test_a_topology_is_held_by_processes_that_could_not_each_have_their_own():
+    files = (
+        Need("indptr", 1000, 8, Kind.BOUNDS, 4),
+        Need("topology", 25 * MB, 4, Kind.NEIGHBOURS, 4),
+        Need("x", MB, 512, Kind.ROWS, 4),
+    )
+    needs, memory = Needs(files, BatchSize(MB // 10, MB)), READER_BYTES + 70 * MB
+    assert neighbours_are_held(divide(memory, MB, needs), needs)
+    alone = needs.with_files([replace(file, processes=1) for file in files])
+    assert not neighbours_are_held(divide(memory, MB, alone), alone)
+
+
+def test_a_short_epoch_has_two_windows():
+    needs = Needs((Need("x", 10**7, 512, Kind.ROWS),), BatchSize(10**4, 10**5, 100))
+    plan = divide(10**9, 0, needs)
+    assert plan.window > 20
+    assert [plan.window_of(epoch) for epoch in (1, 10, 1000)] == [1, 5, plan.window]

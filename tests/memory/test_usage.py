@@ -1,0 +1,142 @@
+"""How batches use nodes, held against a loader's own batches."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from graphs import heterogeneous, homogeneous
+from pyg_graphzero.loader import HGTLoader, NeighborLoader
+from pyg_graphzero.memory.usage import (
+    Watch,
+    count_accesses,
+    epochs_of,
+    number_by_first_touch,
+    shuffled_batches,
+)
+
+
+def loader_of(data, num_neighbors, seeds, batch_size, **options):
+    return NeighborLoader(data, num_neighbors, input_nodes=seeds, batch_size=batch_size, **options)
+
+
+def test_all_neighbors_of_one_batch_are_counted_once():
+    data = homogeneous()
+    loader = loader_of(data, [-1, -1], torch.arange(0, 300, 7), 300)
+    found = count_accesses(loader, lists=True)
+    batch = next(iter(loader))
+    expected, expanded = torch.zeros(2, 300, dtype=torch.int16)
+    expected[batch.n_id] = 1
+    expanded[batch.n_id[: sum(batch.num_sampled_nodes[:2])]] = 1
+    assert torch.equal(found.counts[None], expected)
+    assert torch.equal(found.expanded[None], expanded)
+    assert found.num_batches == 1
+    assert found.num_nodes == found.max_nodes == {None: batch.n_id.numel()}
+    assert found.max_inner == {None: int(expanded.sum())}
+    assert found.max_edges == batch.edge_index.size(1)
+
+
+@pytest.mark.parametrize("num_threads", [1, 3])
+def test_epochs_of_shuffled_seeds(num_threads):
+    seeds = torch.arange(50, 100)
+    loader = loader_of(homogeneous(), [0], seeds, 8)
+    found = count_accesses(loader, epochs=2.5, num_threads=num_threads)
+    assert found.num_batches == 7 + 7 + 4
+    assert epochs_of(loader, found) == 18 / 7
+    counts = found.counts[None]
+    assert int(counts.sum()) == 125
+    assert (counts[seeds] >= 2).all()
+    assert (counts[seeds] <= 3).all()
+
+
+def test_counts_do_not_depend_on_threads_but_on_the_seed():
+    loader = loader_of(homogeneous(), [3, 2], torch.arange(100), 16)
+    state = torch.random.get_rng_state()
+    a, b, c = (
+        count_accesses(loader, num_threads=n, seed=s).counts[None]
+        for n, s in ((1, 0), (3, 0), (1, 1))
+    )
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_heterogeneous_and_hgt():
+    data = heterogeneous()
+    seeds = ("paper", torch.arange(40))
+    hgt = HGTLoader(data, [8, 8], input_nodes=seeds, batch_size=10)
+    for loader in (loader_of(data, [2, 2], seeds, 10), hgt):
+        found = count_accesses(loader)
+        assert found.counts.keys() == {"paper", "author", "venue"}
+        assert (found.counts["paper"][:40] >= 1).all()
+        for name, counts in found.counts.items():
+            assert int(counts.sum()) == found.num_nodes[name]
+
+
+def test_a_node_of_several_trees_is_counted_once_a_batch():
+    found = count_accesses(loader_of(homogeneous(), [-1], torch.arange(100), 100, disjoint=True))
+    assert int(found.counts[None].max()) == 1
+    assert found.max_nodes[None] > int(found.counts[None].sum())
+
+
+def test_times_of_seeds():
+    data = homogeneous()
+    data.time = torch.arange(data.num_edges)
+    seeds, none = torch.arange(20), torch.full((20,), -1)
+    loader = loader_of(data, [5], seeds, 20, time_attr="time", input_time=none)
+    assert int(count_accesses(loader).counts[None].sum()) == 20
+
+
+def test_the_least_that_is_counted():
+    data = homogeneous()
+    found = count_accesses(loader_of(data, [3], torch.arange(300), 1), seconds=0.0)
+    assert found.num_batches == 1
+    part = count_accesses(loader_of(data, [0], torch.arange(10), 4), epochs=0.55)  # rounded up
+    assert (part.num_batches, part.num_nodes) == (2, {None: 6})
+    empty = loader_of(data, [3], torch.arange(0), 4)
+    found = count_accesses(empty)
+    assert (found.num_batches, found.num_nodes) == (0, {None: 0})
+    assert not found.counts[None].any()
+    assert not list(shuffled_batches(empty, 1))
+    with pytest.raises(ValueError, match="epochs: found 0"):
+        count_accesses(loader_of(data, [3], torch.arange(3), 1), epochs=0)
+
+
+def test_rows_in_the_order_of_first_touch():
+    data = heterogeneous()
+    seeds = torch.arange(40)
+    loader = loader_of(data, [-1, -1], ("paper", seeds.flip(0)), 10)
+    found = number_by_first_touch(loader, size=10)
+    expected = {name: [] for name in data.node_types}
+    for batch in loader_of(data, [-1, -1], ("paper", seeds), 10):
+        for name in data.node_types:
+            expected[name] += batch[name].n_id.tolist()
+    for name, rows in found.items():
+        assert rows.order.tolist() == list(dict.fromkeys(expected[name]))
+    few = number_by_first_touch(loader, size=10, share=0.5)  # of seeds all over
+    assert few["paper"].order[0] == 0
+    assert {20, 25}.issubset(few["paper"].order.tolist())
+
+
+def test_a_trial_is_of_a_sampling_and_not_of_the_order_or_size_of_a_loader():
+    data = homogeneous()
+    seeds = torch.arange(0, 300, 3)
+    loaders = [
+        loader_of(data, [3, 2], seeds, 20),
+        loader_of(data, [3, 2], seeds[torch.randperm(100)], 20, shuffle=True),
+        loader_of(data, [3, 1], seeds, 20),
+    ]
+    a, b, c = ([batch.nodes[0] for batch in shuffled_batches(each, 2)] for each in loaders)
+    assert all(map(torch.equal, a, b))
+    assert not all(map(torch.equal, a, c))
+
+
+def test_a_watch_counts_one_epoch():
+    loader = loader_of(homogeneous(), [3, 2], torch.arange(100), 10)
+    watch, batches = Watch(loader, 3, "key"), list(shuffled_batches(loader, 5))
+    for number, batch in enumerate(batches):
+        assert watch.is_done == (number >= 3)
+        watch.add(batch)
+    seen = torch.cat([batch.nodes[0] for batch in batches[:3]])
+    assert torch.equal(watch.counted.counts[None].long(), seen.bincount(minlength=300))
+    assert watch.ranked[None].order.tolist() == list(dict.fromkeys(seen.tolist()))
