@@ -87,7 +87,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     made.add_argument("--repeat", type=int, default=1, help="runs of everything, in turn")
     made.add_argument("--grid", action="store_true", help="a table of second epochs instead")
-    made.add_argument("--line", type=int, help="as --grid, ours alone, with so many budgets")
+    made.add_argument("--line", type=int, help="as --grid, ours alone; how many budgets")
     made.add_argument("--sizes", nargs="+", default=_SIZES, help="of its graphs: NODESxFEATURES")
     made.add_argument("--fanouts", nargs="+", default=["15,10,5", "10,5"], help="of its batches")
     made.add_argument("--budgets", nargs="+", type=float, default=[0.15, 0.25, 0.5], help="--cap")

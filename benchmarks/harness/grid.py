@@ -26,7 +26,7 @@ Point = dict[str, Any]
 Compete = Callable[[str, int], Result]
 CONTESTANTS = {"ours": ("ours", "auto"), "off": ("ours", "off"), "scheme": ("graphbolt", "")}
 # Times that a second epoch is to be as fast as that of GraphBolt's scheme, by encoding; or it takes
-# at most so many times what the disk needs.
+# at most this many times the seconds of the disk.
 TIMES, OF_DISK = {"f32": 3.0, "f16": 4.0, "i8": 4.0}, 1.25
 # A time, or a peak of memory against its limit, that is above by less is not counted as worse.
 _NOISE, _KEPT = 1.1, 1.05
@@ -57,7 +57,7 @@ def compete(
         script: See ``play``.
         patience: Seconds, see ``Run``.
         drop_caches: See ``play``.
-        name: Of ``CONTESTANTS``.
+        name: Name of one of ``CONTESTANTS``.
         limit: On memory, and the budget.
     """
     do, order = CONTESTANTS[name]

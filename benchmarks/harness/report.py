@@ -1,4 +1,4 @@
-"""What a run's record says: figures, the table, and a chart."""
+"""Figures of a run's record, a table, and a chart."""
 
 from __future__ import annotations
 

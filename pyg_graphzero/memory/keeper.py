@@ -115,7 +115,7 @@ class Keeper:
                 now = self._hold_all(Needs(tuple(files)))
             return now
         needs = self._needs_of(loader)
-        if now is not None and not self._is_outgrown(now, loader, needs):
+        if now is not None and not self._is_outgrown(now, needs):
             return now
         watch = None
         if now is not None:
@@ -141,7 +141,7 @@ class Keeper:
         assert self.current is not None
         return max(1.0, self._needs_of(loader).batch.over(self.current.needs.batch))
 
-    def _is_outgrown(self, now: Residence, loader: BatchSource, needs: Needs) -> bool:
+    def _is_outgrown(self, now: Residence, needs: Needs) -> bool:
         """Whether the plan does not suit a loader that begins, and may be changed now."""
         is_larger = needs.batch.over(now.needs.batch) > _LARGER
         if is_larger:
@@ -219,7 +219,7 @@ class Keeper:
         """The copy of what a loader uses, found or made now; or what will have counted its use."""
         contents, graph = self.contents, loader.graph_sampler.graph
         key = None if contents.order_limit == 0 else copy_key(contents, needs)
-        found = find_copy(contents, key)
+        found = self._fitting(needs, key, find_copy(contents, key))
         if found is not None or key is None or not self._maker.is_due(key):
             return found, None
         if not is_worth_copying(needs, graph, plan, disk):
@@ -236,12 +236,13 @@ class Keeper:
         if watch is not None:
             room = free
         elif not is_read or room >= making_bytes(graph, lists):
+            lists = lists and room >= making_bytes(graph, lists)
             packed = self.tables.pack(graph, needs, [file.name for file in topologies])
             reading = loader.graph_sampler.reading(packed, (1, 0)) if packed else None
         else:
             least = least_memory(needs, self._baseline + Watch.num_bytes(graph))
             if least <= self.memory:
-                return None, Watch(loader, needs.epoch, key)
+                return None, Watch(graph, needs.epoch, key)
             self._maker.give_up(key, takes(contents, least))
             return None, None
 
@@ -251,7 +252,18 @@ class Keeper:
             seconds = rank_seconds(seconds_of_epoch(needs, graph, plan, disk))
             return Usage.sampled(loader, reading, lists=lists, seconds=seconds)
 
-        return self._maker.make(contents, graph, needs, key, usage, room, lists), None
+        made = self._maker.make(contents, graph, needs, key, usage, room, lists)
+        return self._fitting(needs, key, made), None
+
+    def _fitting(self, needs: Needs, key: str | None, copy: UsedCopy | None) -> UsedCopy | None:
+        """A copy whose tables leave room for a batch; None where they do not."""
+        if copy is None or key is None:
+            return None
+        least = least_memory(copy.applied_to(needs), self._baseline)
+        if least <= self.memory:
+            return copy
+        self._maker.give_up(key, takes(self.contents, least))
+        return None
 
     def _trial_reading(self, loader: BatchSource) -> Reading | None:
         """How a loader samples neighbours before it is decided which stay in memory."""

@@ -72,8 +72,6 @@ WORTH = 4.0
 _RANK_SHARE, _LEAST_RANKING = 0.1, 5.0
 # Rows that wait for their order.
 _LEAST_SLAB, _MOST_SLAB = 1 << 20, 64 << 20
-# Share of the nodes that are used, for the memory that ranking takes before that is known.
-_LEAST_USED = 0.25
 # The copy of larger files is told of at a level that users see.
 _TOLD = 1 << 30
 # Places are numbers of 32 bits, of rows that were copied and of all.
@@ -142,10 +140,12 @@ def candidates(needs: Needs) -> list[Need]:
 
 
 def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
-    """The copy of this name, opened; None where there is none."""
-    for folder in [] if key is None else usable_folders(contents.path):
+    """The copy of this name, opened; None where there is none, or no name."""
+    if key is None:
+        return None
+    for folder in usable_folders(contents.path):
         folder.sweep()
-        path = folder.find(str(key))
+        path = folder.find(key)
         if path is None:
             continue
         try:
@@ -153,7 +153,7 @@ def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
         except (FormatError, OSError) as error:
             log.warning("%s: not used, and made anew: %s", path, error)
             with suppress(FormatError, OSError):
-                folder.remove(str(key))
+                folder.remove(key)
     return None
 
 
@@ -224,13 +224,22 @@ class Usage:
 
 
 def making_bytes(graph: SampledGraph, lists: bool) -> int:
-    """Memory that a copy's making takes: the least that is worth a try."""
-    total = int(WITH_SLAB * _LEAST_SLAB)
+    """Memory that a copy's making takes, whichever share of the nodes and neighbours is used.
+
+    Args:
+        graph: The graph.
+        lists: Neighbours are copied, too.
+    """
+    ranking, copying = 0, int(WITH_SLAB * _LEAST_SLAB)
     for num_nodes in graph.node_types.values():
-        used = int(_LEAST_USED * num_nodes)
-        places = _core.RowOrder.num_bytes(num_nodes, used)
-        total += (4 if lists else 2) * num_nodes + rank_bytes(num_nodes, used, 0) + places
-    return total
+        ranking += (4 if lists else 2) * num_nodes + rank_bytes(num_nodes, hot=0)
+        copying += 4 * num_nodes + _core.RowOrder.num_bytes(num_nodes, num_nodes)
+    for name in filter(graph.on_disk, graph.edge_types if lists else ()):
+        assert graph.contents is not None
+        groups = graph.contents.topology(name).num_edges >> GROUP_BITS
+        ranking += 2 * groups + rank_bytes(groups)
+        copying += 4 * groups + _core.RowOrder.num_bytes(groups, groups)
+    return max(ranking, copying)
 
 
 def takes(contents: StoreContents, num_bytes: int) -> str:
@@ -299,7 +308,7 @@ class Maker:
     """Makes a store's copies for loaders, each once, and says why it makes none.
 
     Args:
-        contents: The store.
+        path: The store.
     """
 
     def __init__(self, path: Path) -> None:

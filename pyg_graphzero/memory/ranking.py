@@ -20,7 +20,7 @@ HOT = 4
 #: Neighbours are copied by groups of ``2 ** GROUP_BITS`` that follow each other.
 GROUP_BITS = 4
 # Rows that are looked at by one call where all are.
-_PIECE = 1 << 20
+_PIECE = 1 << 17
 # Uses of a group, in halves of a power of two, are numbered from 1: the last is 2 ** 15.
 _LEVELS, _ZERO_LEVEL = 63, 32
 
@@ -68,16 +68,14 @@ class RankedRows:
         _core.hottest_first(engine_array(counts), engine_array(self.order), hot)
 
 
-def rank_bytes(num_rows: int, used: int | None = None, hot: int | None = None) -> int:
-    """Memory that ranking rows takes, beside their counts.
+def rank_bytes(num_rows: int, hot: int | None = None) -> int:
+    """Memory that ranking rows takes, beside their counts, if all of them are used.
 
     Args:
         num_rows: How many there are.
-        used: How many of them are used; None: at most.
-        hot: How many are put first; None: at most.
+        hot: How many are put first; None: all.
     """
-    used = num_rows if used is None else used
-    return (used + (used if hot is None else hot)) * torch.int32.itemsize + num_rows // 8
+    return (num_rows + (num_rows if hot is None else hot)) * torch.int32.itemsize + num_rows // 8
 
 
 def hot_above(epochs: float) -> int:

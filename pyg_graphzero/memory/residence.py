@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -91,7 +90,6 @@ class Residence:
         self._dictionaries = dictionaries or {}
         self._files = {file.name: file for file in needs.files}
         self._rows: dict[str, _core.PagedRows] = {}
-        self._process = os.getpid()
         for t in contents.schema.edge_types:
             if t.topology in plan.hot:
                 topology = contents.topology(t.name)
@@ -105,11 +103,6 @@ class Residence:
         contents = self._contents()
         assert contents is not None
         return contents
-
-    @property
-    def is_foreign(self) -> bool:
-        """Whether this is a forked child's copy: its reader and rows are the parent's."""
-        return os.getpid() != self._process
 
     def file_of(self, value: Any) -> str | None:
         """The file that an attribute's rows are in; None where they are not, or were changed."""

@@ -115,7 +115,7 @@ class Watch:
     Where neighbours are read from disk, to sample more batches would take as long as training.
 
     Args:
-        source: The loader.
+        graph: The graph that the batches are from.
         epoch: How many batches to count.
         key: Name of the copy that this is for.
 
@@ -126,9 +126,8 @@ class Watch:
         is_done: All batches were counted.
     """
 
-    def __init__(self, source: BatchSource, epoch: int, key: str) -> None:
+    def __init__(self, graph: SampledGraph, epoch: int, key: str) -> None:
         self.key = key
-        graph = source.graph_sampler.graph
         self.counted = AccessCounts.of(graph, lists=True)
         self.ranked = _lists(graph)
         self.is_done = False
@@ -254,7 +253,6 @@ def shuffled_batches(
     source: BatchSource,
     most: int,
     reading: Reading | None = None,
-    max_bytes: int = _AHEAD_BYTES,
     num_threads: int = 1,
 ) -> Iterator[_core.Batch]:
     """The first batches of a shuffled epoch, always the same ones.
@@ -266,7 +264,6 @@ def shuffled_batches(
         source: The loader.
         most: How many batches.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
-        max_bytes: Bytes of finished batches that wait.
         num_threads: Threads that sample, each a batch of its own.
     """
     num_seeds = len(source.dataset)
@@ -279,7 +276,7 @@ def shuffled_batches(
     else:  # hardly any comes twice
         order = torch.randint(num_seeds, (most * size,), generator=generator)
     positions = (at if by_node is None else by_node[at] for at in order.split(size)[:most])
-    yield from sampled(source, positions, _TRIAL_KEY, reading, num_threads, max_bytes)
+    yield from sampled(source, positions, _TRIAL_KEY, reading, num_threads)
 
 
 def sampled(
@@ -288,7 +285,6 @@ def sampled(
     first_key: int,
     reading: Reading | None = None,
     num_threads: int = 0,
-    max_bytes: int = _AHEAD_BYTES,
 ) -> Iterator[_core.Batch]:
     """Samples batches around the seeds at these positions, in order, ahead by the engine's threads.
 
@@ -298,7 +294,6 @@ def sampled(
         first_key: Key of the first batch's randomness.
         reading: Where it finds neighbours, see ``GraphSampler.recipe``.
         num_threads: Threads that sample; 0 uses as many as torch does.
-        max_bytes: Bytes of finished batches that wait.
     """
 
     def requests() -> Iterator[tuple[Seeds, int]]:
@@ -306,7 +301,8 @@ def sampled(
             yield source.trial(index, key % 2**64).seeds, key % 2**64
 
     recipe, threads = source.graph_sampler.recipe(None, reading), _core.num_threads(num_threads)
-    asked, epoch = requests(), _core.Epoch(threads, max_bytes)  # its threads end when it is freed
+    # Its threads end when it is freed.
+    asked, epoch = requests(), _core.Epoch(threads, _AHEAD_BYTES)
     for number in count():
         for seeds, key in islice(asked, number + _AHEAD * threads - epoch.end):
             epoch.add(epoch.end, recipe, seeds, key)

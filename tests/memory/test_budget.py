@@ -398,7 +398,7 @@ def test_a_truncated_file_fails_the_batches_that_need_it(homogeneous, tmp_path):
 
 
 def map_a_file(rank, path):
-    """Of a process of its own: what malloc has free here it gives to whoever asks next."""
+    """Runs in a process of its own: here, malloc gives what it has free to the next one."""
     before = private_rss()
     libraries = int(re.search(r"RssFile:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10
     mapped = torch.from_file(str(path), size=30 * MB, dtype=torch.uint8)

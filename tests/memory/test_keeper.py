@@ -114,7 +114,7 @@ def test_batches_are_the_same_in_whatever_order_loaders_begin(path, num_workers)
 
 
 def keep_a_budget(rank, path):
-    """Of a process of its own: what malloc has free here it gives to whoever asks next."""
+    """Runs in a process of its own: here, malloc gives what it has free to the next one."""
     store = opened(path, 95 * MB)
     val = loader_of(store, torch.arange(50_000, 80_000, 10))
     assert peak_of(val) <= store.contents.memory

@@ -19,6 +19,7 @@ from tuned import ROOM, SAMPLED, assert_same, epoch, goes_on, residence_of, trai
 import pyg_graphzero as gz
 from graphs import random_edges
 from pyg_graphzero.memory import costs, keeper, making
+from pyg_graphzero.memory.needs import Kind
 from pyg_graphzero.store.copies import remove_copies
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.locks import make_scratch
@@ -307,6 +308,28 @@ def test_no_memory_to_make_it_in(store, caplog, read, request):
     memory = int(least[7:-2]) * MB
     budget = max(memory, budget_beside(0)) + 3 * MB  # this process may take more by now
     goes_on(loader_in(budget))
+
+
+def test_a_copy_whose_tables_leave_no_room_for_a_batch(store, monkeypatch, caplog):
+    goes_on(training(store))
+    least = keeper.least_memory
+
+    def larger(needs, baseline):
+        return least(needs, baseline) + bool(needs.of(Kind.TABLE)) * 10**12
+
+    monkeypatch.setattr(keeper, "least_memory", larger)
+    loader = training(store)
+    goes_on(loader, is_copied=False)
+    goes_on(loader, is_copied=False)
+    assert len(re.findall(r"order of their use: that takes memory=\d+MB", caplog.text)) == 1
+    assert len(copies(store)) == 1
+
+
+def test_making_has_memory_whatever_is_used(wide):
+    graph = gz.loader.NeighborLoader(gz.open(wide).data(), [2]).graph_sampler.graph
+    groups = 24_000_000 >> 4
+    assert making.making_bytes(graph, lists=False) < 6 * MB
+    assert making.making_bytes(graph, lists=True) >= (2 + 4 + 4) * groups
 
 
 # Other processes, and interrupts ##################################################################

@@ -1,4 +1,4 @@
-"""What a loader needs of memory, held against its own batches and files."""
+"""Needs of loaders, held against their own batches and files."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_plan_is_within_its_budget(need, extra, processes):
         waiting = plan.sampled - batch.sampled
         assert plan.windows + plan.plans + waiting >= window_of_one(needs, baseline)
         assert plan.topology_windows >= batch.reading * (not neighbours_are_held(plan, needs))
-    # Of all processes together: pages of held files are in memory once.
+    # Pages of held files are in memory once for all processes.
     own = plan.total - sum(plan.held.values())
     held = sum(file.num_bytes for file in needs.files if file.name in plan.held)
     assert processes * own + held <= processes * plan.memory
@@ -102,7 +102,7 @@ def test_everything_is_held_where_it_fits(need):
 
 
 def uses_a_byte(plan, needs):
-    """Of the last used rows of each file that are resident, and of the first that are not."""
+    """Uses a byte of each file's last rows that are resident, and of the first that are not."""
     inside, outside = [], []
     for file in needs.files:
         left = plan.hot.get(file.name)

@@ -30,7 +30,7 @@ def ranked(counts, hot, touched=()):
     counts=st.lists(st.integers(0, 5), max_size=30), hot=st.integers(0, 4), seed=st.integers(0, 99)
 )
 def test_rows_by_use_and_touch(counts, hot, seed):
-    """Those of many batches by how many; those of others by first touch; the rest as they lay."""
+    """Rows of many batches by how many, others by first touch, the rest as they lay."""
     touched = np.random.default_rng(seed).permutation(np.flatnonzero(counts))
     touched = touched[: len(touched) - seed % 3]  # some were not met when touches were noted
     rows = [*touched, *(row for row in np.flatnonzero(counts) if row not in touched)]

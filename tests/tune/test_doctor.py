@@ -363,6 +363,11 @@ def test_verdict_names_the_disk():
     busy = {"num_workers": 2, "batches": 10, "elapsed": 10.0, "wait": 8.0}
     assert LoaderStats(**busy, rows=10, reads=5, read=9.0, sample=1.0).verdict == "disk-bound"
     assert LoaderStats(**busy, rows=10, reads=5, read=9.0, sample=1.0).stall == 8.0
+    # Neighbours are read by the threads that sample, which do not compute meanwhile.
+    neighbours = LoaderStats(**busy, sample=19.0, topology_read=7.0, topology_rows=5)
+    assert neighbours.stall == 7.0
+    assert neighbours.verdict == "disk-bound"
+    assert "neighbours: read 7 s" in repr(neighbours)
     # The engine's threads were busier than the reader.
     assert LoaderStats(**busy, rows=10, reads=5, read=7.0, sample=19.0).verdict == "loader-bound"
     assert LoaderStats(**busy, rows=10, reads=5, read=7.0, sample=19.0).stall == 0.0

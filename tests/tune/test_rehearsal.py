@@ -35,7 +35,7 @@ def loader(tmp_path_factory):
 
 
 def distinct_bytes(batches):
-    """Of all rows of these batches, each once."""
+    """All rows of these batches, each once."""
     rows = (torch.cat(lists).unique().numel() for lists in zip(*batches, strict=True))
     return sum(rows) * 4 * (100 + 60)
 
