@@ -156,10 +156,8 @@ class Keeper:
 
     def _is_copy_due(self, now: Residence, needs: Needs) -> bool:
         """Whether an epoch was counted, or another process has made a copy by now."""
-        key = copy_key(self.contents, needs)
-        if now.copy is not None or self.contents.order_limit == 0:
-            return False
-        if not self._maker.is_due(key):
+        key = None if self.contents.order_limit == 0 else copy_key(self.contents, needs)
+        if now.copy is not None or not self._maker.is_due(key):
             return False
         is_counted = now.watch is not None and now.watch.is_done and now.watch.key == key
         is_left = is_counted or self._maker.is_left

@@ -218,8 +218,7 @@ class Usage:
             source, epochs=EPOCHS, seconds=seconds, reading=reading, each=each, lists=lists
         )
         epochs = epochs_of(source, counted)
-        share = min(1.0, epochs)
-        ranked = number_by_first_touch(source, share=share, reading=reading, each=each)
+        ranked = number_by_first_touch(source, share=min(1.0, epochs), reading=reading, each=each)
         return cls(counted, ranked, epochs)
 
 

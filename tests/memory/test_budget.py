@@ -23,6 +23,7 @@ from pyg_graphzero.memory.keeper import keeper_of
 from pyg_graphzero.memory.residence import Residence
 from pyg_graphzero.util.disk import READER_BYTES
 from pyg_graphzero.util.system import free_memory, private_rss
+from replay.batches import digest_of
 from spawned import EXACT_MALLOC, spawn
 
 MB = 10**6
@@ -84,20 +85,9 @@ def batches(path, memory, num_workers=0, seeds=None, batch_size=200, **options):
     return list(loader), loader, store
 
 
-def values(batch):
-    return {(i, key): value for i, store in enumerate(batch.stores) for key, value in store.items()}
-
-
 def assert_same(found, expected):
-    assert len(found) == len(expected)
-    for a, b in zip(found, expected, strict=True):
-        mine, theirs = values(a), values(b)
-        assert mine.keys() == theirs.keys()
-        for key, value in mine.items():
-            if isinstance(value, torch.Tensor):
-                assert torch.equal(value, theirs[key]), key
-            else:
-                assert value == theirs[key], key
+    """The batches have the same members, bit by bit."""
+    assert [digest_of([each]) for each in found] == [digest_of([each]) for each in expected]
 
 
 SEEDS = torch.arange(0, 3000)

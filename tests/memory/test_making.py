@@ -312,24 +312,18 @@ def test_no_memory_to_make_it_in(store, caplog, read, request):
 
 def test_a_copy_whose_tables_leave_no_room_for_a_batch(store, monkeypatch, caplog):
     goes_on(training(store))
-    least = keeper.least_memory
-
-    def larger(needs, baseline):
-        return least(needs, baseline) + bool(needs.of(Kind.TABLE)) * 10**12
-
-    monkeypatch.setattr(keeper, "least_memory", larger)
-    loader = training(store)
-    goes_on(loader, is_copied=False)
-    goes_on(loader, is_copied=False)
+    monkeypatch.setattr(
+        keeper, "least_memory", lambda needs, _: bool(needs.of(Kind.TABLE)) * 10**12
+    )
+    goes_on(training(store), is_copied=False)
     assert len(re.findall(r"order of their use: that takes memory=\d+MB", caplog.text)) == 1
     assert len(copies(store)) == 1
 
 
 def test_making_has_memory_whatever_is_used(wide):
     graph = gz.loader.NeighborLoader(gz.open(wide).data(), [2]).graph_sampler.graph
-    groups = 24_000_000 >> 4
     assert making.making_bytes(graph, lists=False) < 6 * MB
-    assert making.making_bytes(graph, lists=True) >= (2 + 4 + 4) * groups
+    assert making.making_bytes(graph, lists=True) >= (2 + 4 + 4) * (24_000_000 >> 4)
 
 
 # Other processes, and interrupts ##################################################################
