@@ -24,8 +24,7 @@ OTHERS = {
     "kCheckGrain kSumGrain",
     # They decide what comes out: which neighbours, which codes, how wide an id is.
     "results": "kNarrowNodes kMaxNeighbors kUnrolled kSampledRows kTileColumns kSpreadBins "
-    "kBinShift kOctavesBelow kExponentShift kLanes kParts kDropoutChunk kMostBits kWord "
-    "kMostCounts",
+    "kBinShift kOctavesBelow kExponentShift kLanes kParts kDropoutChunk kMostBits kWord",
     # How much there is at most, where nothing goes on after it.
     "limits": "kMaxRuns kMaxSlices kMaxBuckets kMaxParts kMaxPoolThreads kMaxIdle kLarge kTasks "
     "kMostRejected kFrameBytes kWindowShare kLeastTable kMostValues kWindowsToForget "
