@@ -56,7 +56,7 @@ NO_CHUNKS: dict[str, set[str]] = {
     "memory.making": {"_MOST_ROWS", "_TOLD"},
     "memory.residence": {"_GROUP_BYTES", "_LEAST_WALKED", "_MOST_WALKED"},
     "memory.usage": {
-        *{"TOUCH_BATCH", "_AHEAD_BYTES", "_BATCH_SIZE", "_KEYS", "_MOST_LISTED", "_SORTED"},
+        *{"TOUCH_BATCH", "_AHEAD_BYTES", "_BATCH_SIZE", "_MOST_LISTED", "_SORTED"},
     },
     "store.csc": {"_MANY"},
     "convert.bipartite": {"_FEW"},

@@ -17,16 +17,17 @@ from pyg_graphzero._core import Encoding
 from pyg_graphzero.loader.neighbor import NeighborLoader
 from pyg_graphzero.memory import costs
 from pyg_graphzero.memory.making import (
-    Usage,
     candidates,
     copies_of,
     copy_key,
     find_copy,
     is_worth_copying,
+    seconds_of_epoch,
 )
 from pyg_graphzero.memory.needs import Kind, Need, Needs, files_of, needs_of
 from pyg_graphzero.memory.plan import MemoryPlan, divide
 from pyg_graphzero.memory.tables import Tables
+from pyg_graphzero.memory.usage import Usage
 from pyg_graphzero.pyg.stores import Store
 from pyg_graphzero.store.columns import engine_array
 from pyg_graphzero.store.contents import StoreContents
@@ -135,9 +136,9 @@ class _Examination:
         self.ranks: Ranks | None = None  # where rows lie that were copied in the order of their use
         if not self._plan(contents.memory, self.needs).is_whole:
             self.needs = Tables().sizes(contents, self.needs)
-            key = None if contents.order_limit == 0 else copy_key(contents, self.needs)
-            found = find_copy(contents, key)
+            found = find_copy(contents, copy_key(contents, self.needs))
             if found is not None:
+                found = found.suited(contents.memory, self.baseline, self.needs)
                 self.needs = found.applied_to(self.needs)
                 self.ranks = ranks_of(found.types, loader.graph_sampler.graph)
 
@@ -205,7 +206,8 @@ class _Examination:
         if self.ranks is not None or self.contents.order_limit == 0 or not self.needs.trial:
             return False
         graph = self.loader.graph_sampler.graph
-        return is_worth_copying(self.needs, graph, division, self.disk)
+        seconds = seconds_of_epoch(self.needs, graph, division, self.disk)
+        return is_worth_copying(self.needs, seconds, self.disk)
 
     def _advise(self, memory: int, now: float) -> list[Advice]:
         """The epoch after each change that could help; ``now`` is its disk time without."""
@@ -244,7 +246,7 @@ class _Examination:
         """The files, were rows copied in the order of their use, and where rows would lie."""
         graph = self.loader.graph_sampler.graph
         usage = Usage.sampled(self.loader, None, lists=False, seconds=self.seconds / 4)
-        parts = copies_of(self.contents, graph, self.needs, usage, lists=False)
+        parts = copies_of(self.contents, graph, self.needs, usage)
         orders = {
             part.name: _core.RowOrder(engine_array(part.order), graph.node_types[part.name])
             for part in parts
