@@ -83,20 +83,20 @@ RAISES: dict[str, Callable[[], Any]] = {
     "An empty cell": lambda: convert(text("src,dst,y\n0,1,3\n1,2,\n"), edge_attrs=["y"]),
     "A column that is not there": lambda: convert(text("src,dst\n0,1\n"), edge_attrs=["weight"]),
     "An id that has no row": of_no_row,
-    "An edge to somebody who is not in the table": lambda: convert(
+    "An edge to a node that is not in the table": lambda: convert(
         text("src,dst\n10,20\n20,30\n"), nodes=text("id\n10\n20\n", "people.csv")
     ),
     "A file of an unknown kind": lambda: convert(text("PK", "graph.xlsx")),
     "Two kinds of nodes in one file": lambda: convert(
         text("userId,movieId\n" + FEW_IDS, "ratings.csv")
     ),
-    "What a tensor cannot be": lambda: convert(Data(names=["a", object()], **GRAPH.to_dict())),
+    "A value that is no tensor": lambda: convert(Data(names=["a", object()], **GRAPH.to_dict())),
     "A feature that is no number": not_a_number,
     "No store there": lambda: gz.open("nowhere"),
     "Not a store": lambda: (Path("empty").mkdir(), gz.open("empty")),
     "A file that was cut short": cut_short,
     "Opened for reading": written,
-    "Somebody writes to it": in_use,
+    "Another handle writes to it": in_use,
     "An attribute that is not there": lambda: gz.open("my_graph").data().train_mask,
     "A seed that is no node": lambda: list(seeds([0, 5])),
     "Seeds without a type": without_a_type,
