@@ -29,7 +29,7 @@ from harness.child import Task
 from harness.sieve import SieveCache
 from pyg_graphzero import _core
 from pyg_graphzero import open as open_store
-from pyg_graphzero.bench.page_cache import warm
+from harness.page_cache import warm
 from pyg_graphzero.bench.process import memory
 from pyg_graphzero.loader import NeighborLoader
 from pyg_graphzero.sampling.neighbor import NeighborSampler
@@ -306,8 +306,7 @@ class GraphBolt(Peer):
         # A batch, to see how large they are.
         _, out = next(self._sample())
         batch = len(out.node) * self.row_bytes + len(out.row) * 24
-        used = memory(os.getpid())
-        taken = used["anon"] + used["shmem"] + self.files.topology.stat().st_size
+        taken = memory(os.getpid())["own"] + self.files.topology.stat().st_size
         taken += 4 * self.files.num_nodes + _BATCHES_UNDER_WAY * batch + (64 << 20)
         return max(0, self.task.limit - taken) // (self.row_bytes + 24)
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.child import Task
-from pyg_graphzero.bench.cap import MemoryCap
+from harness.cap import MemoryCap
 from pyg_graphzero.bench.entrant import ENVIRONMENT
-from pyg_graphzero.bench.page_cache import drop, resident_bytes, warm
-from pyg_graphzero.bench.timeline import Timeline
+from harness.page_cache import drop, resident_bytes, warm
+from harness.timeline import Timeline
 from pyg_graphzero.util.disk import probe
 
 # Points of a timeline that are kept.

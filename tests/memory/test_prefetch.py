@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
-from pyg_graphzero.bench.page_cache import drop, resident_bytes
+from harness.page_cache import drop, resident_bytes
 from pyg_graphzero.memory.prefetch import prefetch_all
 from pyg_graphzero.util.disk import READER_BYTES
 

@@ -51,6 +51,7 @@ PAGES: dict[str, Callable[[Path], None]] = {
     "README.md": nothing,
     "docs/api.md": nothing,
     "docs/benchmarks.md": my_graph,
+    "docs/caveats.md": nothing,
     "docs/convert.md": nothing,
     "docs/errors.md": nothing,
     "docs/format.md": nothing,

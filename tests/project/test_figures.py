@@ -178,7 +178,7 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
         return seen[1], seen[0], done.output
 
     by_name = {option.name: option.opts[-1] for option in options("bench")}
-    handled = {"preset", "quick", "cold", "datasets", "out"} | set(given)
+    handled = {"preset", "quick", "datasets", "out"} | set(given)
     assert set(by_name) == handled
     for name, text in given.items():
         settings = ran(by_name[name], text)[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from pyg_graphzero.bench.cap import MemoryCap
+from harness.cap import MemoryCap
 from pyg_graphzero.bench.process import tree
 
 _PROC = Path("/proc")
@@ -49,9 +49,9 @@ class Timeline:
         """Adds a point; none if the process has ended."""
         point: dict[str, Any] = dict.fromkeys(_KINDS.values(), 0)
         seen = False
-        for pid in tree(self._root):
+        for process in tree(self._root):
             try:
-                lines = (_PROC / str(pid) / "status").read_text().splitlines()
+                lines = (_PROC / str(process.pid) / "status").read_text().splitlines()
             except (FileNotFoundError, ProcessLookupError):
                 continue
             for line in lines:
