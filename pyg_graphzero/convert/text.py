@@ -369,23 +369,15 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
     """
     if not data or data.isspace():
         return {}
-    try:
-        table = pacsv.read_csv(
-            pa.BufferReader(data),
-            read_options=pacsv.ReadOptions(
-                column_names=list(map(str, names)), block_size=len(data) + 1, use_threads=False
-            ),
-            parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
-            convert_options=pacsv.ConvertOptions(
-                include_columns=list(map(str, columns)),
-                column_types={str(position): each.kind.arrow for position, each in columns.items()},
-                null_values=list(_NULLS if any(c.is_filled for c in columns.values()) else ("",)),
-                true_values=["true", "True", "TRUE", "1"],
-                false_values=["false", "False", "FALSE", "0"],
-            ),
-        )
-    except pa.ArrowException as error:
-        raise _Refused(str(error), "delimited text") from error
+    nulls = _NULLS if any(column.is_filled for column in columns.values()) else ("",)
+    types = {position: column.kind.arrow for position, column in columns.items()}
+    table = _table(data, delimiter, names, types, nulls)
+    integers = [position for position, arrow in types.items() if arrow == pa.int64()]
+    if integers and (b"0x" in data or b"0X" in data):  # Arrow takes them for an integer's digits
+        texts = _table(data, delimiter, names, dict.fromkeys(integers, pa.string()), nulls)
+        for cells in texts.columns:
+            if pc.any(pc.match_substring_regex(cells, "^-?0[xX]")).as_py():
+                raise _Refused("hexadecimal digits", INTEGER.expected)
     batch: Batch = {}
     for position, column in columns.items():
         chunks = table.column(str(position))
@@ -396,6 +388,29 @@ def _parse(data: bytes, delimiter: str, names: list[int], columns: Columns) -> B
             else:
                 batch[position, output] = _as_dtype(_numbers(values, column.kind, output), output)
     return batch
+
+
+def _table(
+    data: bytes, delimiter: str, names: list[int], types: dict[int, Any], nulls: Sequence[str]
+) -> Any:
+    """Columns of clean rows by position, as Arrow types."""
+    try:
+        return pacsv.read_csv(
+            pa.BufferReader(data),
+            read_options=pacsv.ReadOptions(
+                column_names=list(map(str, names)), block_size=len(data) + 1, use_threads=False
+            ),
+            parse_options=pacsv.ParseOptions(delimiter=delimiter, newlines_in_values=b'"' in data),
+            convert_options=pacsv.ConvertOptions(
+                include_columns=list(map(str, types)),
+                column_types={str(position): arrow for position, arrow in types.items()},
+                null_values=list(nulls),
+                true_values=["true", "True", "TRUE", "1"],
+                false_values=["false", "False", "FALSE", "0"],
+            ),
+        )
+    except pa.ArrowException as error:
+        raise _Refused(str(error), "delimited text") from error
 
 
 def _words(values: Any, trim: bool) -> Any:

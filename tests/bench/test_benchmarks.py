@@ -66,6 +66,10 @@ SCRIPTS: dict[str, tuple[str, list[str]]] = {
         "--dir here --nodes 300 --edges 2000 --dim 4 --batch-size 64 --rounds 1",
         ["medians/ours/convert", "medians/ours/biased walk", "medians/ours/peak of use"],
     ),
+    "modes": (
+        f"{GRAPH} --batches 1 --rounds 6",
+        ["edges_per_second/uniform, directional/median", "edges_per_second/induced/median"],
+    ),
     "options": (
         TRAINING,
         ["rows/option", "rows/nodes_per_batch", "rows/nodes_per_window", "rows/mean"],
