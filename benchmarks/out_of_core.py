@@ -32,15 +32,15 @@ from papers100m_shape import epochs
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
+from harness.cap import MemoryCap
 from harness.child import Task, Tell, answer, deliver
+from harness.communities import CommunityGraph, check_rows
 from harness.grid import Compete, Point, compete, grid_table, least_budget, point_of, verdict
 from harness.peers import Contestant, GraphBolt, Ours, Stock, TunedMemmap
 from harness.record import limited_arguments, parser, record, write
 from harness.report import Result, memory_chart, short, table
 from harness.run import CHILD, Run, play
 from pyg_graphzero import _core
-from harness.cap import MemoryCap
-from harness.communities import CommunityGraph, check_rows
 from pyg_graphzero.bench.synthetic import NUM_CLASSES
 from pyg_graphzero.bench.training import Trainer
 from pyg_graphzero.store.copies import remove_copies

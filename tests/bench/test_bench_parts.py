@@ -17,14 +17,14 @@ import pyg_graphzero as gz
 from graphs import write_store
 from harness.academic import academic
 from harness.cap import CapError, MemoryCap
+from harness.page_cache import drop, resident_bytes, warm
+from harness.timeline import Timeline
 from pyg_graphzero.bench.contestants import GraphZero
 from pyg_graphzero.bench.data import draw_seeds, prepare
 from pyg_graphzero.bench.entrant import BenchError, Entrant
-from harness.page_cache import drop, resident_bytes, warm
 from pyg_graphzero.bench.process import Clock, Watch, memory, tree
 from pyg_graphzero.bench.settings import PRESETS, WORKLOADS, Settings
 from pyg_graphzero.bench.synthetic import power_law, power_law_hetero
-from harness.timeline import Timeline
 from pyg_graphzero.bench.workloads import WORKLOADS as CLASSES
 from pyg_graphzero.bench.workloads import Load, Task
 from pyg_graphzero.util.machine import machine, storage

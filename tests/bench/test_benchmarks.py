@@ -26,11 +26,11 @@ from torch_geometric.data import Data
 
 import pyg_graphzero as gz
 from harness import grid, peers, real_graphs
+from harness.cap import CapError, MemoryCap
 from harness.child import Task
+from harness.communities import CommunityGraph
 from harness.report import figures, table
 from harness.sieve import SieveCache
-from harness.cap import CapError, MemoryCap
-from harness.communities import CommunityGraph
 from pyg_graphzero.loader.stats import LoaderStats
 from pyg_graphzero.util.machine import storage
 

@@ -183,7 +183,6 @@ def test_flags_of_the_bench_arrive(monkeypatch, tmp_path):
     for name, text in given.items():
         settings = ran(by_name[name], text)[0]
         assert dataclasses.asdict(settings) == dataclasses.asdict(ran()[0]) | {name: meant[name]}
-    assert ran("--cold")[0].cold
     for preset in PRESETS:
         settings = dataclasses.asdict(ran("--preset", preset)[0])
         assert PRESETS[preset].items() <= settings.items()
