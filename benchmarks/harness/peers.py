@@ -181,8 +181,8 @@ class Ours(Contestant):
         super().__init__(task)
         self.said = BufferingHandler(sys.maxsize)
         logging.basicConfig(level=logging.INFO, handlers=[self.said], force=True)
-        order = task.options.get("order", "auto")
-        self.store = open_store(task.store, memory=task.budget, order=order)
+        row_cache = "auto" if task.options.get("order", "auto") == "auto" else False
+        self.store = open_store(task.store, memory=task.budget, row_cache=row_cache)
         self.loader = NeighborLoader(
             self.store.data(),
             num_neighbors=task.fanout,

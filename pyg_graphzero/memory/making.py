@@ -103,7 +103,7 @@ def copy_key(contents: StoreContents, needs: Needs) -> str | None:
     None where there are no seeds, or no rows to copy, and where copies are forbidden.
     """
     names = [file.name for file in candidates(needs)]
-    if not names or not needs.trial or contents.order_limit == 0:
+    if not names or not needs.trial or contents.row_cache_limit == 0:
         return None
     key = xxhash.xxh3_128()
     for name in names + [t.topology for t in contents.schema.edge_types]:
@@ -315,14 +315,14 @@ class Maker:
             log.log(
                 logging.WARNING if num_bytes >= _TOLD else logging.INFO,
                 "%s: what training uses of %.1f GB is found and copied in the order of its use, "
-                'once; batches wait meanwhile (gz.open(order="off") stops this)',
+                'once; batches wait meanwhile (gz.open(row_cache=False) stops this)',
                 target.path, num_bytes / 1e9,
             )  # fmt: skip
             found = usage()
             parts = copies_of(contents, graph, needs, found)
             del found
             room -= sum(part.order.nbytes for part in parts)
-            left = room_on_disk(target.folder.path, contents.order_limit)
+            left = room_on_disk(target.folder.path, contents.row_cache_limit)
             parts = within(parts, left)
             if not parts:
                 self.give_up(key, "the disk is full")

@@ -97,7 +97,7 @@ def doctor(
     path = store.path if isinstance(store, Store) else Path(os.path.abspath(store))
     opened: dict[str, Any] = {}
     if isinstance(store, Store):
-        opened = {"keep_half": store.keep_half, "order": store.order}
+        opened = {"keep_half": store.keep_half, "row_cache": store.row_cache}
     processes = 1
     if memory is None and isinstance(store, Store):
         memory, processes = store.memory, store.processes
@@ -195,7 +195,7 @@ class _Examination:
             notes.append(
                 "rows that are used are copied in the order of their use before the first epoch, "
                 "or behind it where neighbours are read "
-                '(gz.open(order="auto")): later ones are as after graphzero optimize'
+                '(gz.open(row_cache="auto")): later ones are as after graphzero optimize'
             )
         if not division.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
@@ -203,7 +203,7 @@ class _Examination:
 
     def _is_copied(self, division: MemoryPlan) -> bool:
         """Whether a loader would have rows copied, if the disk has room for them."""
-        if self.ranks is not None or self.contents.order_limit == 0 or not self.needs.trial:
+        if self.ranks is not None or self.contents.row_cache_limit == 0 or not self.needs.trial:
             return False
         graph = self.loader.graph_sampler.graph
         seconds = seconds_of_epoch(self.needs, graph, division, self.disk)

@@ -197,7 +197,7 @@ def keep_the_least_budget(rank, path, num_workers, is_copied):
     making.LEAST_SECONDS = making.WORTH = 0.0
 
     def epochs(memory):
-        data = gz.open(path, memory=memory, order="auto" if is_copied else "off").data()
+        data = gz.open(path, memory=memory, row_cache="auto" if is_copied else False).data()
         loader = gz.loader.NeighborLoader(
             data, [10, 5], input_nodes=SEEDS, batch_size=1000, num_workers=num_workers
         )

@@ -65,7 +65,7 @@ def steady(monkeypatch):
 
 def second_epoch(path, memory, **options):
     """Stats of an epoch that finds in memory what the first one has left there."""
-    data = gz.open(path, memory=memory, order="off").data()
+    data = gz.open(path, memory=memory, row_cache=False).data()
     loader = gz.loader.NeighborLoader(
         data, input_nodes=data.train_mask, shuffle=True, num_workers=1, **SAMPLED, **options
     )

@@ -52,10 +52,10 @@ def store(tmp_path: Path) -> Path:
     return write_store(graph(), tmp_path / "store")
 
 
-def epoch(path: Path, out_of_core: bool = True, order: str = "auto", **options: Any) -> Any:
+def epoch(path: Path, out_of_core: bool = True, row_cache: Any = "auto", **options: Any) -> Any:
     """Hash of an epoch's batches, and whether rows were read from a copy."""
     with paged(out_of_core):
-        data = gz.open(path, order=order).data()
+        data = gz.open(path, row_cache=row_cache).data()
         if "input_nodes" not in options:
             options["input_nodes"] = data.train_idx
         torch.manual_seed(3)
@@ -81,7 +81,7 @@ def test_the_first_epoch_reads_by_the_copy(tmp_path: Path, features: str) -> Non
     summary = gz.optimize(path, **OPTIMIZE)
     assert epoch(path) == (expected, True)
     assert epoch(path, input_nodes=gz.open(path).data().train_idx.flip(0))[1]
-    assert epoch(path, order="off") == (expected, False)
+    assert epoch(path, row_cache=False) == (expected, False)
     assert summary.path.parent == path / "orders"
     assert list(gz.info(path)["copies"]) == [str(summary.path)]
     width = 80 * {"float32": 4, "float16": 2, "int8": 1}[features]
@@ -443,7 +443,8 @@ def test_kills_beside_training(tmp_path: Path) -> None:
         while time.monotonic() < end:
             next(beside)
         child.send_signal(signal.SIGKILL)
-        assert child.wait() in (0, -signal.SIGKILL)
+        said = child.stderr.read()
+        assert child.wait() in (0, -signal.SIGKILL), said
         ended += child.returncode == 0
         longest *= 0.8 if child.returncode == 0 else 1.1  # however fast the machine
         next(training())
