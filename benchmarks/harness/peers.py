@@ -200,13 +200,13 @@ class Ours(Contestant):
 
     def counts(self) -> dict[str, Any]:
         """All of ``loader.stats()``, what the budget went to, bytes of copies, and the log."""
-        stats, plan = self.loader.stats(), self.store.division
+        stats, plan = self.loader.stats(), self.store.memory_plan
         found = {} if stats is None else stats.to_dict()
         found["copied"] = sum(self.store.info()["copies"].values())
         found["said"] = [
             each.getMessage().removeprefix(f"{self.task.store}: ") for each in self.said.buffer
         ]
-        return found if plan is None else found | {"division": dict(plan.parts)}
+        return found if plan is None else found | {"memory_plan": dict(plan.parts)}
 
 
 class Peer(Contestant):

@@ -72,7 +72,7 @@ def figures(result: Result) -> dict[str, Any]:
         "first_batch_seconds": taken[0] if taken else None,
         "reading_over_ideal": read["ratio"] if read else None,
         "seconds": result["found"].get("seconds"),
-        "division": counts.get("division"),
+        "memory_plan": counts.get("memory_plan"),
     }
     if found["batches_per_second"]:
         found["seconds_per_batch"] = 1 / found["batches_per_second"]

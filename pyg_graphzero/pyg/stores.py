@@ -211,7 +211,7 @@ class Store:
         self.handle.close()
 
     @property
-    def division(self) -> Any:
+    def memory_plan(self) -> Any:
         """How the budget is divided (a ``MemoryPlan``); None before a loader begins."""
         keeper = self.contents.keeper
         return None if keeper is None or keeper.current is None else keeper.current.plan

@@ -152,8 +152,8 @@ class _Examination:
     def diagnose(self, seeds: str, num_neighbors: Any) -> Diagnosis:
         """Everything, in words and numbers."""
         memory = self.contents.memory
-        division = self._plan(memory, self.needs)
-        epoch = self._epoch(division, self.needs, self.ranks)
+        memory_plan = self._plan(memory, self.needs)
+        epoch = self._epoch(memory_plan, self.needs, self.ranks)
         found = Diagnosis(
             path=self.contents.path,
             machine=machine(),
@@ -168,7 +168,7 @@ class _Examination:
             batch_size=self.loader.batch_size,
             batch_bytes=self.needs.batch.whole,
             sampled_batches=len(self.sampled.batches),
-            division=division,
+            memory_plan=memory_plan,
             epoch=epoch,
         )
         found.notes = self._notes(found)
@@ -177,36 +177,36 @@ class _Examination:
         return found
 
     def _notes(self, found: Diagnosis) -> list[str]:
-        notes, division, sampled = [], found.division, self.sampled
-        window = division.window_of(sampled.epoch)
+        notes, memory_plan, sampled = [], found.memory_plan, self.sampled
+        window = memory_plan.window_of(sampled.epoch)
         for file in self.needs.of(Kind.NEIGHBOURS):
-            if file.name in division.hot:
+            if file.name in memory_plan.hot:
                 notes.append(
-                    f"{file.name} does not fit: {format_bytes(division.hot[file.name])} of "
+                    f"{file.name} does not fit: {format_bytes(memory_plan.hot[file.name])} of "
                     f"{format_bytes(file.num_bytes)} may stay in memory, and what sampling reads "
                     "of it is not in these figures"
                 )
-        if not division.is_whole and len(sampled.batches) < min(window, sampled.epoch):
+        if not memory_plan.is_whole and len(sampled.batches) < min(window, sampled.epoch):
             notes.append(
                 f"{len(sampled.batches)} batches were sampled in time, fewer than the {window} of "
                 "a window: reads will be fewer than said (seconds= or --seconds gives it longer)"
             )
-        if self._is_copied(division):
+        if self._is_copied(memory_plan):
             notes.append(
                 "rows that are used are copied in the order of their use before the first epoch, "
                 "or behind it where neighbours are read "
                 '(gz.open(row_cache="auto")): later ones are as after graphzero optimize'
             )
-        if not division.is_whole and found.disk.doubt:
+        if not memory_plan.is_whole and found.disk.doubt:
             notes.append(f"the disk's speed is in doubt: {found.disk.doubt}")
         return notes
 
-    def _is_copied(self, division: MemoryPlan) -> bool:
+    def _is_copied(self, memory_plan: MemoryPlan) -> bool:
         """Whether a loader would have rows copied, if the disk has room for them."""
         if self.ranks is not None or self.contents.row_cache_limit == 0 or not self.needs.trial:
             return False
         graph = self.loader.graph_sampler.graph
-        seconds = seconds_of_epoch(self.needs, graph, division, self.disk)
+        seconds = seconds_of_epoch(self.needs, graph, memory_plan, self.disk)
         return is_worth_copying(self.needs, seconds, self.disk)
 
     def _advise(self, memory: int, now: float) -> list[Advice]:

@@ -262,8 +262,8 @@ def test_what_the_doctor_says(tmp_path):
     assert nodes == pytest.approx(epoch["nodes"] / 30, abs=0.55)
     assert edges == pytest.approx(epoch["edges"] / 30, abs=0.55)
     assert numbers(r"epoch: ([\d,]+) batches of ([\d,]+) seeds", text) == [30, 100]
-    plan = found.division
-    assert f"memory: {format_bytes(values['division']['memory'])}\n" in text
+    plan = found.memory_plan
+    assert f"memory: {format_bytes(values['memory_plan']['memory'])}\n" in text
     tight = dataclasses.replace(
         plan,
         memory=plan.baseline + (40 << 20),
@@ -273,10 +273,10 @@ def test_what_the_doctor_says(tmp_path):
         cached=1 << 20,
         plans=5 << 20,
     )
-    said = str(dataclasses.replace(found, division=tight))
+    said = str(dataclasses.replace(found, memory_plan=tight))
     assert "rows that do not all fit have 4.0 MiB, 10% of what this process leaves" in said
-    for division, shown in ((plan, text), (tight, said)):
-        for name, size in division.parts.items():
+    for memory_plan, shown in ((plan, text), (tight, said)):
+        for name, size in memory_plan.parts.items():
             assert re.search(rf"\n  {name} +{format_bytes(size)}\n", shown), name
     assert sum(tight.parts.values()) == tight.total
     for file in found.files:
