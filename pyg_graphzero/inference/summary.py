@@ -11,9 +11,9 @@ class LayerSummary:
     """One layer over the nodes of one type.
 
     Attributes:
-        layer: Its number, from 1.
+        layer: Its number, from 1; 0 for rows that are computed before the first convolution.
         node_type: The type of those rows; None in a homogeneous store.
-        name: The column they went to.
+        name: The column they went to, or several, by commas.
         num_rows: All rows of the type.
         edges: Messages along so many edges.
         seconds: Wall time.
