@@ -32,7 +32,7 @@ class Rule:
 
     Attributes:
         loops: Each node has one loop: its own, or one that is added.
-        loop_weight: What an added one weighs.
+        loop_weight: Weight of an added one.
         is_weighted: Edges have weights.
     """
 

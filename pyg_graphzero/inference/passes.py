@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -105,15 +106,17 @@ class RowPass:
     @torch.no_grad()
     def __iter__(self) -> Iterator[tuple[int, list[Tensor]]]:
         """The first row of each batch, and rows of the sweep's outputs; on the CPU."""
+        begun = perf_counter()
         for first in range(0, self._num_rows, self._batch):
             count = min(self._batch, self._num_rows - first)
             self._stats.batches += 1
             self._stats.nodes += count
+            self._stats.elapsed = perf_counter() - begun
             yield first, self._replay(self._own.read(first, count), count, no_convolution)
 
 
 def no_convolution(step: Step, rows: dict[Value, Tensor]) -> dict[Value, Tensor]:
-    """Of a sweep without convolutions."""
+    """Stands for convolutions in a sweep that has none."""
     raise AssertionError(step)
 
 
@@ -127,7 +130,7 @@ class LayerPass:
         num_workers: Threads of the engine that work ahead.
 
     Attributes:
-        loader: What makes the batches.
+        loader: Makes the batches.
         peak_memory: 0: its caller sees the memory that it takes.
     """
 
@@ -154,7 +157,7 @@ class LayerPass:
         self.loader = SweepLoader(data, sweep.node_type, bounds, num_workers)
 
     def stats(self) -> LoaderStats:
-        """What was read until now, and who waited for whom."""
+        """Counts of reads and seconds of waiting until now."""
         return self.loader.stats()
 
     @torch.no_grad()

@@ -46,9 +46,9 @@ class Inputs:
     """The store's attributes that go into a model.
 
     Attributes:
-        attr: Of nodes: their rows.
-        edge_weight: Of edges: passed as ``edge_weight``; None: not passed.
-        edge_attr: Likewise, as ``edge_attr``.
+        attr: Node attribute: rows of nodes.
+        edge_weight: Edge attribute that is passed as ``edge_weight``; None: not passed.
+        edge_attr: Edge attribute that is passed as ``edge_attr``; None: not passed.
         nodes: Shape and dtype of a row, by node type.
         edges: Edge types, by option: those with its attribute, shape and dtype of a row.
         edge_types: Edge types between the node types; ``[None]`` in a homogeneous store.

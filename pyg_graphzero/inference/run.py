@@ -71,7 +71,7 @@ def layerwise(
         head: Applied to the results before they are stored, e.g. ``lambda h: h.argmax(-1)``.
         edge_weight: Edge attribute that the model is given as ``edge_weight`` (heterogeneous:
             ``edge_weight_dict``).
-        edge_attr: Likewise, as ``edge_attr``.
+        edge_attr: Edge attribute that it is given as ``edge_attr``.
         encoding: ``"float16"`` or ``"bfloat16"``: activations in between take half the disk.
             float16 ends at 65,504; larger numbers become that.
         max_edges: In-edges and nodes of a batch together; a node that has more is a batch alone.

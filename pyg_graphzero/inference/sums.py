@@ -2,7 +2,7 @@
 
 Sums are linear, so that it does not matter in which order rows come. For as many destinations as
 memory holds sums of, the column is read once from front to back, and each row is added where an
-edge leads. What reading costs is the column times the number of such blocks, whatever the graph
+edge leads. Reading costs the column times the number of such blocks, whatever the graph
 looks like; batches that want all rows of their neighbours at once read most of it for far fewer
 destinations.
 """
@@ -48,7 +48,7 @@ class SummedPass:
     """A layer over all rows, by sums over their neighbours.
 
     Args:
-        task: What to compute; see :func:`can_sum`.
+        task: The sweep; see :func:`can_sum`.
         contents: The store's files.
         max_rows: Rows of a batch that goes through the layer; None: as many as there is room for.
 
@@ -77,7 +77,7 @@ class SummedPass:
         width, stride = self._rows.shape[1], self._column.row_stride
         everything = self._topology.num_edges * self._topology.index_bytes
         everything += self._column.data_bytes + 8 * self._topology.num_dst
-        # What fits is in the page cache, or should be.
+        # Files that fit are in the page cache, or should be.
         self._column_file = _core.ColumnFile.of(self._column, direct=budget.left < everything)
         budget.spend(costs.READER)
         free = budget.left
@@ -95,7 +95,7 @@ class SummedPass:
         budget.check(self._sum_bytes, f" to add up neighbours in {self._contents.path}")
 
     def stats(self) -> LoaderStats:
-        """What was read until now, and who waited for whom."""
+        """Counts of reads and seconds of waiting until now."""
         return self._stats
 
     @torch.no_grad()
@@ -138,7 +138,7 @@ class SummedPass:
         return bounds[: max(1, count) + 1].clone()
 
     def _sums(self, first: int, stop: int) -> Tensor:
-        """Of the neighbours' rows of each row from ``first`` to ``stop``; until the next ones."""
+        """Sums of neighbours' rows, for rows ``first`` to ``stop``; until the next ones."""
         if self._engine is None:
             self._engine = self._made_engine()
         engine, stats = self._engine, self._stats

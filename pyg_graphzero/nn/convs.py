@@ -25,7 +25,7 @@ from pyg_graphzero.sampling.hops import SampledEdgeIndex, known_hops
 
 @dataclass(frozen=True)
 class Options:
-    """What convolutions may rely on.
+    """Facts that convolutions may rely on.
 
     Attributes:
         may_cut_norms: Whether norms over a batch may see fewer rows, as the user says.
@@ -86,7 +86,7 @@ def plan_of(conv: MessagePassing, given: dict[str, Any], is_square: bool, option
         conv: The convolution.
         given: Its arguments.
         is_square: Whether sources and destinations are nodes of one type.
-        options: What it may rely on.
+        options: Facts that it may rely on.
     """
     layer = LAYERS.get(type(conv))
     why = None if layer is None else layer.why_not(conv, given)
