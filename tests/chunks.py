@@ -31,7 +31,7 @@ TINY: dict[str, dict[str, int]] = {
     "convert.tables": {"_BATCH_ROWS": 3, "SLAB_BYTES": 64},
     "convert.text": {"_PIECE_BYTES": 64},
     "inference.normalize": {"_CHUNK": 30},
-    "nn.by_engine": {"LARGE": 1},
+    "nn.operators": {"LARGE": 1},
     "inference.sweep": {"_ROWS_AT_ONCE": 30},
     "tune.optimize": {"_PIECE": 3},
     "memory.ranking": {"_PIECE": 3},
