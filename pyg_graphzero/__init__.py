@@ -12,7 +12,7 @@ import torch  # noqa: F401  isort: skip
 from importlib.metadata import version as _version
 
 from pyg_graphzero import inference, loader, nn, sampler
-from pyg_graphzero.convert import ConvertSummary, convert
+from pyg_graphzero.conversion import ConvertSummary, convert
 from pyg_graphzero.errors import (
     ClosedStoreError,
     DoesNotFitError,

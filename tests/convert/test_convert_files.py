@@ -19,10 +19,10 @@ from convert_support import edges_of, random_edges
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
-from pyg_graphzero.convert import compressed
-from pyg_graphzero.convert.compressed import ExpandedRows
-from pyg_graphzero.convert.npz import open_npy, open_npz
-from pyg_graphzero.convert.tensors import load_torch, open_safetensors, tensor_rows
+from pyg_graphzero.conversion import compressed
+from pyg_graphzero.conversion.compressed import ExpandedRows
+from pyg_graphzero.conversion.npz import open_npy, open_npz
+from pyg_graphzero.conversion.tensors import load_torch, open_safetensors, tensor_rows
 from pyg_graphzero.store.rows import (
     ArrayRows,
     ChainRows,
@@ -314,7 +314,7 @@ MEMORY = """
 import resource, sys
 import numpy as np
 import pyg_graphzero as gz
-from pyg_graphzero.convert import tables
+from pyg_graphzero.conversion import tables
 from pyg_graphzero.store import rows
 
 rows.SLAB_BYTES = tables.SLAB_BYTES = 1 << 20
