@@ -205,7 +205,7 @@ def test_files_that_a_page_names_exist(page):
         "tune.optimize",
         "memory.usage",
         "sampling.neighbor",
-        "convert",
+        "conversion",
     ],
 )
 def test_docstring_examples(name, tmp_path, request, monkeypatch):

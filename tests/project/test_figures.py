@@ -42,7 +42,7 @@ from pyg_graphzero_cli.bench import PRESETS as PRESET_NAMES
 # The module of what each command calls, what it needs in any case, and the names of flags that are
 # other ones there: the name, and what becomes of the value.
 CALLS = {
-    "convert": ("convert", ["in.csv", "--out", "out"], gz.convert),
+    "convert": ("conversion", ["in.csv", "--out", "out"], gz.convert),
     "optimize": ("tune.optimize", ["s", "--seeds", "train", "--num-neighbors", "3"], gz.optimize),
     "doctor": ("tune.doctor", ["s"], gz.doctor),
 }
