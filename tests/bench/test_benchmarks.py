@@ -22,6 +22,7 @@ import walks_out_of_core
 from hypothesis import given
 from hypothesis import strategies as st
 from papers100m_graph import NUM_EDGES, PapersGraph
+from systems import needs_linux
 from torch_geometric.data import Data
 
 import pyg_graphzero as gz
@@ -29,6 +30,7 @@ from harness import grid, peers, real_graphs
 from harness.child import Task
 from harness.report import figures, table
 from harness.sieve import SieveCache
+from pyg_graphzero import _core
 from pyg_graphzero.bench.cap import CapError, MemoryCap
 from pyg_graphzero.bench.communities import CommunityGraph
 from pyg_graphzero.loader.stats import LoaderStats
@@ -149,6 +151,8 @@ def test_every_script_is_run():
      for each in SCRIPTS],
 )  # fmt: skip
 def test_a_script(name, tmp_path, monkeypatch):
+    if name in ("column_writer", "reader") and _core.system != "linux":
+        pytest.skip("needs Linux: /proc tells what was read, and from where")
     monkeypatch.chdir(tmp_path)
     threads = torch.get_num_threads()
     arguments, cited = SCRIPTS[name]
@@ -192,6 +196,7 @@ def test_without_a_gpu():
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader:UserWarning")
+@needs_linux("has io_uring")
 def test_stress(monkeypatch, capsys):
     monkeypatch.setenv("GRAPHZERO_READER", "pool")  # put back after it was changed
     importlib.import_module("stress").main(["--rounds", "2"])
