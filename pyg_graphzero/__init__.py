@@ -7,11 +7,11 @@ Example:
 """
 
 # torch first: the engine uses the OpenMP runtime that torch brings.
-import torch  # noqa: F401  isort: skip
+import torch  # isort: skip
 
 from importlib.metadata import version as _version
 
-from pyg_graphzero import inference, loader, nn, sampler
+from pyg_graphzero import _core, inference, loader, nn, sampler
 from pyg_graphzero.conversion import ConvertSummary, convert
 from pyg_graphzero.errors import (
     ClosedStoreError,
@@ -36,6 +36,9 @@ from pyg_graphzero.store.verify import VerifyReport, verify
 from pyg_graphzero.tune.diagnosis import Advice, Diagnosis
 from pyg_graphzero.tune.doctor import doctor
 from pyg_graphzero.tune.optimize import OptimizeSummary, optimize
+
+if not _core.threads_are_torchs:  # its number is asked for, once
+    _core.set_num_threads(torch.get_num_threads())
 
 __version__ = _version("pyg_graphzero")
 

@@ -74,7 +74,6 @@ NO_CHUNKS: dict[str, set[str]] = {
     "util.system": {"_NO_LIMIT"},
     "util.disk": {
         *{"DEFAULT_MERGE_GAP", "MIN_FILE_BYTES", "READER_BYTES", "_PROBED_READ"},
-        "_BLOCK",
         "_USUAL_MERGE_GAP",
     },
     "nn.accelerate": {"_MOST_WAYS"},

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from systems import needs_linux
 
 import pyg_graphzero as gz
 from graphs import write_store
@@ -178,6 +179,7 @@ def test_presets():
     ]
 
 
+@needs_linux("pages leave the page cache when asked to")
 def test_page_cache(tmp_path):
     needs_a_disk(tmp_path)
     file, empty = tmp_path / "file", tmp_path / "empty"
@@ -222,6 +224,7 @@ os.wait()
         process.stdin.write("\n")
 
 
+@needs_linux("/proc tells what was read")
 def test_watch_sees_what_is_gone_again(tmp_path):
     file = tmp_path / "file"
     file.write_bytes(os.urandom(8 * MIB))
@@ -264,6 +267,7 @@ def test_clock_counts_other_processes():
     assert clock.cpu_seconds < clock.seconds
 
 
+@needs_linux("/proc and /sys tell of the machine")
 def test_machine(tmp_path):
     found = machine()
     json.dumps(found)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from convert_support import edges_of, random_edges
+from systems import needs_linux
 
 import pyg_graphzero as gz
 from pyg_graphzero import InputError
@@ -120,6 +121,7 @@ def test_versions_of_the_header(tmp_path: Path, version: tuple[int, int]) -> Non
     assert edges_of(tmp_path / "s") == PAIRS
 
 
+@needs_linux("/proc tells which file a tensor is mapped from")
 def test_torch_tensors_are_read_from_their_file(tmp_path: Path) -> None:
     value = {"a": torch.randn(9, 4), "b": torch.arange(20).view(10, 2), "c": torch.zeros(0, 3)}
     torch.save(value, tmp_path / "t.pt")

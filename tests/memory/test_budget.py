@@ -15,6 +15,7 @@ from budgets import budget_beside
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from interrupting import struck_often
+from systems import needs_linux
 from torch_geometric.data import Data, HeteroData
 
 import pyg_graphzero as gz
@@ -403,6 +404,7 @@ def map_a_file(rank, path):
     assert before > 60 * MB
 
 
+@needs_linux("/proc tells what memory is a process's own")
 def test_libraries_are_taken_and_files_mapped_later_are_not(tmp_path, monkeypatch):
     path = tmp_path / "rows"
     path.write_bytes(b"x" * 30 * MB)

@@ -13,6 +13,7 @@ import torch
 from budgets import budget_beside
 from click.testing import CliRunner
 from interrupting import At, Struck
+from systems import needs_linux
 from torch_geometric.data import HeteroData
 from tuned import ROOM, SAMPLED, assert_same, epoch, goes_on, residence_of, training
 
@@ -367,6 +368,7 @@ def test_a_process_that_makes_it_is_killed(store):
 # One may strike in a finalizer, from which it cannot be caught.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("moment", [0, 300, 1500, 3000, 4500, 6000, 6500, 6800, 7000, 7200])
+@needs_linux("its steps are counted there")
 def test_an_interrupt_while_an_epoch_begins(store, moment):
     """Among 7,300 moments, at most of which batches are counted, or rows are copied."""
     seeds = torch.arange(0, 60_000, 60)

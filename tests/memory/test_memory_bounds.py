@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from systems import needs_linux
 from torch_geometric.data import Data
 from torch_geometric.nn import GraphSAGE
 
@@ -21,6 +22,7 @@ GROUPS = {"v2": system.CGROUP_V2, "v1": system.CGROUP_V1}
 
 
 @pytest.mark.parametrize("version", ["v1", "v2"])
+@needs_linux("has control groups")
 def test_page_cache_of_a_container_is_free(version, tmp_path, monkeypatch):
     names = GROUPS[version]
 

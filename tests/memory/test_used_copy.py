@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from systems import needs_linux
 from tuned import assert_same, epoch, training
 
 import pyg_graphzero as gz
@@ -167,6 +168,7 @@ def copy_and_watch(rank, path, target):
     assert most - before < WITH_SLAB * slab + 2_000_000
 
 
+@needs_linux("/proc tells what memory is a process's own")
 def test_memory_for_copying_is_set_aside(store, tmp_path, monkeypatch):
     monkeypatch.setenv(*spawned.EXACT_MALLOC)
     spawned.spawn(copy_and_watch, (store, tmp_path), 1)

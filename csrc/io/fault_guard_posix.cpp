@@ -1,11 +1,10 @@
 #include "io/fault_guard.h"
 
-#include <ucontext.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cerrno>
 #include <csetjmp>
-#include <csignal>
 
 #include "base/errors.h"
 #include "io/mapping.h"

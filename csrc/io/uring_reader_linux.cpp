@@ -1,14 +1,7 @@
 // The reader over io_uring, by its kernel interface alone. No SQPOLL (its thread fights the
 // engine's for cores), no IOPOLL (virtual disks have none). The man pages io_uring(7),
 // io_uring_setup(2), io_uring_enter(2) and io_uring_register(2) say what the kernel promises.
-#include "io/read_step.h"
-
-#if __has_include(<linux/io_uring.h>)
 #include <linux/io_uring.h>
-#endif
-
-#ifdef IORING_FEAT_RW_CUR_POS  // headers of Linux 5.6, the first to have all that is used here
-
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -25,6 +18,7 @@
 
 #include "base/chunk_sizes.h"
 #include "base/errors.h"
+#include "io/read_step.h"
 
 namespace gz {
 namespace {
@@ -176,7 +170,8 @@ bool UringReader::add_memory(std::span<std::byte> memory) {
 void UringReader::file_added(int number) {
   const auto first = 2 * static_cast<unsigned>(number);
   if (!fixed_files_ || first + 2 > fixed_files()) return;
-  const int fds[2] = {file(number).buffered().fd(), file(number).direct_fd()};
+  const int fds[2] = {static_cast<int>(file(number).buffered().handle()),
+                      static_cast<int>(file(number).direct_handle())};
   io_uring_files_update update{};
   update.offset = first;
   update.fds = reinterpret_cast<std::uintptr_t>(fds);
@@ -202,7 +197,7 @@ void UringReader::push(unsigned slot) noexcept {
     entry.flags = IOSQE_FIXED_FILE;
     entry.fd = static_cast<int>(registered);
   } else {
-    entry.fd = step.fd();
+    entry.fd = static_cast<int>(step.handle());
   }
   entry.off = step.offset();
   entry.addr = reinterpret_cast<std::uintptr_t>(step.to());
@@ -285,20 +280,3 @@ std::unique_ptr<AsyncReader> make_uring_reader(int depth) {
 }
 
 }  // namespace gz
-
-#else
-
-#include <cerrno>
-
-#include "base/chunk_sizes.h"
-#include "base/errors.h"
-
-namespace gz {
-
-std::unique_ptr<AsyncReader> make_uring_reader(int) {
-  throw OsError("this build has no", "io_uring", ENOSYS);
-}
-
-}  // namespace gz
-
-#endif
