@@ -222,10 +222,10 @@ class Keeper:
             return None, None
         # Before the first batch, neighbours may have the memory that batches will take.
         topologies = [*needs.of(Kind.BOUNDS), *needs.of(Kind.NEIGHBOURS)]
-        sampling = (_core.num_threads(0) + 1) * needs.batch.sampling
         room, reading = self.memory - self._baseline - costs.READER, None
         if watch is None:
-            room -= sum(file.least_bytes for file in topologies) + sampling
+            room -= sum(file.least_bytes for file in topologies)
+            room -= (_core.num_threads(0) + 1) * needs.batch.sampling
         lists = watch is not None or room >= making_bytes(graph, lists=True)
         if watch is None and (lists or neighbours_are_held(plan, needs)):
             packed = self.tables.pack(graph, needs, [file.name for file in topologies])

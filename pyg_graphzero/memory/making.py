@@ -136,6 +136,8 @@ def find_copy(contents: StoreContents, key: str | None) -> UsedCopy | None:
         try:
             return UsedCopy.open(path, contents)
         except (FormatError, OSError) as error:
+            if not path.exists():  # another process removes or replaces it
+                continue
             log.warning("%s: not used, and made anew: %s", path, error)
             with suppress(FormatError, OSError):
                 folder.remove(key)
@@ -264,8 +266,7 @@ class Maker:
     @property
     def is_left(self) -> bool:
         """Whether another process that was making a copy has ended."""
-        awaited = self._awaited
-        return awaited is not None and awaited.key not in awaited.folder.sweep()
+        return self._awaited is not None and self._awaited.key not in self._awaited.folder.sweep()
 
     def is_due(self, key: str | None) -> bool:
         """Whether this copy was not tried yet."""

@@ -291,7 +291,7 @@ def write_copy(
             if not (target / DOCUMENT).exists():  # another process was faster
                 raise
         else:
-            (target / LOCK_FILE).unlink()
+            (target / LOCK_FILE).unlink(missing_ok=True)  # or another process has removed it all
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         del lock

@@ -203,9 +203,9 @@ class _Examination:
 
     def _is_copied(self, memory_plan: MemoryPlan) -> bool:
         """Whether a loader would have rows copied, if the disk has room for them."""
-        if self.ranks is not None or self.contents.row_cache_limit == 0 or not self.needs.trial:
-            return False
         graph = self.loader.graph_sampler.graph
+        if self.ranks is not None or copy_key(self.contents, self.needs) is None:
+            return False
         seconds = seconds_of_epoch(self.needs, graph, memory_plan, self.disk)
         return is_worth_copying(self.needs, seconds, self.disk)
 

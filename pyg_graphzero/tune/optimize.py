@@ -10,6 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -219,7 +220,8 @@ def _target(store: Path, key: str) -> CopyTarget:
     """Place for the copy; one that is there is removed."""
     for folder in usable_folders(store):
         if folder.find(key) is not None:
-            folder.remove(key)
+            with suppress(FileNotFoundError):  # a loader has removed it
+                folder.remove(key)
     target = CopyTarget.new(store, key)
     if target is None:
         what = "Neither the store nor a cache can be written"
